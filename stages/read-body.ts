@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { defineStage, type RequestBody, type Services, type StageContext, StageError } from '../engine/api.ts';
+import { defineStage, type Services, type StageContext, StageError } from '../engine/api.ts';
 import { jsonTypeProblem } from '../engine/kit/index.ts';
 import {
   grantedIn,
@@ -188,9 +188,7 @@ export default defineStage({
       if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
     }
 
-    async function noteModelRequest(ctx: BodyContext, body: RequestBody): Promise<void> {
-      const session_headers = wants_session ? ctx.headers : undefined;
-      const facts = await readBodyFacts(ctx.get('request.protocol'), body, { isModel, session_headers, base_path });
+    function noteModelRequest(ctx: BodyContext, facts: BodyFacts): void {
       noteModel(ctx, facts.model);
       if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
       ctx.set('request.stream', facts.stream);
@@ -218,13 +216,17 @@ export default defineStage({
 
     return {
       async request(ctx) {
-        const is_other = ctx.get('request.protocol') === 'none';
+        const protocol = ctx.get('request.protocol');
+        const is_other = protocol === 'none';
         if (!is_other) refuseOtherThanJson(ctx.headers);
-        await refuseBusyCaller?.(ctx);
+        if (refuseBusyCaller !== undefined) await refuseBusyCaller(ctx);
         const body = await ctx.readBody();
         ctx.set('request.body_bytes', body.bytes.length);
         if (is_other) noteOther(ctx, await readOtherBody(ctx.headers, body, isModel));
-        else await noteModelRequest(ctx, body);
+        else {
+          const session_headers = wants_session ? ctx.headers : undefined;
+          noteModelRequest(ctx, await readBodyFacts(protocol, body, { isModel, session_headers, base_path }));
+        }
         return undefined;
       },
     };

@@ -44,6 +44,18 @@ function memoryFor(ctx: StageContext<never, (typeof MEMORY_FACTS)[number], never
   };
 }
 
+const READS = [
+  'request.id',
+  'request.protocol',
+  'request.model',
+  'route.protocol',
+  'route.upstream',
+  'route.upstream_model',
+] as const;
+const READS_IF_SET = ['request.unproven_reasoning', 'request.input_tokens_estimate', ...MEMORY_FACTS] as const;
+
+type TranslateContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], 'translation.losses'>;
+
 export default defineStage({
   name: 'translate',
   version: 1,
@@ -65,15 +77,8 @@ export default defineStage({
     { title: 'Translate, and remember state of calls', yaml: '- stage: translate' },
     { title: 'Keep nothing of an answer', yaml: '- stage: translate\n  options: { remember_calls: false }' },
   ],
-  reads: [
-    'request.id',
-    'request.protocol',
-    'request.model',
-    'route.protocol',
-    'route.upstream',
-    'route.upstream_model',
-  ],
-  readsIfSet: ['request.unproven_reasoning', 'request.input_tokens_estimate', ...MEMORY_FACTS],
+  reads: READS,
+  readsIfSet: READS_IF_SET,
   writes: ['translation.losses'],
   raises: ['invalid_request', 'not_translatable', 'upstream_invalid', 'upstream_failed'],
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
@@ -81,52 +86,59 @@ export default defineStage({
   create({ remember_calls }, { models, clock, config, pipeline }) {
     const has_chat = config.upstreams.some(({ protocols }) => protocols.includes('chat'));
     const may_remember = remember_calls && has_chat && pipeline.protocol !== 'count_tokens';
+
+    async function makeReady(ctx: TranslateContext, from: Protocol | undefined, to: Protocol): Promise<void> {
+      const upstream = models.upstream(ctx.get('route.upstream'));
+      const { recall, watch } = may_remember && to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
+      if (from === to) {
+        if (watch !== undefined) ctx.state = { watch } satisfies Attempt;
+        if (recall !== undefined) await returnState(ctx.body!, recall);
+        const found = ctx.get('request.unproven_reasoning');
+        const { supports } = upstream;
+        const is_taken = found === 'unsigned' ? supports.unsigned_reasoning : supports.unproven_reasoning;
+        if (found !== undefined && !is_taken) await removeMadeReasoning(ctx.body!, to, supports.unsigned_reasoning);
+        return;
+      }
+      // Where tokens cannot be counted is for the stages below to say.
+      const protocol = ctx.get('request.protocol');
+      if (protocol === 'count_tokens') return;
+      if (from === undefined)
+        throw new StageError('invalid_request', `Requests of the protocol ${protocol} cannot be translated.`);
+      const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
+      const upstream_model = ctx.get('route.upstream_model');
+      const { json, ...translation } = translateRequest({
+        from,
+        to,
+        body: await ctx.body!.json(),
+        upstream: ctx.get('route.upstream'),
+        state_boundary: upstream.state_boundary,
+        upstream_model,
+        target: {
+          max_output_tokens,
+          default_output_tokens,
+          thinking: supports.thinking,
+          sampling: supports.sampling,
+          strict_turns: upstream.supports.strict_turns ?? takesTurns(upstream_model),
+          max_tokens_field: upstream.max_tokens_field,
+          recall,
+        },
+        input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
+        request_id: ctx.get('request.id'),
+        created_at: Math.floor(clock.now() / 1000),
+      });
+      ctx.state = { translation, watch } satisfies Attempt;
+      ctx.body!.replace(json);
+      ctx.convertResponse((head) => createTranslator(translation, head));
+    }
+
     return {
-      async attempt(ctx): Promise<void> {
+      attempt(ctx) {
         ctx.state = undefined;
-        const protocol = ctx.get('request.protocol');
-        const from = protocolOf(protocol);
+        const from = protocolOf(ctx.get('request.protocol'));
         const to = ctx.get('route.protocol') as Protocol;
-        const upstream = models.upstream(ctx.get('route.upstream'));
-        const { recall, watch } = may_remember && to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
-        if (from === to) {
-          if (watch !== undefined) ctx.state = { watch } satisfies Attempt;
-          if (recall !== undefined) await returnState(ctx.body!, recall);
-          const found = ctx.get('request.unproven_reasoning');
-          const { supports } = upstream;
-          const is_taken = found === 'unsigned' ? supports.unsigned_reasoning : supports.unproven_reasoning;
-          if (found !== undefined && !is_taken) await removeMadeReasoning(ctx.body!, to, supports.unsigned_reasoning);
-          return;
-        }
-        // Where tokens cannot be counted is for the stages below to say.
-        if (protocol === 'count_tokens') return;
-        if (from === undefined)
-          throw new StageError('invalid_request', `Requests of the protocol ${protocol} cannot be translated.`);
-        const { max_output_tokens, default_output_tokens, supports } = models.find(ctx.get('request.model'))!;
-        const upstream_model = ctx.get('route.upstream_model');
-        const { json, ...translation } = translateRequest({
-          from,
-          to,
-          body: await ctx.body!.json(),
-          upstream: ctx.get('route.upstream'),
-          state_boundary: upstream.state_boundary,
-          upstream_model,
-          target: {
-            max_output_tokens,
-            default_output_tokens,
-            thinking: supports.thinking,
-            sampling: supports.sampling,
-            strict_turns: upstream.supports.strict_turns ?? takesTurns(upstream_model),
-            max_tokens_field: upstream.max_tokens_field,
-            recall,
-          },
-          input_tokens_estimate: ctx.get('request.input_tokens_estimate'),
-          request_id: ctx.get('request.id'),
-          created_at: Math.floor(clock.now() / 1000),
-        });
-        ctx.state = { translation, watch } satisfies Attempt;
-        ctx.body!.replace(json);
-        ctx.convertResponse((head) => createTranslator(translation, head));
+        const is_as_it_is = from === to && !(may_remember && to === 'chat');
+        const is_ready = is_as_it_is && ctx.get('request.unproven_reasoning') === undefined;
+        return is_ready ? undefined : makeReady(ctx, from, to);
       },
       ...(may_remember && {
         event(ctx: { readonly state: unknown }, event: ResponseEvent) {

@@ -267,6 +267,19 @@ describe('the READMEs of engine and tests', () => {
     assert.deepEqual(missing, [], 'name the file that is there now, or leave it out');
   });
 
+  test('the one of the engine leads one request through at most 40 functions, each of which is in its file', () => {
+    const stops = [...read('engine/README.md').matchAll(/^\d+\. `([\w/-]+\.ts)` `(#?\w+)`: .*$/gm)];
+    assert.ok(stops.length > 20 && stops.length <= 40, `${stops.length} stops`);
+    const missing = stops.filter(([, file, name]) => {
+      const path = file!.startsWith('stages/') ? file! : `engine/${file}`;
+      return !new RegExp(`(?<!\\w)${name}\\b`).test(existsSync(join(ROOT, path)) ? read(path) : '');
+    });
+    assert.deepEqual(
+      missing.map(([, ...stop]) => stop.join(' ')),
+      [],
+    );
+  });
+
   test('the one of the engine lists the rooms in the order of their floors', () => {
     const listed = [...read('engine/README.md').matchAll(/^\| \[`([\w-]+)\/`\]/gm)].map(([, room]) => room);
     assert.deepEqual(listed, FLOORS);

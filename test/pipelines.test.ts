@@ -4,7 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { splitPipelines } from '../engine/load/compose.ts';
-import { type CaseResult, openSuite, type Suite, type SuiteCase } from '../engine/simulate/suite/suite.ts';
+import { type CaseResult, openSuite, type Suite } from '../engine/simulate/suite/suite.ts';
 import { createFindings } from '../engine/source/findings.ts';
 import { readSource } from '../engine/source/source.ts';
 import { stages } from '../stages/index.ts';
@@ -38,6 +38,7 @@ it('has a test file for every shipped pipeline', () => {
 for (const directory of ['pipelines', ...EXAMPLES]) {
   const suite: Suite = await openSuite({ paths: [join(ROOT, directory)], stages });
   after(() => suite.close());
+  type SuiteCase = Suite['files'][number]['cases'][number];
   const results = new Map<SuiteCase, Promise<CaseResult>>();
   // Tests run in any order, and coverage needs all of them.
   const resultOf = (one: SuiteCase): Promise<CaseResult> => {

@@ -13,6 +13,7 @@ import { jsonText } from '../kit/text/printable.ts';
 import { parseDate } from '../kit/times.ts';
 import type { Loaded, Policy } from '../source/spec.ts';
 import type { Database } from '../store/database.ts';
+import { pageOf } from './description.ts';
 
 /** Who asks for an admin operation: a person who signed in, a service token, or whoever runs a command. */
 export interface Caller {
@@ -101,8 +102,10 @@ export interface LiveFeed {
 export interface ExportedList<Entry extends object> {
   /** What the file is called, without its ending. */
   readonly name: string;
+  /** Of the columns of CSV. */
   readonly titles: readonly string[];
-  cells(entry: Entry): readonly CsvCell[];
+  /** An entry by title; absent: as it is. */
+  row?(entry: Entry): object;
   pages(): AsyncIterable<readonly Entry[]>;
   /** How many entries have to be read for it, counted up to `most`. */
   count(most: number): Promise<number>;
@@ -132,24 +135,58 @@ async function demandRoom({ count }: Pick<ExportedList<never>, 'count'>): Promis
   );
 }
 
-async function* csvOf<Entry extends object>(list: ExportedList<Entry>) {
-  yield formatCsv(list.titles, []);
-  for await (const page of list.pages()) {
+async function* csvOf<Entry extends object>({ titles, row = (entry) => entry, pages }: ExportedList<Entry>) {
+  yield formatCsv(titles, []);
+  for await (const page of pages()) {
+    const rows = page.map((entry) => row(entry) as Readonly<Record<string, unknown>>);
     const titled = formatCsv(
       [],
-      page.map((entry) => list.cells(entry)),
+      rows.map((each) => titles.map((title) => cellOf(each[title]))),
     );
     yield titled.slice(titled.indexOf('\n') + 1);
   }
+}
+
+function cellOf(value: unknown): CsvCell {
+  if (typeof value === 'number') return { number: String(value) };
+  if (value instanceof Date) return { text: value.toISOString() };
+  if (Array.isArray(value)) return { text: value.join(', ') };
+  return { text: typeof value === 'object' && value !== null ? jsonText(value) : String(value ?? '') };
 }
 
 async function* linesOf<Entry extends object>(list: ExportedList<Entry>) {
   for await (const page of list.pages()) yield page.map((entry) => `${jsonText(entry)}\n`).join('');
 }
 
+/** Which part of a list is asked for that goes on before the id of its last entry. */
+export interface PageBefore {
+  readonly before?: number | undefined;
+  readonly limit: number;
+}
+
+/** A list that goes on before the id of its last entry: a page of it, and all that is asked for as a file. */
+export function listById<Asked, Entry extends { readonly id: number }>(
+  list: Pick<ExportedList<Entry>, 'name' | 'titles' | 'row'> & {
+    read(asked: Asked, page: PageBefore): Promise<readonly Entry[]>;
+    count(asked: Asked, most: number): Promise<number>;
+  },
+) {
+  const exported = (asked: Asked): ExportedList<Entry> => ({
+    ...list,
+    pages: () => pagesById((page) => list.read(asked, page)),
+    count: (most) => list.count(asked, most),
+  });
+  return {
+    page: async (asked: Asked & PageBefore) =>
+      pageOf(await list.read(asked, { before: asked.before, limit: asked.limit + 1 }), asked.limit),
+    lines: (asked: Asked) => exportLines(exported(asked)),
+    csv: (asked: Asked) => exportCsv(exported(asked)),
+  };
+}
+
 /** The pages of a list that goes on before the id of its last entry. */
-export async function* pagesById<Entry extends { readonly id: number }>(
-  read: (page: { readonly before: number | undefined; readonly limit: number }) => Promise<readonly Entry[]>,
+async function* pagesById<Entry extends { readonly id: number }>(
+  read: (page: PageBefore) => Promise<readonly Entry[]>,
 ): AsyncIterable<readonly Entry[]> {
   let before: number | undefined;
   for (;;) {

@@ -6,18 +6,9 @@ import {
   listChanges,
 } from '../audit/admin-changes.ts';
 import { OperationError } from '../contract/operation-error.ts';
-import { jsonText } from '../kit/text/printable.ts';
-import {
-  type AdminOptions,
-  type Asked,
-  type Caller,
-  type ExportedList,
-  exportCsv,
-  exportLines,
-  pagesById,
-} from './calls.ts';
+import { type AdminOptions, type Asked, type Caller, listById, type PageBefore } from './calls.ts';
 import { configOperations } from './config.ts';
-import { checkInput, type DescribedOperation, pageOf, periodOf, type Sent } from './description.ts';
+import { checkInput, type DescribedOperation, periodOf, type Sent } from './description.ts';
 import { homeOperations } from './home.ts';
 import { limitOperations, limitRuleOperations } from './limits.ts';
 import { meOperations, peopleOperations, refusedSignInOperations, sessionOperations } from './people.ts';
@@ -41,44 +32,33 @@ export interface ToldChange extends AdminChange {
   readonly words: string;
 }
 
-const TITLES = ['id', 'at', 'actor_kind', 'actor', 'action', 'subject', 'words', 'before', 'after'];
-
 function changeOperations({ config, database }: AdminOptions) {
   const told = (change: AdminChange): ToldChange => ({
     ...change,
     words: changeInWords(change, config.spend_limits?.time_zone ?? 'UTC'),
   });
-  const listOf = (asked: ChangesAsked): ExportedList<ToldChange> => {
-    const filter = filterOf(asked);
-    return {
-      name: 'changes',
-      titles: TITLES,
-      cells: cellsOf,
-      pages: () => pagesById(async (page) => (await listChanges(database, { ...filter, ...page })).map(told)),
-      count: (most) => countChanges(database, filter, most),
-    };
+  const filterOf = (asked: ChangesAsked): ChangeFilter => {
+    const { actor, action, subject } = asked;
+    return { actor, action, subject, ...periodOf(asked) };
   };
+  const list = listById({
+    name: 'changes',
+    titles: ['id', 'at', 'actor_kind', 'actor', 'action', 'subject', 'words', 'before', 'after'],
+    row: ({ actor, ...change }: ToldChange) => ({ ...change, actor_kind: actor.kind, actor: actor.name }),
+    read: async (asked: ChangesAsked, page) => {
+      return (await listChanges(database, { ...filterOf(asked), ...page })).map(told);
+    },
+    count: (asked, most) => countChanges(database, filterOf(asked), most),
+  });
   return {
-    async listChanges(_: Asked, asked: ChangesAsked & { readonly before?: number; readonly limit: number }) {
-      const { before, limit } = asked;
-      const page = pageOf(await listChanges(database, { ...filterOf(asked), before, limit: limit + 1 }), limit);
-      return { changes: page.entries.map(told), next: page.next };
+    async listChanges(_: Asked, asked: ChangesAsked & PageBefore) {
+      const { entries, next } = await list.page(asked);
+      return { changes: entries, next };
     },
 
-    exportChanges: (_: Asked, asked: ChangesAsked) => exportLines(listOf(asked)),
-    exportChangesCsv: (_: Asked, asked: ChangesAsked) => exportCsv(listOf(asked)),
+    exportChanges: (_: Asked, asked: ChangesAsked) => list.lines(asked),
+    exportChangesCsv: (_: Asked, asked: ChangesAsked) => list.csv(asked),
   };
-}
-
-function filterOf(asked: ChangesAsked): ChangeFilter {
-  const { actor, action, subject } = asked;
-  return { actor, action, subject, ...periodOf(asked) };
-}
-
-function cellsOf({ id, at, actor, action, subject, words, before, after }: ToldChange) {
-  const json = (value: object | null) => (value === null ? '' : jsonText(value));
-  const texts = [at.toISOString(), actor.kind, actor.name, action, subject, words, json(before), json(after)];
-  return [{ number: String(id) }, ...texts.map((text) => ({ text }))];
 }
 
 /** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */

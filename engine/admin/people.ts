@@ -6,15 +6,10 @@ import {
   OWN_TOKENS,
   type OwnerStatus,
   type OwnTokens,
-  ownTokens,
   rolesOf,
+  withOwnTokens,
 } from '../identity/deprovisioning/deprovision.ts';
-import {
-  countRefusals,
-  type ListedRefusal,
-  listRefusals,
-  type RefusalFilter,
-} from '../identity/provider/refused-sign-ins.ts';
+import { countRefusals, listRefusals, type RefusalFilter } from '../identity/provider/refused-sign-ins.ts';
 import {
   type KnownPerson,
   listPeople,
@@ -31,12 +26,10 @@ import {
   type AdminOptions,
   type Asked,
   type Caller,
-  type ExportedList,
-  exportCsv,
-  exportLines,
+  listById,
   ownerToList,
   type PageAsked,
-  pagesById,
+  type PageBefore,
 } from './calls.ts';
 import { demandId, emailInPath, notInList, pageOf, periodOf } from './description.ts';
 
@@ -55,8 +48,7 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
         [principal_id, new Date(now)],
       );
       if (row === undefined) return { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
-      const { groups, ...own } = row;
-      return { groups, ...ownTokens(own, now, config) };
+      return withOwnTokens(row, now, config);
     } catch (error) {
       if (!isUnavailable(error)) throw error;
       return { own_tokens: null, own_tokens_suspended: null, own_tokens_suspend_at: null };
@@ -183,50 +175,25 @@ export interface RefusalsAsked {
   readonly until?: string;
 }
 
-const TITLES = [
-  'id',
-  'at',
-  'email',
-  'refused',
-  'detail',
-  'groups',
-  'expected',
-  'client',
-  'client_address',
-  'request_id',
-  'subject',
-  'issuer',
-];
-
 /** Who was turned away at sign-in, when and why. */
 export function refusedSignInOperations({ database }: AdminOptions) {
   const filterOf = (asked: RefusalsAsked): RefusalFilter => ({ user: asked.user, ...periodOf(asked) });
-  const listOf = (asked: RefusalsAsked): ExportedList<ListedRefusal> => {
-    const filter = filterOf(asked);
-    return {
-      name: 'refused-sign-ins',
-      titles: TITLES,
-      cells: cellsOf,
-      pages: () => pagesById((page) => listRefusals(database, filter, page)),
-      count: () => countRefusals(database, filter),
-    };
-  };
+  const list = listById({
+    name: 'refused-sign-ins',
+    titles: [
+      ...['id', 'at', 'email', 'refused', 'detail', 'groups', 'expected'],
+      ...['client', 'client_address', 'request_id', 'subject', 'issuer'],
+    ],
+    read: (asked: RefusalsAsked, page) => listRefusals(database, filterOf(asked), page),
+    count: (asked) => countRefusals(database, filterOf(asked)),
+  });
   return {
-    async listRefusedSignIns(_: Asked, asked: RefusalsAsked & { readonly before?: number; readonly limit: number }) {
-      const { before, limit } = asked;
-      const page = pageOf(await listRefusals(database, filterOf(asked), { before, limit: limit + 1 }), limit);
-      return { refused_sign_ins: page.entries, next: page.next };
+    async listRefusedSignIns(_: Asked, asked: RefusalsAsked & PageBefore) {
+      const { entries, next } = await list.page(asked);
+      return { refused_sign_ins: entries, next };
     },
 
-    exportRefusedSignIns: (_: Asked, asked: RefusalsAsked) => exportLines(listOf(asked)),
-    exportRefusedSignInsCsv: (_: Asked, asked: RefusalsAsked) => exportCsv(listOf(asked)),
+    exportRefusedSignIns: (_: Asked, asked: RefusalsAsked) => list.lines(asked),
+    exportRefusedSignInsCsv: (_: Asked, asked: RefusalsAsked) => list.csv(asked),
   };
-}
-
-function cellsOf(refusal: ListedRefusal) {
-  const { id, at, groups, expected, subject, issuer, ...texts } = refusal;
-  const { email, refused, detail, client, client_address, request_id } = texts;
-  const about = [at.toISOString(), email, refused, detail, groups.join(', '), expected.join(', ')];
-  const where = [client, client_address, request_id, subject ?? '', issuer ?? ''];
-  return [{ number: String(id) }, ...[...about, ...where].map((text) => ({ text }))];
 }

@@ -17,7 +17,6 @@ import { effectiveRules, type RuleInWords } from '../explain/rules.ts';
 import { recordFor } from '../explain/told-limits.ts';
 import { type ToldReason, traceOf } from '../explain/trace.ts';
 import { describeAmount, describeReason } from '../explain/words.ts';
-import type { CsvCell } from '../kit/text/csv.ts';
 import type { LimitReader } from '../money/limits/limit-statuses.ts';
 import { describeCounter } from '../money/limits/spend-limits.ts';
 import { readRequestAttempts, readRequestLedger } from '../money/reports/request-ledger.ts';
@@ -157,20 +156,12 @@ function requestRow({ at, record }: Pick<RequestRecord, 'at' | 'record'>) {
   };
 }
 
-type RequestRow = ReturnType<typeof requestRow>;
-
 function sum(a: number | null, b: number | null): number | null {
   return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
 }
 
 /** A record as a line of JSON has it: all that was written down, as `appscli audit tail --json` prints it. */
 type Line = AuditRecord & { readonly id: number; readonly at: Date };
-
-/** Numbers are ours, except where a stage of the operator's own wrote a text. */
-const cell = (value: RequestRow[keyof RequestRow]): CsvCell => {
-  if (typeof value === 'number') return { number: String(value) };
-  return { text: value instanceof Date ? value.toISOString() : String(value ?? '') };
-};
 
 function exportedRequests(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now'> },
@@ -193,7 +184,7 @@ function exportedRequests(
   return {
     name: 'requests',
     titles,
-    cells: ({ at, ...record }) => Object.values(requestRow({ at, record })).map(cell),
+    row: ({ at, ...record }) => requestRow({ at, record }),
     pages,
     count: (most) => countToRead(database, filter, most),
   };

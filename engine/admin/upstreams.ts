@@ -10,8 +10,14 @@ import { isUnavailable } from '../store/store-errors.ts';
 import { createIsListed, createReachable } from '../upstreams/access.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../upstreams/failover-table.ts';
 import { noModelsBecause } from '../upstreams/models.ts';
-import { drainUpstream, listDrained, resumeUpstream } from '../upstreams/states/drained-upstreams.ts';
-import { type KeptTrouble, listTroubles, troublesElsewhere } from '../upstreams/states/kept-troubles.ts';
+import {
+  drainUpstream,
+  type KeptTrouble,
+  listDrained,
+  listTroubles,
+  resumeUpstream,
+  troublesElsewhere,
+} from '../upstreams/states/shared-states.ts';
 import type { AdminOptions, Asked } from './calls.ts';
 import { notInList, pageOf, showName } from './description.ts';
 

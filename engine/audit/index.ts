@@ -1,2 +1,2 @@
 /** What shipped stages use of this room. */
-export { RECORDED_FACTS } from './recorded-facts.ts';
+export { FACTS_OF_RECORDS } from './recorded-facts.ts';

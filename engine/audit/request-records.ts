@@ -114,15 +114,6 @@ function wanted(filter: RequestFilter): Wanted {
   };
 }
 
-/** How many fields have to be compared beside the one that an index leads to. */
-function comparedFields(filter: RequestFilter, found_by: 'user' | 'token' | undefined): number {
-  const { rules, status } = filter;
-  const fields = Object.keys(FIELDS).filter((name) => filter[name as keyof RequestFilter] !== undefined);
-  const is_exact = status !== undefined && !isClass(status);
-  const others = Number(is_exact) + Number(rules !== undefined) + Number(filter.shadow !== undefined);
-  return fields.filter((name) => name !== found_by).length + others;
-}
-
 /** First digits of the statuses that are wanted. */
 function classesOf({ status, outcome }: RequestFilter): string[] | null {
   const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
@@ -211,9 +202,11 @@ function soughtValue(filter: RequestFilter, by: keyof typeof LOOK_UP): string | 
 
 /** Whether most of what an index leads to may have to be passed over. */
 function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
-  const is_of_class =
-    by === 'failed' ? classesOf(filter)!.length < 2 || filter.outcome === 'refused' : classesOf(filter) !== null;
-  return comparedFields(filter, by === 'user' || by === 'token' ? by : undefined) > 0 || is_of_class;
+  const { status, outcome, rules, shadow } = filter;
+  const names = Object.keys(FIELDS).filter((name) => filter[name as keyof RequestFilter] !== undefined);
+  const is_exact = status !== undefined && !isClass(status);
+  if (is_exact || rules !== undefined || shadow !== undefined || names.some((name) => name !== by)) return true;
+  return by === 'failed' ? classesOf(filter)!.length < 2 || outcome === 'refused' : classesOf(filter) !== null;
 }
 
 interface Stretch {

@@ -1,33 +1,31 @@
 import { programCaller, refusalOf } from '../admin/calls.ts';
 import { operationOf, splitInput } from '../admin/description.ts';
-import { type AdminApi, createRunOperation } from '../admin/operations.ts';
-import type { Fetch } from '../client/http.ts';
+import { type AdminApi, type AdminOperations, createRunOperation, type InJson } from '../admin/operations.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StartError } from '../contract/start-error.ts';
 import { createSessions } from '../identity/sessions/sessions.ts';
 import { systemClock } from '../kit/clock.ts';
 import type { Database } from '../store/database.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
+import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
-import { adminAtGateway, exitCodeOf } from './gateway-admin.ts';
+import { adminAtGateway, exitCodeOf, inputOf } from './gateway-admin.ts';
+import { say, showList, showReport, showResult, showSecret } from './show.ts';
+import type { ColumnGiven } from './table.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-/** Where a command works: at a running gateway when its address is given, else on the database of a configuration. */
-export interface Location {
+/** What a command is given that works in both places: at a running gateway when its address is given, else on the database of a configuration. */
+export type Given<Options = object> = Options & {
   readonly config: string;
   readonly baseUrl?: string;
-}
+  readonly json?: true;
+};
 
-/**
- * Gives a command the admin operations of where it works, as whoever runs it or as the person who signed in there. Raises
- * StartError for what is refused.
- */
-export async function withAdmin<T>(
-  context: CommandContext,
-  { config, baseUrl }: Location,
-  use: (admin: AdminApi) => Promise<T>,
-  fetch?: Fetch,
-): Promise<T> {
+/** The answer of an operation, as JSON has it. */
+export type AnswerOf<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
+
+/** Runs `use` with the admin operations: of the local database as an operator, or of a gateway as who signed in there. Raises StartError. */
+async function withAdmin<T>(context: CommandContext, given: Given, use: (admin: AdminApi) => Promise<T>): Promise<T> {
   const used = async (admin: AdminApi): Promise<T> => {
     try {
       return await use(admin);
@@ -37,10 +35,9 @@ export async function withAdmin<T>(
       throw new StartError(refusal.message, { exit_code: exitCodeOf(refusal.status) });
     }
   };
-  if (baseUrl === undefined) {
-    return withDatabase(context, config, (opened) => used(adminAtDatabase(opened.config, opened.database)));
-  }
-  return used((await adminAtGateway(context, baseUrl, { fetch })).admin);
+  const { config, baseUrl } = given;
+  if (baseUrl !== undefined) return used((await adminAtGateway(context, baseUrl)).admin);
+  return withDatabase(context, config, (opened) => used(adminAtDatabase(opened.config, opened.database)));
 }
 
 /** The same operations as at a gateway, with answers as JSON would have them. */
@@ -56,39 +53,116 @@ export function adminAtDatabase(config: GatewayConfig, database: Database): Admi
   };
 }
 
-/**
- * What a command does that carries out admin operations where it works, and tells what came of them. `check` raises what is wrong
- * with the command line before anything is asked.
- */
-export function administering<Given extends Location & { readonly json?: true }, Answer>(
-  ask: (admin: AdminApi, given: Given) => Promise<Answer>,
-  tell: (context: CommandContext, answer: Answer, given: Given) => number,
-  check?: (given: Given) => void,
-): (context: CommandContext, given: Given, fetch?: Fetch) => Promise<number> {
-  return async (context, given, fetch) => {
-    check?.(given);
-    return tell(context, await withAdmin(context, given, (admin) => ask(admin, given), fetch), given);
+type Words = Omit<CommandRow, 'place' | 'run'>;
+
+/** How the answer of an operation is shown to people. `--json` prints it as it is. */
+interface Shows<Answer, Options> {
+  /** Sentences on standard error. */
+  sentence?(answer: Answer, given: Given<Options>): string | readonly string[];
+  /** Lines on standard output. */
+  lines?(answer: Answer, context: CommandContext, given: Given<Options>): readonly string[];
+  /** A sentence before a secret that stands alone on standard output. */
+  secret?(answer: Answer): string;
+  /** In place of all this; the exit code. */
+  show?(context: CommandContext, answer: Answer, given: Given<Options>): number;
+}
+
+/** A command that carries out an operation of the admin API. */
+interface OperationRow<Answer, Options> extends Words, Shows<Answer, Options> {
+  /** Values by the names of its description; those that options have by the same names are taken from these. */
+  input?(given: Given<Options>): object;
+  /** Where it takes more than one call. */
+  call?(admin: AdminApi, given: Given<Options>): Promise<Answer>;
+  /** Raises what is wrong with the command line before anything is asked. */
+  check?(given: Given<Options>): void;
+}
+
+/** Makes the command of an operation, at a gateway or beside its database. */
+export function operation<Name extends keyof AdminOperations, Options = object, Answer = AnswerOf<Name>>(
+  name: Name,
+  row: OperationRow<Answer, Options>,
+): CommandRow {
+  const { input = () => ({}), call, check, sentence, lines, secret, show, ...words } = row;
+  const asked = (given: Given<Options>) => inputOf(name, Object.assign({}, given, input(given)));
+  return {
+    json: 'print a JSON object',
+    ...words,
+    place: 'either',
+    async run(context, given: Given<Options>) {
+      check?.(given);
+      const answer = await withAdmin(context, given, (admin) =>
+        call === undefined ? (admin(name, asked(given) as never) as Promise<Answer>) : call(admin, given),
+      );
+      const { json } = given;
+      if (show !== undefined) return show(context, answer, given);
+      if (secret !== undefined) return showSecret(context, answer as { readonly token: string }, json, secret(answer));
+      if (lines !== undefined) return showReport(context, json, answer as object, () => lines(answer, context, given));
+      return showResult(context, answer as object, json, () => {
+        for (const text of [sentence!(answer, given)].flat()) say(context, text);
+      });
+    },
   };
 }
 
+/** A command that lists what an operation has, page by page. */
+interface ListRow<Entry, Options> extends Words {
+  /** What is said where there is nothing. */
+  readonly none: string;
+  readonly columns: readonly (readonly [title: ColumnGiven, cell: (entry: Entry) => string | null])[];
+  /** Where a table is no longer whole, in columns; without end where nothing is said. */
+  readonly within?: 'terminal';
+  input?(given: Given<Options>): object;
+  /** What is said below a table. */
+  below?(entries: readonly Entry[]): string | undefined;
+}
+
+/** Makes the command of an operation whose answer has a list in the field `list`. */
+export function listing<
+  Name extends keyof AdminOperations,
+  List extends keyof AnswerOf<Name>,
+  Options = object,
+  Entry = AnswerOf<Name>[List] extends readonly (infer One)[] ? One : never,
+>(name: Name, list: List, row: ListRow<Entry, Options>): CommandRow {
+  const { none, columns, within, input = () => ({}), below, ...words } = row;
+  return operation<Name, Options, readonly Entry[]>(name, {
+    json: 'print a JSON array',
+    ...words,
+    call: (admin, given) => allEntries<Entry>(admin, name, list as string, { ...given, ...input(given) }),
+    show(context, entries, { json }) {
+      showList(context, entries, json, {
+        none,
+        columns: columns.map(([title]) => title),
+        cells: (entry) => columns.map(([, cell]) => cell(entry) ?? ''),
+        ...(within && { width: context.terminal.columns }),
+      });
+      const text = json ? undefined : below?.(entries);
+      if (text !== undefined) say(context, text);
+      return 0;
+    },
+  });
+}
+
 const PAGE = 1000;
-/** More than anybody reads; a gateway that never comes to an end does not keep a command for ever. */
+/** A gateway whose list never ends does not keep a command for ever. */
 const MAX_PAGES = 100;
 
-/** All entries of a list that comes in pages. */
-export async function allPages<Entry>(
-  read: (page: { readonly limit: number; readonly after?: string }) => Promise<{
-    readonly entries: readonly Entry[];
-    readonly next: string | null;
-  }>,
+/** All entries of a list that may come in pages. */
+export async function allEntries<Entry>(
+  admin: AdminApi,
+  name: keyof AdminOperations,
+  list: string,
+  values: object,
 ): Promise<Entry[]> {
+  const asked = inputOf(name, values);
+  const pages = Object.hasOwn(operationOf(name).query.properties as object, 'after') ? MAX_PAGES : 1;
   const all: Entry[] = [];
-  let after: string | undefined;
-  for (let page = 0; page < MAX_PAGES; page++) {
-    const { entries, next } = await read({ limit: PAGE, ...(after !== undefined && { after }) });
-    all.push(...entries);
-    if (next === null) break;
-    after = next;
+  let after: unknown;
+  for (let page = 0; page < pages; page++) {
+    const input = { ...asked, ...(pages > 1 && { limit: PAGE }), ...(after !== undefined && { after }) };
+    const answer = (await admin(name, input as never)) as Record<string, unknown>;
+    all.push(...(answer[list] as Entry[]));
+    if ((answer.next ?? null) === null) break;
+    after = answer.next;
   }
   return all;
 }

@@ -22,11 +22,12 @@ import { jsonText, printable, printableLines, printableWord } from '../kit/text/
 import { didYouMean, listed } from '../kit/text/suggest.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
 import type { Database } from '../store/database.ts';
-import { administering, type Location } from './admin.ts';
+import { operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK } from './exit-codes.ts';
-import { collected, count, demandPeriod, email, moment, notEmpty, option } from './options.ts';
+import { inputOf } from './gateway-admin.ts';
+import { collected, count, demandPeriod, email, moment, notEmpty, option, textThat } from './options.ts';
 import { formatTable, numbers } from './table.ts';
 import { formatMinute, formatTimestamp, titleInZone } from './times.ts';
 import { withDatabase } from './with-database.ts';
@@ -57,31 +58,31 @@ interface TailOptions extends Meant {
   readonly json?: true;
 }
 
-function filterOf({ since, until, user, model, token, status, error, shadow, rule: rules }: Meant): RequestFilter {
-  return {
-    since,
-    until,
+/** What the options come to, as the audit log is asked; without any, nothing. */
+function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter {
+  const { since, until, model, token, status, shadow } = others;
+  const filter: RequestFilter = {
+    ...{ since, until, model, token, status, shadow, rules },
     // One of them has an index.
     user: user?.length === 1 ? user[0] : user,
-    model,
-    token,
-    status,
     ...(error === true ? { outcome: 'failed' } : { error }),
-    shadow,
-    rules,
   };
+  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
 }
 
 /** `appscli audit tail`: the latest records that fit, oldest first, and with `--follow` those that come after, until Ctrl-C. */
-export async function tailAudit(context: CommandContext, given: TailOptions): Promise<number> {
+async function tailAudit(context: CommandContext, given: TailOptions): Promise<number> {
   const { terminal } = context;
   const { lines, follow = false, json = false } = given;
   demandPeriod(given);
   const filter = filterOf(given);
   const fits = fitter(filter);
   const print = (rows: readonly RequestRecord[]) => {
-    for (const row of rows)
-      terminal.data(json ? `${jsonLine(row)}\n` : printableLines(describeRecord(row, terminal.columns)));
+    for (const { id, at, record } of rows) {
+      const { request_id = null } = record;
+      if (json) terminal.data(`${jsonText({ id, at, request_id, ...record })}\n`);
+      else terminal.data(printableLines(describeRecord({ at, record }, terminal.columns)));
+    }
   };
   return withDatabase(context, given.config, async ({ config, database }) => {
     if (given.who) {
@@ -107,7 +108,7 @@ async function latest(
   terminal: CommandContext['terminal'],
 ): Promise<{ readonly found: RequestRecord[]; readonly more: boolean }> {
   const found: RequestRecord[] = [];
-  const is_filtered = Object.values(filter).some((value) => value !== undefined);
+  const is_filtered = Object.keys(filter).length > 0;
   let told = false;
   for (let after: string | null | undefined; after !== null && found.length < lines; ) {
     const limit = Math.min(PAGE, lines - found.length);
@@ -142,11 +143,6 @@ async function printWhatComes(
   }
 }
 
-function jsonLine({ id, at, record }: RequestRecord): string {
-  const { request_id = null } = record;
-  return jsonText({ id, at, request_id, ...record });
-}
-
 /** Who sent the requests, instead of the requests. */
 function printWho(
   { terminal }: CommandContext,
@@ -171,7 +167,7 @@ function printWho(
 function nothingFound(given: Meant, config: GatewayConfig): string {
   const { since, until, model = [], rule = [], shadow } = given;
   const marks = Array.isArray(shadow) ? shadow : [];
-  if (!isFiltered(given)) return 'The audit log is empty.\n';
+  if (Object.keys(filterOf(given)).length === 0) return 'The audit log is empty.\n';
   const from = since === undefined ? '' : ` since ${formatMinute(since)}`;
   const to = until === undefined ? '' : ` before ${formatMinute(until)}`;
   const hints = [
@@ -181,22 +177,16 @@ function nothingFound(given: Meant, config: GatewayConfig): string {
   return `No record${from}${to} fits.${hints.map((hint) => `\n${hint}`).join('')}\n`;
 }
 
-function isFiltered({ since, until, user, model, token, status, error, shadow, rule }: Meant): boolean {
-  return [since, until, user, model, token, status, error, shadow, rule].some((value) => value !== undefined);
-}
-
 function modelHint(id: string, { models }: GatewayConfig): string[] {
   if (models.some((model) => model.id === id)) return [];
   const named = models.find(({ aliases, group_aliases }) =>
     [...aliases, ...group_aliases.map(({ name }) => name)].includes(id),
   );
   if (named !== undefined) return [`${id} is an alias; records have the id of the model: ${named.id}.`];
-  const help = didYouMean(
-    id,
-    models.map((model) => model.id),
-    'records have ids of models as gateway.yaml has them.',
-  );
-  return [`gateway.yaml has no model ${id}: ${help}`];
+  const known = models.map((model) => model.id);
+  return [
+    `gateway.yaml has no model ${id}: ${didYouMean(id, known, 'records have ids of models as gateway.yaml has them.')}`,
+  ];
 }
 
 function ruleHint(name: string, config: GatewayConfig): string[] {
@@ -221,12 +211,10 @@ interface MeantChanges {
   readonly lines: number;
 }
 
-async function latestChanges(
-  admin: AdminApi,
-  { since, until, actor, action, subject, lines }: MeantChanges,
-): Promise<Change[]> {
+async function latestChanges(admin: AdminApi, given: MeantChanges): Promise<Change[]> {
+  const { lines } = given;
   const found: Change[] = [];
-  const filter = { since: since?.toISOString(), until: until?.toISOString(), actor, action, subject };
+  const filter = inputOf('listChanges', given);
   let before: number | undefined;
   while (found.length < lines) {
     const limit = Math.min(PAGE, lines - found.length);
@@ -339,10 +327,10 @@ function errorCode(text: string, before: unknown): readonly string[] {
   return [...(Array.isArray(before) ? before : []), text];
 }
 
-function status(text: string): string {
-  if (/^[1-5](?:\d\d|xx)$/.test(text)) return text;
-  throw new InvalidArgumentError('Write a status such as 403, or a class of them: 4xx.');
-}
+const status = textThat(
+  (text) => /^[1-5](?:\d\d|xx)$/.test(text),
+  'Write a status such as 403, or a class of them: 4xx.',
+);
 
 const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
 /** Names of an option that may also stand alone, which is `true`. */
@@ -386,7 +374,7 @@ export const commands: readonly CommandRow[] = [
     ],
     run: tailAudit,
   },
-  {
+  operation<'listChanges', MeantChanges, readonly Change[]>('listChanges', {
     name: 'changes',
     about: 'who changed access tokens, sessions, limits or the ledger, when and how; the oldest first',
     options: [
@@ -400,22 +388,18 @@ export const commands: readonly CommandRow[] = [
       ),
       option('-n, --lines <count>', 'how many of the latest', count).default(100),
     ],
-    place: 'either',
     json: 'print each change as one line of JSON',
     examples: [
       'appscli audit changes --since 7d',
       'appscli audit changes --subject ana@example.com',
       'appscli audit changes --json | jq .actor',
     ],
-    run: administering(
-      async (admin, given: Location & MeantChanges & { readonly json?: true }) =>
-        (await latestChanges(admin, given)).toReversed(),
-      ({ terminal }, found, { json }) => {
-        if (json) for (const change of found) terminal.data(`${jsonText(change)}\n`);
-        else if (found.length === 0) terminal.info('Nothing was changed.\n');
-        else terminal.data(printableLines(found.flatMap(describeChange)));
-        return EXIT_OK;
-      },
-    ),
-  },
+    call: async (admin, given) => (await latestChanges(admin, given)).toReversed(),
+    show({ terminal }, found, { json }) {
+      if (json) for (const change of found) terminal.data(`${jsonText(change)}\n`);
+      else if (found.length === 0) terminal.info('Nothing was changed.\n');
+      else terminal.data(printableLines(found.flatMap(describeChange)));
+      return EXIT_OK;
+    },
+  }),
 ];

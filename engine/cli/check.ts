@@ -1,20 +1,17 @@
 import { DEFAULT_RETENTION, type GatewayConfig, type RetentionConfig } from '../contract/config.ts';
 import type { StageDefinition } from '../contract/stage.ts';
+import { StageNotCreated } from '../contract/start-error.ts';
 import type { LiveCheck } from '../doctor/host/live/probe.ts';
+import { frozenClock } from '../kit/clock.ts';
 import { formatUsd, nanoToUsd } from '../kit/money.ts';
 import { jsonText, printable, printableLines } from '../kit/text/printable.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
-import { type CheckedPaths, loadPaths } from '../load/paths.ts';
+import { type CheckedPaths, loadPaths, type PathOptions } from '../load/paths.ts';
 import { SHIPPED_PROFILE } from '../load/profile.ts';
-import {
-  type MostExpensiveRequest,
-  mostExpensiveRequest,
-  type Overshoot,
-  overshootBound,
-} from '../money/limits/overshoot.ts';
+import { mostExpensiveRequest, type Overshoot, overshootBound } from '../money/limits/overshoot.ts';
 import { CATALOGUE_DATE } from '../money/prices/catalogue.ts';
+import type { PlanObserver } from '../run/compiled.ts';
 import { renderDiagnostics } from '../source/diagnostics/render.ts';
-import type { PipelineSpec } from '../source/spec.ts';
 import { counted } from './amounts.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
@@ -30,24 +27,12 @@ const READING_FACTOR = 6;
 /** What a connection of a client takes between requests, at most; measured. */
 const CONNECTION_BYTES = 40 * 1024;
 
-/** The memory that bodies and answers take at most, in bytes. */
-export interface MemoryBound {
-  readonly total_bytes: number;
-  /** `server.limits.buffered_bytes`. */
-  readonly held_bytes: number;
-  /** What reading one body of the largest size takes. */
-  readonly reading_bytes: number;
-  /** What is beside that for connections. */
-  readonly connections: { readonly count: number; readonly each_bytes: number };
-}
-
-/** The most memory that bodies and answers take, beside that of the process itself. */
-export function memoryBound({ server }: GatewayConfig, pipelines: readonly PipelineSpec[]): MemoryBound {
-  const { buffered_bytes: held_bytes, body_bytes, connections: count } = server.limits;
+/** The most memory that bodies, answers and connections take, in bytes, beside that of the process itself. */
+function memoryBound({ config: { server }, pipelines }: CheckedPaths['gateways'][number]) {
+  const { buffered_bytes: held, body_bytes, connections } = server.limits;
   const largest = Math.max(...pipelines.map(({ limits }) => limits.body_bytes ?? body_bytes), body_bytes);
-  const reading_bytes = READING_FACTOR * Math.min(largest, held_bytes);
-  const connections = { count, each_bytes: CONNECTION_BYTES };
-  return { total_bytes: held_bytes + reading_bytes, held_bytes, reading_bytes, connections };
+  const reading = READING_FACTOR * Math.min(largest, held);
+  return { held, reading, bodies: held + reading, connections, of_connections: connections * CONNECTION_BYTES };
 }
 
 /** What a check is asked to do. */
@@ -90,86 +75,77 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
 }
 
 const LINE_WIDTH = 80;
+const paragraph = (text: string, indent = '') => printableLines(wrapText(text, LINE_WIDTH, indent, `${indent}  `));
 
-/** The bound of each limit where there is one, and where it comes from. */
-function describeBounds({ limits, most_expensive }: Overshoot): string[] {
-  if (limits.length === 0) return [];
-  const largest_first = limits.toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd);
-  const bounds = largest_first.map(({ name, bound_nano_usd }) => `${name} by ${formatUsd(bound_nano_usd)}`);
+/** How far limits in USD can be passed: the bound of each where there is one, and where it comes from. */
+function describeOvershoot(overshoot: Overshoot): string {
+  const { bound_nano_usd, limits, most_expensive, only_others, not_bounded, unbounded_at = [] } = overshoot;
+  if (bound_nano_usd === undefined) {
+    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
+  }
+  const bounds = limits
+    .toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd)
+    .map(({ name, bound_nano_usd: own }) => `${name} by ${formatUsd(own)}`);
   const one =
     most_expensive &&
     ` (${formatUsd(most_expensive.cost_nano_usd)} USD: ${most_expensive.model} at ${most_expensive.upstream})`;
   const why = `each by overshoot_percent of it, or by what one request can cost${one ?? ''} if that is more; so is a limit that is set or granted at run time; reserve: worst_case makes it 0`;
+  const unbounded = `held as unbounded: requests with only max_completion_tokens, at ${unbounded_at.join(', ')} (\`honours\`)`;
   return [
-    ...wrapText(`at most: ${bounds.join(', ')}`, LINE_WIDTH, '  ', '    '),
-    ...wrapText(why, LINE_WIDTH, '  ', '    '),
-  ];
+    paragraph(`spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`),
+    ...(limits.length === 0 ? [] : [paragraph(`at most: ${bounds.join(', ')}`, '  '), paragraph(why, '  ')]),
+    paragraph(`not bounded: ${not_bounded.join(', ')}`, '  '),
+    ...(unbounded_at.length === 0 ? [] : [paragraph(unbounded, '  ')]),
+  ].join('');
 }
 
-function describeUnbounded(upstreams: readonly string[]): string[] {
-  const why = `held as unbounded: requests with only max_completion_tokens, at ${upstreams.join(', ')} (\`honours\`)`;
-  return wrapText(why, LINE_WIDTH, '  ', '    ');
-}
+const inMib = (bytes: number) => `${Math.ceil(bytes / 1024 ** 2)} MiB`;
 
-function describeOvershoot(overshoot: Overshoot): string {
-  const { bound_nano_usd, only_others, not_bounded, unbounded_at = [] } = overshoot;
-  if (bound_nano_usd === undefined) {
-    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
-  }
-  const lines = [
-    `spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`,
-    ...describeBounds(overshoot),
-    ...wrapText(`not bounded: ${not_bounded.join(', ')}`, LINE_WIDTH, '  ', '    '),
-    ...(unbounded_at.length === 0 ? [] : describeUnbounded(unbounded_at)),
-  ];
-  return printableLines(lines);
-}
-
-const MIB = 1024 * 1024;
-const inMib = (bytes: number) => `${Math.ceil(bytes / MIB)} MiB`;
-
-function bounds({ gateways }: CheckedPaths): MemoryBound[] {
-  return gateways.map(({ config, pipelines }) => memoryBound(config, pipelines));
-}
-
-function describeMemory({ total_bytes, held_bytes, reading_bytes, connections }: MemoryBound): string {
-  const { count, each_bytes } = connections;
-  const of_connections = `at most ${inMib(count * each_bytes)} (${count} of ${each_bytes / 1024} KiB)`;
-  const why = `buffered_bytes, ${inMib(held_bytes)}, and ${inMib(reading_bytes)} to read one body at a time`;
-  return printableLines([
-    ...wrapText(`memory for bodies: at most ${inMib(total_bytes)} (${why})`, LINE_WIDTH, '', '  '),
-    `memory for connections: ${of_connections}`,
-  ]);
+function describeMemory({
+  held,
+  reading,
+  bodies,
+  connections,
+  of_connections,
+}: ReturnType<typeof memoryBound>): string {
+  const why = `buffered_bytes, ${inMib(held)}, and ${inMib(reading)} to read one body at a time`;
+  const each = `${connections} of ${CONNECTION_BYTES / 1024} KiB`;
+  return `${paragraph(`memory for bodies: at most ${inMib(bodies)} (${why})`)}memory for connections: at most ${inMib(of_connections)} (${each})\n`;
 }
 
 function describeRetention({ ledger_months, audit_months }: RetentionConfig): string {
   const time = (months: number | 'forever') => (months === 'forever' ? months : counted(months, 'month'));
   const kept = `the ledger ${time(ledger_months)}, the audit log ${time(audit_months)} (about 1.6 KB a request)`;
-  return printableLines(wrapText(`kept: ${kept}; database.retention changes that`, LINE_WIDTH, '', '  '));
+  return paragraph(`kept: ${kept}; database.retention changes that`);
 }
 
 function describeModels({ from_model_lists, upstreams }: GatewayConfig): string {
   if (!from_model_lists) return '';
   const names = upstreams.map(({ name }) => name).join(', ');
-  const what = `models: there is no section \`models\`, so they are those on the lists of the upstreams (${names}) that the catalogue of prices (${CATALOGUE_DATE}) knows; check --live asks for the lists`;
-  return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
+  return paragraph(
+    `models: there is no section \`models\`, so they are those on the lists of the upstreams (${names}) that the catalogue of prices (${CATALOGUE_DATE}) knows; check --live asks for the lists`,
+  );
 }
 
 function describeNames({ server }: GatewayConfig): string {
   if (server.profile.clients !== undefined) return '';
-  const what = `client names: neutral, which no shipped client reads; server.profile: ${SHIPPED_PROFILE} has those of claude, codex and grok`;
-  return printableLines(wrapText(what, LINE_WIDTH, '', '  '));
+  return paragraph(
+    `client names: neutral, which no shipped client reads; server.profile: ${SHIPPED_PROFILE} has those of claude, codex and grok`,
+  );
 }
 
 /** What follows from the configuration, for who wants to know: bounds of spending and memory, and what is kept. */
 function statistics({ gateways }: CheckedPaths): string {
   const configs = gateways.map(({ config }) => config);
-  const money = gateways.map(({ config, pipelines }) => describeOvershoot(overshootBound(config, pipelines)));
-  const memory = gateways.map(({ config, pipelines }) => describeMemory(memoryBound(config, pipelines)));
-  const bills = configs.map((config) => describeUnknownBills(unknownBills(config)));
-  const kept = configs.map(({ database }) => describeRetention(database.retention ?? DEFAULT_RETENTION));
   return [
-    ...new Set([...configs.map(describeModels), ...money, ...memory, ...bills, ...configs.map(describeNames), ...kept]),
+    ...new Set([
+      ...configs.map(describeModels),
+      ...gateways.map(({ config, pipelines }) => describeOvershoot(overshootBound(config, pipelines))),
+      ...gateways.map((gateway) => describeMemory(memoryBound(gateway))),
+      ...configs.map((config) => describeUnknownBills(unknownBills(config))),
+      ...configs.map(describeNames),
+      ...configs.map(({ database }) => describeRetention(database.retention ?? DEFAULT_RETENTION)),
+    ]),
   ].join('');
 }
 
@@ -185,7 +161,7 @@ interface Verdict {
 
 function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live, is_live }: Verdict): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
-  const fine = live?.filter(({ ok }) => ok).length ?? 0;
+  const fine = live?.filter(({ ok }) => ok).length;
   const asked =
     live === undefined
       ? 'nothing was asked, as there are errors'
@@ -195,12 +171,9 @@ function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live
   const code = checked.diagnostics[0]?.code;
   const more = code === undefined ? [] : [`appscli explain ${code} says more`];
   const reached = is_live ? [`live: ${asked}`] : [];
-  const said =
-    errors > 0
-      ? [found.join(', '), ...reached, ...more]
-      : [`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached];
-  const verdict = wrapText(said.join('; '), LINE_WIDTH, '', '  ');
-  return printableLines(errors > 0 ? verdict : [...more, ...verdict]);
+  if (errors > 0) return paragraph([found.join(', '), ...reached, ...more].join('; '));
+  const verdict = paragraph([`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached].join('; '));
+  return more.map((line) => `${line}\n`).join('') + verdict;
 }
 
 function asJson(checked: CheckedPaths, findings: string, live: readonly LiveCheck[] | undefined): string {
@@ -214,20 +187,46 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
       not_bounded,
       ...(unbounded_at && { max_completion_tokens_unbounded_at: unbounded_at }),
     }));
-  const memory = bounds(checked).map(({ total_bytes, connections: { count, each_bytes } }) => ({
-    bodies_at_most_bytes: total_bytes,
-    connections_at_most_bytes: count * each_bytes,
+  const memory = checked.gateways.map(memoryBound).map(({ bodies, of_connections }) => ({
+    bodies_at_most_bytes: bodies,
+    connections_at_most_bytes: of_connections,
   }));
-  const unknown_bills = checked.gateways.map(({ config }) => unknownBillsJson(unknownBills(config)));
-  const document = {
-    ...JSON.parse(findings),
-    spend_limits,
-    unknown_bills,
-    memory,
-    ...(live === undefined ? {} : { live }),
-  };
+  const unknown_bills = checked.gateways.map(({ config }) => {
+    const { most_expensive, worst_case, drained, cancelled } = unknownBills(config);
+    const off_by_at_most_usd = inUsd(most_expensive?.cost_nano_usd);
+    return { drained, cancelled, off_by_at_most_usd, possibly_billed_counts: worst_case };
+  });
+  const document = { ...JSON.parse(findings), spend_limits, unknown_bills, memory, ...(live && { live }) };
   return `${jsonText(document, 2)}\n`;
 }
+
+/** Creates the stages of a configuration with services that reach nothing; what one makes of a secret is not known here. */
+const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
+  const { buildPlan } = await import('../run/plan.ts');
+  const { openMemoryServices } = await import('../simulate/memory/memory-services.ts');
+  const loaded = { ...gateway, pipelines: gateway.compiled };
+  const around = { upstreams: gateway.config.upstreams, clock: frozenClock(Date.now()), isAway: () => false };
+  const { services } = openMemoryServices({ loaded, ...around });
+  let has_secret = false;
+  const secret = (name: string) => {
+    has_secret = true;
+    return services.secret(name);
+  };
+  const observer: PlanObserver = {
+    onCreate(_pipeline, _entry, create) {
+      has_secret = false;
+      return create();
+    },
+    onGuard() {},
+  };
+  try {
+    await buildPlan(loaded, { ...services, secret }, observer).close();
+  } catch (error) {
+    if (!(error instanceof StageNotCreated)) throw error;
+    return has_secret ? undefined : error;
+  }
+  return undefined;
+};
 
 /**
  * Checks configuration files without running them and prints what was found.
@@ -235,7 +234,7 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
  */
 export async function runCheck(options: CheckOptions): Promise<number> {
   const { format, deny_warnings, environment = 'ignored', color, cwd = process.cwd(), data, info } = options;
-  const checked = await loadPaths(options.paths, { ...options, environment });
+  const checked = await loadPaths(options.paths, { ...options, environment, tryStages });
   const { diagnostics, sources } = checked;
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
   const warnings = diagnostics.length - errors;
@@ -305,30 +304,28 @@ function escaped(text: string): string {
   return printable(text).replaceAll('%', '%25').replaceAll('\n', '%0A');
 }
 
-/** How requests are charged whose bill the gateway may never see: early leavers, and what fails at an upstream. */
-interface UnknownBills {
-  /** Upstreams whose answers are read on when the client has gone, and those whose answers are cancelled. */
-  readonly drained: readonly string[];
-  readonly cancelled: readonly string[];
-  /** What is charged for one request can be off by what it can cost at most; `undefined` without models. */
-  readonly most_expensive: MostExpensiveRequest | undefined;
-  /** Whether it is charged the most it can cost, and whether what upstreams may bill for failures counts against limits. */
-  readonly worst_case: boolean;
-}
-
-function unknownBills(config: GatewayConfig): UnknownBills {
+/**
+ * How requests are charged whose bill the gateway may never see: early leavers, by upstreams whose answers are read on and those
+ * whose answers are cancelled, and what fails at an upstream.
+ */
+function unknownBills(config: GatewayConfig) {
   const named = (mode: string) =>
     config.upstreams.filter(({ on_client_abort }) => on_client_abort === mode).map(({ name }) => name);
   return {
     drained: named('drain'),
     cancelled: named('cancel'),
+    // What is charged for one request can be off by what it can cost at most.
     most_expensive: mostExpensiveRequest(config),
     worst_case: config.spend_limits?.reserve === 'worst_case',
   };
 }
 
-/** The same for people, for the summary of `check`. */
-function describeUnknownBills({ drained, cancelled, most_expensive, worst_case }: UnknownBills): string {
+function describeUnknownBills({
+  drained,
+  cancelled,
+  most_expensive,
+  worst_case,
+}: ReturnType<typeof unknownBills>): string {
   const known = drained.length === 0 ? '' : `what the answer reports (${drained.join(', ')}); `;
   const where = drained.length === 0 ? '' : `beyond drain_limits${cancelled.length > 0 ? ', and' : ','} `;
   const at = cancelled.length > 0 ? `where answers are cancelled (${cancelled.join(', ')}), ` : '';
@@ -338,19 +335,10 @@ function describeUnknownBills({ drained, cancelled, most_expensive, worst_case }
   const possible = worst_case
     ? 'counts against limits, up to the most a request can cost'
     : 'is kept apart and counts against no limit';
-  return printableLines([
-    ...wrapText(`early leavers: charged ${known}${where}${at}${usual}${off}`, LINE_WIDTH, '', '  '),
-    ...wrapText(`failures of upstreams: charged nothing; what they may bill ${possible}`, LINE_WIDTH, '', '  '),
-  ]);
-}
-
-function unknownBillsJson({ most_expensive, worst_case, drained, cancelled }: UnknownBills): object {
-  return {
-    drained,
-    cancelled,
-    off_by_at_most_usd: most_expensive === undefined ? null : nanoToUsd(most_expensive.cost_nano_usd),
-    possibly_billed_counts: worst_case,
-  };
+  return [
+    paragraph(`early leavers: charged ${known}${where}${at}${usual}${off}`),
+    paragraph(`failures of upstreams: charged nothing; what they may bill ${possible}`),
+  ].join('');
 }
 
 /** `appscli check`: the paths given, and the configuration when it was named or when there are none. */

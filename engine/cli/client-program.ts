@@ -1,7 +1,5 @@
-import { addClient } from './client/command.ts';
-import { addClientDoctor } from './doctor/client-command.ts';
 import { type CreateProgram, makeProgram } from './make-program.ts';
-import { MODELS, SIGN_IN } from './sign-in/words.ts';
+import { CLIENT, MODELS, SIGN_IN } from './sign-in/words.ts';
 
 /** The command line in the package that a gateway serves: what a developer needs, and nothing of a gateway. */
 export const createClientProgram: CreateProgram = (options) =>
@@ -11,8 +9,8 @@ export const createClientProgram: CreateProgram = (options) =>
       ...SIGN_IN,
       MODELS,
       ['usage', 'your requests, tokens and cost, and what your limits leave', () => import('./usage/gateway-usage.ts')],
-      addClient,
-      addClientDoctor,
+      CLIENT,
+      ['doctor', 'why does it not work? Looks at the coding clients here', () => import('./doctor/client-command.ts')],
     ],
     examples: [
       'appscli login                      sign in, in your browser',

@@ -13,8 +13,8 @@ export interface CommandRow {
   readonly about?: string;
   /** What a list says of it, where `about` is too long for one. */
   readonly summary?: string;
-  /** What follows the name: `[id]`, `<file>`, `[paths...]`; handed over by that name beside the options. */
-  readonly arguments?: readonly (readonly [name: string, about: string, parse?: Parse])[];
+  /** What follows the name: `[id]`, `<file>`, `[paths...]`; handed over by that name beside the options, as parsed or one of a choice. */
+  readonly arguments?: readonly (readonly [name: string, about: string, value?: Parse | readonly string[]])[];
   readonly options?: readonly Option[];
   readonly place?: keyof typeof PLACES;
   /** What `--json` prints; absent where there is no such option. */
@@ -28,15 +28,23 @@ export interface CommandRow {
   run(context: CommandContext, given: never): Promise<number>;
 }
 
+/** The commands of one name, and what help tells of a group of them. */
+export interface Commands {
+  readonly commands: readonly CommandRow[];
+  readonly notes?: string;
+  readonly group_examples?: readonly string[];
+}
+
 /** Adds the commands of one name: several below it, or one that has it. */
 export function addRows(
   program: Command,
   name: string,
   about: string,
-  rows: readonly CommandRow[],
+  { commands: rows, notes, group_examples }: Commands,
   run: (row: CommandRow, given: never) => Promise<void>,
 ): void {
   const group = program.command(name).description(about).helpCommand(false);
+  if (group_examples !== undefined) group.addHelpText('after', `\n${notes}\n${examples(...group_examples)}`);
   for (const row of rows) {
     const command = row.name === undefined ? group.summary(about) : group.command(row.name).summary(row.summary ?? '');
     addRow(command.description(row.about ?? about), row, run);
@@ -45,9 +53,11 @@ export function addRows(
 
 function addRow(command: Command, row: CommandRow, run: (row: CommandRow, given: never) => Promise<void>): void {
   const { place, notes } = row;
-  for (const [name, about, parse] of row.arguments ?? []) {
+  for (const [name, about, value] of row.arguments ?? []) {
     const argument = new Argument(name, about);
-    command.addArgument(parse === undefined ? argument : argument.argParser(parse as (text: string) => unknown));
+    if (typeof value === 'function') argument.argParser(value as (text: string) => unknown);
+    else if (value !== undefined) argument.choices(value);
+    command.addArgument(argument);
   }
   const of_place = place === undefined ? [] : PLACES[place].map((make) => make());
   const options = [...(row.options ?? []), ...of_place, ...(row.json === undefined ? [] : [json(row.json)])];

@@ -1,4 +1,3 @@
-import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { issuerOf } from '../identity/provider/provider.ts';
 import { endLinks, LINK_SECONDS, makeLink } from '../identity/sessions/console-sessions.ts';
 import { systemClock } from '../kit/clock.ts';
@@ -6,6 +5,7 @@ import { isLoopbackUrl } from '../kit/net/addresses.ts';
 import { counted } from './amounts.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
+import { configurationError } from './exit-codes.ts';
 import { option } from './options.ts';
 import { say, showResult } from './show.ts';
 import { operator, withDatabase } from './with-database.ts';
@@ -24,9 +24,8 @@ async function openConsole(
     const base = `${issuerOf(config)}/console`;
     if (config.auth?.oidc !== undefined) return { url: base, expires_at: null };
     if (!isLoopbackUrl(config.server.public_url)) {
-      throw new StartError(
+      throw configurationError(
         'without an identity provider the console opens on the machine of the gateway only: set auth.oidc, so that people can sign in, or a server.public_url such as http://127.0.0.1:8080',
-        { exit_code: EXIT_CONFIGURATION },
       );
     }
     const secret = await makeLink({ database, clock: systemClock }, operator().name);

@@ -1,3 +1,4 @@
+import type { Clock } from '../contract/services.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import type { Terminal } from './terminal.ts';
 
@@ -7,4 +8,6 @@ export interface CommandContext {
   readonly env: NodeJS.ProcessEnv;
   /** The stages that ship with the program; loaded only by commands that need them. */
   stages(): Promise<readonly StageDefinition[]>;
+  /** That of the system where absent; tests put theirs in its place. */
+  readonly clock?: Clock;
 }

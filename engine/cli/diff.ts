@@ -2,7 +2,6 @@ import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { type FactPage, factPages } from '../audit/request-records.ts';
 import type { Window } from '../contract/config.ts';
-import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { loadToRun } from '../gateway/reload.ts';
 
 import { jsonText, printable, printableLines } from '../kit/text/printable.ts';
@@ -14,7 +13,7 @@ import { diffRequests, type RequestChanges } from '../simulate/diff/requests/ind
 import { openDatabase } from '../store/database.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
+import { configurationError, EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import { reportFailure } from './failure.ts';
 import { moment, option } from './options.ts';
 import { formatMinute, formatMoment } from './times.ts';
@@ -55,7 +54,7 @@ async function bothUsable(context: CommandContext, old_file: string, new_file: s
 }
 
 async function usable(context: CommandContext, file: string): Promise<Usable> {
-  if (!existsSync(file)) throw new StartError(`${file} does not exist`, { exit_code: EXIT_CONFIGURATION });
+  if (!existsSync(file)) throw configurationError(`${file} does not exist`);
   const stages = await context.stages();
   const { config, loaded } = await loadToRun(file, { stages, env: context.env, environment: 'ignored' });
   const { pipelines, policies } = loaded;

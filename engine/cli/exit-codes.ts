@@ -1,4 +1,4 @@
-import { StartError } from '../contract/start-error.ts';
+import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 
 export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../contract/start-error.ts';
 
@@ -12,4 +12,9 @@ export const EXIT_USAGE = 64;
 /** The error for a command line that is wrong, with what to write instead. */
 export function usageError(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_USAGE });
+}
+
+/** The error for a configuration that is missing or does not fit, with what to do. */
+export function configurationError(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_CONFIGURATION });
 }

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { StageError } from '../contract/errors.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StageNotCreated, StartError } from '../contract/start-error.ts';
 import { printableLine } from '../kit/text/printable.ts';
 import { ConfigurationError } from '../source/configuration-error.ts';
 import { EXIT_FINDINGS } from './exit-codes.ts';
@@ -14,6 +14,7 @@ function oneLine(text: string): string {
 /** What a failure says, without a line break, and the exit code it deserves. */
 export function describeFailure(error: unknown): { readonly line: string; readonly exit_code: number } {
   if (error instanceof StartError) return { line: oneLine(error.message), exit_code: error.exit_code };
+  if (error instanceof StageNotCreated) return { line: oneLine(error.message), exit_code: EXIT_CONFIGURATION };
   if (error instanceof StageError && error.code === 'store_unavailable') {
     return { line: `${oneLine(error.message)} Try again when the database is back.`, exit_code: EXIT_UNAVAILABLE };
   }

@@ -1,4 +1,3 @@
-import { InvalidArgumentError } from 'commander';
 import type { InJson } from '../admin/operations.ts';
 import { SPEND_SCOPES, type SpendScope } from '../contract/config.ts';
 import type { LimitWindow } from '../contract/services.ts';
@@ -22,12 +21,11 @@ import {
   unitOfWindow,
 } from '../money/limits/limit-names.ts';
 import type { LimitInForce as Limit, WrittenLimit } from '../money/limits/limit-statuses.ts';
-
-import { administering, type Location } from './admin.ts';
+import { type AnswerOf, type Given, operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK, usageError } from './exit-codes.ts';
-import { choice, email, expiryThere, notEmpty, option, required } from './options.ts';
+import { choice, email, expiryThere, notEmpty, numberThat, option, required } from './options.ts';
 import { say, showReport, showResult } from './show.ts';
 import { formatMoment } from './times.ts';
 
@@ -36,17 +34,13 @@ type LimitInForce = InJson<Limit>;
 /** Whose limit it is, as options say it: several together are a combination. */
 type WhoseOptions = Readonly<Partial<Record<SpendScope, string>>>;
 
-/** What a command is given that names one limit and an amount of it. */
-type AmountOptions = Location &
-  WhoseOptions &
-  Readonly<Partial<Record<AmountUnit, number>>> & {
-    readonly window: LimitWindow;
-    readonly reason?: string;
-    readonly json?: true;
-  };
+interface LimitOptions extends WhoseOptions {
+  readonly window: LimitWindow;
+}
 
-type ClearOptions = Location &
-  WhoseOptions & { readonly window: LimitWindow; readonly unit?: AmountUnit; readonly json?: true };
+/** What names one limit and an amount of it. */
+type AmountOptions = LimitOptions & Readonly<Partial<Record<AmountUnit, number>>> & { readonly reason?: string };
+type ClearOptions = LimitOptions & { readonly unit?: AmountUnit };
 
 function unitMeant({ window, unit }: ClearOptions): AmountUnit | undefined {
   const only = unitOfWindow(window);
@@ -59,7 +53,7 @@ function partsIn(given: WhoseOptions): LimitParts {
   );
 }
 
-function wishIn(given: AmountOptions) {
+function amountIn(given: AmountOptions) {
   const [unit, another] = AMOUNT_UNITS.filter((each) => given[each] !== undefined);
   if (unit === undefined) throw usageError('how much? Give --usd, --requests or --tokens');
   if (another !== undefined) throw usageError('give one of --usd, --requests and --tokens, not several');
@@ -175,17 +169,8 @@ function formatRule({ unit, set, of }: LimitInForce, rule: LimitInForce['rules']
 }
 
 /** An amount in USD, exact to the nano-dollar. */
-function usd(text: string): number {
-  if (!/^\d{1,7}(?:\.\d{1,9})?$/.test(text))
-    throw new InvalidArgumentError('Write an amount in USD below 10000000, in digits: 100 or 0.25.');
-  return Number(text);
-}
-
-function whole(text: string): number {
-  if (!/^\d{1,13}$/.test(text))
-    throw new InvalidArgumentError('Write a whole number of at most 13 digits, such as 500.');
-  return Number(text);
-}
+const usd = numberThat(/^\d{1,7}(?:\.\d{1,9})?$/, 'Write an amount in USD below 10000000, in digits: 100 or 0.25.');
+const whole = numberThat(/^\d{1,13}$/, 'Write a whole number of at most 13 digits, such as 500.');
 
 const WHOSE = [
   option('--user <email>', 'whose', email),
@@ -210,92 +195,93 @@ const AMOUNT = [
   option('--reason <text>', 'for the list of changes', notEmpty),
 ];
 
+/** A command that changes a limit, and says what holds from then on. */
+function change<Name extends 'setLimit' | 'clearLimit' | 'grantLimit' | 'revokeGrant', Options>(
+  name: Name,
+  {
+    told,
+    ...row
+  }: Omit<Parameters<typeof operation<Name, Options>>[1], 'show'> & {
+    told(done: AnswerOf<Name>, given: Given<Options>): string;
+  },
+): CommandRow {
+  return operation<Name, Options>(name, {
+    ...row,
+    show: (context, done, given) =>
+      showResult(context, done as object, given.json, () => {
+        say(context, told(done, given));
+        tellNow(context, done.now);
+      }),
+  });
+}
+
 /** `appscli limits`. */
 export const commands: readonly CommandRow[] = [
-  {
+  operation<'listLimits', WhoseOptions>('listLimits', {
     name: 'list',
     about: 'limits: in force, spent, reserved, left; without a name, what to look at first',
     options: WHOSE,
-    place: 'either',
-    json: 'print a JSON object',
     examples: ['appscli limits list', 'appscli limits list --user ana@example.com --team search'],
-    run: administering(
-      (admin, given: Location & WhoseOptions & { readonly json?: true }) =>
-        admin('listLimits', partsToFind(partsIn(given))),
-      (context, found, given) => {
-        const { written, limits } = found;
-        if (!given.json && written.length === 0 && limits.length === 0) {
-          context.terminal.info('There are no such limits.\n');
-          return EXIT_OK;
-        }
-        const changed = limits.filter(({ set, grants }) => set !== null || grants.length > 0);
-        const others = limits.filter((limit) => !changed.includes(limit));
-        const at_a_glance = Object.keys(partsIn(given)).length === 0 && written.length > 0;
-        return showReport(context, given.json, found, () => {
-          const blocks = at_a_glance
-            ? [
-                ...titled('In gateway.yaml', describeWritten(written)),
-                ...titled('Set or granted', changed.flatMap(describeInForce)),
-                ...titled('Nearest to their limit', others.flatMap(describeInForce)),
-              ]
-            : [
-                ...limits.flatMap(describeInForce),
-                ...(limits.length > 0 && written.length > 0 ? [''] : []),
-                ...titled('Also in gateway.yaml for their requests', describeWritten(written)),
-              ];
-          return blocks.at(-1) === '' ? blocks.slice(0, -1) : blocks;
-        });
-      },
-    ),
-  },
-  {
+    call: (admin, given) => admin('listLimits', partsToFind(partsIn(given))),
+    show(context, found, given) {
+      const { written, limits } = found;
+      if (!given.json && written.length === 0 && limits.length === 0) {
+        context.terminal.info('There are no such limits.\n');
+        return EXIT_OK;
+      }
+      const changed = limits.filter(({ set, grants }) => set !== null || grants.length > 0);
+      const others = limits.filter((limit) => !changed.includes(limit));
+      const at_a_glance = Object.keys(partsIn(given)).length === 0 && written.length > 0;
+      return showReport(context, given.json, found, () => {
+        const blocks = at_a_glance
+          ? [
+              ...titled('In gateway.yaml', describeWritten(written)),
+              ...titled('Set or granted', changed.flatMap(describeInForce)),
+              ...titled('Nearest to their limit', others.flatMap(describeInForce)),
+            ]
+          : [
+              ...limits.flatMap(describeInForce),
+              ...(limits.length > 0 && written.length > 0 ? [''] : []),
+              ...titled('Also in gateway.yaml for their requests', describeWritten(written)),
+            ];
+        return blocks.at(-1) === '' ? blocks.slice(0, -1) : blocks;
+      });
+    },
+  }),
+  change<'setLimit', AmountOptions>('setLimit', {
     name: 'set',
     about: 'set a limit, in place of those of gateway.yaml; gateways go by it from the next request on',
     options: AMOUNT,
-    place: 'either',
     json: 'print a JSON object: what was set before, and what holds now',
     examples: [
       'appscli limits set --user ana@example.com --window day --usd 100',
       'appscli limits set --team search --model coder-1 --window month --usd 500',
       'appscli limits set --user ana@example.com --window minute --tokens 90000',
     ],
-    run: administering(
-      (admin, given: AmountOptions) => admin('setLimit', wishIn(given)),
-      (context, done, given) =>
-        showResult(context, done, given.json, () => {
-          const { previous, now } = done;
-          const before = previous === null ? '' : `, in place of ${formatAmount(previous, now.unit)}`;
-          const amount = formatAmount(given[now.unit]!, now.unit);
-          say(context, `Set ${describeWhose(now)} to ${amount}${before}. In force from now on:`);
-          tellNow(context, now);
-        }),
-      wishIn,
-    ),
-  },
-  {
+    check: amountIn,
+    told({ previous, now }, given) {
+      const before = previous === null ? '' : `, in place of ${formatAmount(previous, now.unit)}`;
+      const amount = formatAmount(given[now.unit]!, now.unit);
+      return `Set ${describeWhose(now)} to ${amount}${before}. In force from now on:`;
+    },
+  }),
+  change<'clearLimit', ClearOptions>('clearLimit', {
     name: 'clear',
     about: 'take back a limit that was set; those of gateway.yaml hold again',
     options: [...WHICH, choice('--unit <unit>', 'which, of the two of a minute', ['usd', 'requests', 'tokens'])],
-    place: 'either',
     json: 'print a JSON object: what was set, and what holds now',
     examples: ['appscli limits clear --user ana@example.com --window day'],
-    run: administering(
-      (admin, given: ClearOptions) =>
-        admin('clearLimit', { ...partsIn(given), window: given.window, unit: unitMeant(given)! }),
-      (context, done, { json }) =>
-        showResult(context, done, json, () => {
-          const { previous, now } = done;
-          const was = previous === null ? '' : ` of ${formatAmount(previous, now.unit)}`;
-          say(context, `Took back the limit${was} for ${describeWhose(now)}. In force from now on:`);
-          tellNow(context, now);
-        }),
-      (given) => {
-        if (unitMeant(given) !== undefined) return;
-        throw usageError('a minute can have a limit of requests and one of tokens: which? Give --unit');
-      },
-    ),
-  },
-  {
+    check(given) {
+      if (unitMeant(given) !== undefined) return;
+      throw usageError('a minute can have a limit of requests and one of tokens: which? Give --unit');
+    },
+    input: (given) => ({ unit: unitMeant(given) }),
+    told({ previous, now }) {
+      const was = previous === null ? '' : ` of ${formatAmount(previous, now.unit)}`;
+      return `Took back the limit${was} for ${describeWhose(now)}. In force from now on:`;
+    },
+  }),
+  change<'grantLimit', AmountOptions & { readonly expires: Date | string }>('grantLimit', {
     name: 'grant',
     about: 'grant room on top of the limit in force, for a time',
     options: [
@@ -306,46 +292,28 @@ export const commands: readonly CommandRow[] = [
         expiryThere,
       ),
     ],
-    place: 'either',
     json: 'print a JSON object: the grant, and what holds now',
     examples: [
       'appscli limits grant --user ana@example.com --window day --usd 20 --expires 3d',
       'appscli limits grant --team search --window month --usd 9 --expires 12h',
       'appscli limits grant --user ana@example.com --team search --window month \\\n    --usd 40 --expires 2027-01-30',
     ],
-    run: administering(
-      (admin, given: AmountOptions & { readonly expires: Date | string }) => {
-        const { expires } = given;
-        // A day begins where the gateway is: it says when.
-        const end = typeof expires === 'string' ? { expires_on: expires } : { expires_at: expires.toISOString() };
-        return admin('grantLimit', { ...wishIn(given), ...end });
-      },
-      (context, done, { json }) =>
-        showResult(context, done, json, () => {
-          const { id, amount, unit, expires_at } = done.grant;
-          const until = `until ${formatMoment(expires_at, done.now.time_zone)}`;
-          say(context, `Grant ${id}: ${formatAmount(amount, unit)} more for ${describeWhose(done.now)}, ${until}.`);
-          tellNow(context, done.now);
-        }),
-      wishIn,
-    ),
-  },
-  {
+    check: amountIn,
+    // A day begins where the gateway is: it says when.
+    input: ({ expires }) =>
+      typeof expires === 'string' ? { expires_on: expires } : { expires_at: expires.toISOString() },
+    told({ grant: { id, amount, unit, expires_at }, now }) {
+      const until = `until ${formatMoment(expires_at, now.time_zone)}`;
+      return `Grant ${id}: ${formatAmount(amount, unit)} more for ${describeWhose(now)}, ${until}.`;
+    },
+  }),
+  change<'revokeGrant', { readonly id: string }>('revokeGrant', {
     name: 'revoke',
     about: 'end a grant before its time',
     arguments: [['<id>', 'its id, as limits list shows it']],
-    place: 'either',
     json: 'print a JSON object: the grant, and what holds now',
     examples: ['appscli limits revoke grt_1a2b3c4d5e6f7'],
-    run: administering(
-      (admin, { id }: Location & { readonly id: string; readonly json?: true }) => admin('revokeGrant', { id }),
-      (context, done, { id, json }) =>
-        showResult(context, done, json, () => {
-          const { amount, unit } = done.grant;
-          const whose = describeWhose(done.now);
-          say(context, `Revoked ${id}: ${formatAmount(amount, unit)} for ${whose}. In force from now on:`);
-          tellNow(context, done.now);
-        }),
-    ),
-  },
+    told: ({ grant: { amount, unit }, now }, { id }) =>
+      `Revoked ${id}: ${formatAmount(amount, unit)} for ${describeWhose(now)}. In force from now on:`,
+  }),
 ];

@@ -1,7 +1,7 @@
 import { Command } from 'commander';
 import { programVersion } from '../kit/package-root.ts';
 import { printableLine } from '../kit/text/printable.ts';
-import { addRows, type CommandRow } from './commands.ts';
+import { addRows, type Commands } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { chooseLocation, examples } from './options.ts';
 import { hint, programName } from './program-name.ts';
@@ -9,14 +9,7 @@ import { hint, programName } from './program-name.ts';
 type Finish = (exit_code: number) => void;
 
 /** A command, or a group of some, with its code, which is loaded for the one that is meant. */
-export type LazyCommand = readonly [
-  name: string,
-  about: string,
-  load: () => Promise<{ readonly commands: readonly CommandRow[] }>,
-];
-
-/** Adds a command whose words are light enough for every start. */
-type AddCommand = (program: Command, context: CommandContext, finish: Finish) => void;
+export type LazyCommand = readonly [name: string, about: string, load: () => Promise<Commands>];
 
 /** What a program is made with; all of its commands are loaded where no arguments are given. */
 export type ProgramOptions = CommandContext & { readonly finish: Finish; readonly arguments_?: readonly string[] };
@@ -32,7 +25,7 @@ export async function makeProgram(
   { finish, arguments_, ...context }: ProgramOptions,
   what: {
     readonly description: string;
-    readonly commands: readonly (LazyCommand | AddCommand)[];
+    readonly commands: readonly LazyCommand[];
     readonly examples: readonly string[];
   },
 ): Promise<Command> {
@@ -50,13 +43,9 @@ export async function makeProgram(
     .helpCommand(false)
     .addHelpText('after', examples(...what.examples));
   const meant = arguments_?.find((word) => !word.startsWith('-'));
-  for (const command of what.commands) {
-    if (typeof command === 'function') command(program, context, finish);
-    else {
-      const [name, about, load] = command;
-      const { commands } = arguments_ === undefined || name === meant ? await load() : { commands: [] };
-      addRows(program, name, about, commands, async (row, given) => finish(await row.run(context, given)));
-    }
+  for (const [name, about, load] of what.commands) {
+    const commands = arguments_ === undefined || name === meant ? await load() : { commands: [] };
+    addRows(program, name, about, commands, async (row, given) => finish(await row.run(context, given)));
   }
   nameHelp(program, programName(terminal));
   program.hook('preAction', (_program, command) => chooseLocation(command, context));

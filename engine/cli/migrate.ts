@@ -1,6 +1,6 @@
 import { resolve } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
-import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { loadToRead } from '../gateway/reload.ts';
 
 import { secretInFile } from '../kit/secret-names.ts';
@@ -9,7 +9,7 @@ import { migrate } from '../store/migrate.ts';
 import { createConnections, describeTrouble } from '../store/postgres-client.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
-import { EXIT_OK } from './exit-codes.ts';
+import { configurationError, EXIT_OK } from './exit-codes.ts';
 import { option } from './options.ts';
 import { showReport } from './show.ts';
 import { commandLog } from './with-database.ts';
@@ -41,7 +41,7 @@ async function migrateDatabase(context: CommandContext, given: MigrateOptions): 
       throw new StartError(`${where}: ${error.message}`, { exit_code: error.exit_code });
     }
     const why = describeTrouble(error);
-    throw new StartError(`${where}: ${why}; ${server.remedy}`, { exit_code: EXIT_UNAVAILABLE, cause: error });
+    throw new StartError(`${where}: ${why}; ${server.remedy}`, { cause: error });
   } finally {
     connections.cut();
     await server.close();
@@ -53,9 +53,7 @@ function withUrl(config: GatewayConfig, { urlEnv, urlFile }: MigrateOptions): Ga
   if (url_env === undefined) return config;
   const { postgres } = config.database;
   if (postgres === undefined) {
-    throw new StartError('the configuration names no database of yours, so it has no URL (database.postgres)', {
-      exit_code: EXIT_CONFIGURATION,
-    });
+    throw configurationError('the configuration names no database of yours, so it has no URL (database.postgres)');
   }
   return { ...config, database: { ...config.database, postgres: { ...postgres, url_env } } };
 }

@@ -2,7 +2,6 @@ import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { adminAtGateway } from './gateway-admin.ts';
 import { showReport } from './show.ts';
-import type { Surroundings } from './surroundings.ts';
 import { formatTable, numbers, withoutEmptyColumns } from './table.ts';
 
 const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m'] as const;
@@ -15,9 +14,8 @@ type Prices = Readonly<Record<(typeof KINDS)[number], number>>;
 export async function models(
   context: CommandContext,
   given: { readonly baseUrl?: string; readonly json?: true },
-  surroundings: Surroundings = {},
 ): Promise<number> {
-  const { base_url, admin } = await adminAtGateway(context, given.baseUrl, surroundings);
+  const { base_url, admin } = await adminAtGateway(context, given.baseUrl);
   const { models: usable, no_models_because } = await admin('listModels', {});
   return showReport(context, given.json, { base_url, models: usable, no_models_because }, () => {
     if (usable.length === 0) return [`None: ${no_models_because}.`];

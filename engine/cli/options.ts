@@ -1,12 +1,11 @@
 import { existsSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { isTimeZone, parseListenAddress } from '../kit/net/addresses.ts';
 import { isEmail } from '../kit/text/email.ts';
 import { printableLines } from '../kit/text/printable.ts';
 import { parseDate, parseDuration } from '../kit/times.ts';
 import type { CommandContext } from './context.ts';
-import { usageError } from './exit-codes.ts';
+import { configurationError, usageError } from './exit-codes.ts';
 
 /** `--config`. */
 export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
@@ -56,23 +55,46 @@ export function moment(text: string): Date {
 
 /** A moment in the past; a date stays one, since where it begins depends on the time zone. */
 export function dayOrMoment(text: string): Date | string {
-  const found = moment(text);
-  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? text : found;
+  return isDay(text) ? text : moment(text);
 }
 
+/** Takes a text as it is, where it is right. */
+export const textThat = (isRight: (text: string) => boolean, help: string) => (text: string) => {
+  if (isRight(text)) return text;
+  throw new InvalidArgumentError(help);
+};
+
+/** Takes a number that is written so, where it is right. */
+export const numberThat =
+  (form: RegExp, help: string, isRight: (value: number) => boolean = () => true) =>
+  (text: string): number => {
+    if (form.test(text) && isRight(Number(text))) return Number(text);
+    throw new InvalidArgumentError(help);
+  };
+
+const isDay = (text: string) => /^\d{4}-\d{2}-\d{2}$/.test(text) && parseDate(text) !== undefined;
 /** A calendar day (YYYY-MM-DD). */
-export function day(text: string): string {
-  if (!/^\d{4}-\d{2}-\d{2}$/.test(text) || parseDate(text) === undefined) {
-    throw new InvalidArgumentError('Write a date: 2027-01-31.');
-  }
-  return text;
-}
-
+export const day = textThat(isDay, 'Write a date: 2027-01-31.');
 /** The name of a time zone. */
-export function timeZone(text: string): string {
-  if (!isTimeZone(text)) throw new InvalidArgumentError('Write the name of a time zone: UTC or Europe/Berlin.');
-  return text;
-}
+export const timeZone = textThat(isTimeZone, 'Write the name of a time zone: UTC or Europe/Berlin.');
+/** An e-mail address. */
+export const email = textThat(isEmail, 'Write an e-mail address.');
+/** A text that is not blank. */
+export const notEmpty = textThat((text) => text.trim() !== '', 'It is empty.');
+/** Where to listen, in the form of `server.listen`. */
+export const listenAddress = textThat(
+  (text) => parseListenAddress(text) !== undefined,
+  'Write host:port, such as 127.0.0.1:8080, with a port up to 65535.',
+);
+
+/** A whole number up to six digits. */
+export const count = numberThat(/^\d{1,6}$/, 'Write a number from 0 to 999999.');
+/** A number of seconds up to an hour. */
+export const seconds = numberThat(
+  /^\d+(?:\.\d+)?$/,
+  'Write a number of seconds above 0, up to 3600.',
+  (value) => value > 0 && value <= 3600,
+);
 
 /** A moment to come: a date, a time, or how long from now. */
 export function expiry(text: string): Date {
@@ -85,25 +107,7 @@ export function expiry(text: string): Date {
 
 /** A moment to come, or a date, which begins where the gateway is. */
 export function expiryThere(text: string): Date | string {
-  return /^\d{4}-\d{2}-\d{2}$/.test(text) && parseDate(text) !== undefined ? text : expiry(text);
-}
-
-/** A whole number up to six digits. */
-export function count(text: string): number {
-  if (!/^\d{1,6}$/.test(text)) throw new InvalidArgumentError('Write a number from 0 to 999999.');
-  return Number(text);
-}
-
-/** An e-mail address. */
-export function email(text: string): string {
-  if (!isEmail(text)) throw new InvalidArgumentError('Write an e-mail address.');
-  return text;
-}
-
-/** A text that is not blank. */
-export function notEmpty(text: string): string {
-  if (text.trim() === '') throw new InvalidArgumentError('It is empty.');
-  return text;
+  return isDay(text) ? text : expiry(text);
 }
 
 /** Texts of an option that may be repeated. */
@@ -116,19 +120,6 @@ export function time(text: string): number {
   const date = parseDate(text);
   if (date === undefined) throw new InvalidArgumentError('Write a date or a time: 2027-01-31T22:30:00Z.');
   return date.getTime();
-}
-
-/** Where to listen, in the form of `server.listen`. */
-export function listenAddress(text: string): string {
-  if (parseListenAddress(text) !== undefined) return text;
-  throw new InvalidArgumentError('Write host:port, such as 127.0.0.1:8080, with a port up to 65535.');
-}
-
-/** A number of seconds up to an hour. */
-export function seconds(text: string): number {
-  const value = /^\d+(?:\.\d+)?$/.test(text) ? Number(text) : 0;
-  if (value <= 0 || value > 3600) throw new InvalidArgumentError('Write a number of seconds above 0, up to 3600.');
-  return value;
 }
 
 /**
@@ -152,7 +143,7 @@ export async function chooseLocation(command: Command, { env, terminal }: Comman
   if (preset === '' && signed_in.length !== 1) {
     const remedy =
       'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
-    throw new StartError(`${config} does not exist; ${remedy}`, { exit_code: EXIT_CONFIGURATION });
+    throw configurationError(`${config} does not exist; ${remedy}`);
   }
   const { chooseBaseUrl } = await import('../client/base-url.ts');
   const chosen = chooseBaseUrl(undefined, preset === '' ? {} : env, signed_in);
@@ -172,4 +163,12 @@ export function demandPeriod({
 }): void {
   if (since === undefined || until === undefined || typeof since !== typeof until || since < until) return;
   throw usageError('--since must be before --until, which is not included');
+}
+
+/** Values by the names that fields have, of those that options have: `token_group` of `tokenGroup`. */
+export function byFieldNames(given: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(given);
+  return Object.fromEntries(
+    entries.map(([key, value]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
+  );
 }

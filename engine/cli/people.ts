@@ -1,25 +1,20 @@
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { StartError } from '../contract/start-error.ts';
 import type { KnownPerson, RebindWish } from '../identity/sessions/bindings.ts';
-import { administering, type Location } from './admin.ts';
+import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
 import { counted } from './amounts.ts';
 import type { CommandRow } from './commands.ts';
 import { EXIT_FINDINGS, usageError } from './exit-codes.ts';
 import { choice, email, notEmpty, option } from './options.ts';
-import { showList, showResult } from './show.ts';
+import { showResult } from './show.ts';
 import { formatDay, titleInZone } from './times.ts';
 
 type Shown = InJson<KnownPerson>;
-
-interface Rebinding extends Location, RebindWish {
-  readonly emails: readonly string[];
-  readonly formerIssuer?: string;
-  readonly json?: true;
-}
+type Rebinding = RebindWish & { readonly emails: readonly string[]; readonly formerIssuer?: string };
 
 /** Nothing is changed while one of them is not known. */
 async function addressesMeant(admin: AdminApi, { emails, formerIssuer }: Rebinding): Promise<readonly string[]> {
-  const { people } = await admin('listPeople', {});
+  const people = await allEntries<Shown>(admin, 'listPeople', 'people', {});
   const none = (message: string) => new StartError(message, { exit_code: EXIT_FINDINGS });
   if (formerIssuer !== undefined) {
     const bare = (issuer: string | null) => issuer?.replace(/\/+$/, '');
@@ -35,44 +30,32 @@ async function addressesMeant(admin: AdminApi, { emails, formerIssuer }: Rebindi
   );
 }
 
-function suspensionOf({ own_tokens_suspended, own_tokens_suspend_at }: Shown): string {
-  if (own_tokens_suspended) return 'now';
-  return own_tokens_suspend_at === null ? '' : formatDay(own_tokens_suspend_at);
-}
-
 function noteOf({ open_to_sign_in, subject, has_given_tokens, own_tokens_suspended }: Shown): string {
   if (open_to_sign_in) return 'goes to the next account that signs in';
-  if (subject === null && has_given_tokens) return 'has tokens of an administrator; signing in is refused';
-  return own_tokens_suspended && has_given_tokens ? 'tokens of an administrator go on' : '';
+  if (subject === null && has_given_tokens) return 'has tokens made by an administrator; signing in is refused';
+  return own_tokens_suspended && has_given_tokens ? 'tokens made by an administrator go on' : '';
 }
 
 /** `appscli people`. */
 export const commands: readonly CommandRow[] = [
-  {
+  listing('listPeople', 'people', {
     name: 'list',
     about: 'everybody the gateway knows, and the account they sign in with',
     options: [option('--user <email>', 'only this person', email)],
-    place: 'either',
-    json: 'print a JSON array',
     examples: ['appscli people list', 'appscli people list --user ana@example.com --json'],
-    run: administering(
-      async (admin, { user }: Location & { readonly user?: string; readonly json?: true }) =>
-        (await admin('listPeople', { user })).people,
-      (context, people, { json }) =>
-        showList(context, people, json, {
-          none: 'Nobody has signed in or had an access token yet.',
-          columns: ['USER', 'ACCOUNT', titleInZone('SEEN'), 'TOKENS SUSPENDED', 'NOTE'],
-          cells: (person) => [
-            person.email,
-            person.subject ?? '',
-            person.signed_in_at === null ? 'never' : formatDay(person.signed_in_at),
-            suspensionOf(person),
-            noteOf(person),
-          ],
-        }),
-    ),
-  },
-  {
+    none: 'Nobody has signed in or had an access token yet.',
+    columns: [
+      ['USER', ({ email }) => email],
+      ['ACCOUNT', ({ subject }) => subject],
+      [titleInZone('SEEN'), ({ signed_in_at: at }) => (at === null ? 'never' : formatDay(at))],
+      [
+        'TOKENS SUSPENDED',
+        ({ own_tokens_suspended: now, own_tokens_suspend_at: at }) => (now ? 'now' : at && formatDay(at)),
+      ],
+      ['NOTE', noteOf],
+    ],
+  }),
+  operation<'rebind', Rebinding, readonly AnswerOf<'rebind'>[]>('rebind', {
     name: 'rebind',
     about: 'let addresses go to another account; their sessions end',
     arguments: [['[emails...]', 'the addresses']],
@@ -81,7 +64,6 @@ export const commands: readonly CommandRow[] = [
       option('--former-issuer <url>', 'instead of addresses: all people of this former provider', notEmpty),
       choice('--tokens <what>', 'what becomes of their access tokens', ['keep', 'revoke']),
     ],
-    place: 'either',
     json: 'print a JSON array with what was ended',
     notes: `An address belongs to the account that signed in with it first. Signing in
 with another account is refused, and so is signing in with an address that
@@ -95,33 +77,30 @@ of the provider, --former-issuer lets everybody in again.`,
       'appscli people rebind ana@example.com --subject 00u1a2b3c4 --tokens keep',
       'appscli people rebind --former-issuer https://old.example.com',
     ],
-    run: administering(
-      async (admin, given: Rebinding) => {
-        const { subject, tokens } = given;
-        const done = [];
-        for (const email of await addressesMeant(admin, given)) {
-          done.push(await admin('rebind', { email, subject, tokens }));
-        }
-        return done;
-      },
-      (context, done, { subject, json }) => {
+    check({ emails, subject, formerIssuer }) {
+      if ((emails.length === 0) === (formerIssuer === undefined)) {
+        throw usageError(
+          'whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one',
+        );
+      }
+      if (subject !== undefined && emails.length !== 1)
+        throw usageError('--subject names one account: give one address');
+    },
+    async call(admin, given) {
+      const { subject, tokens } = given;
+      const done = [];
+      for (const email of await addressesMeant(admin, given)) {
+        done.push(await admin('rebind', { email, subject, tokens }));
+      }
+      return done;
+    },
+    show: (context, done, { subject, json }) =>
+      showResult(context, done, json, () => {
         const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
-        return showResult(context, done, json, () => {
-          for (const { user, sessions, tokens } of done) {
-            const ended = `${counted(sessions, 'session')}, ${counted(tokens, 'access token')}`;
-            context.terminal.info(`${user} goes to ${whose}. Ended: ${ended}.\n`);
-          }
-        });
-      },
-      ({ emails, subject, formerIssuer }) => {
-        if ((emails.length === 0) === (formerIssuer === undefined)) {
-          throw usageError(
-            'whose? Give addresses, as "appscli people list" shows them, or --former-issuer for all people of one',
-          );
+        for (const { user, sessions, tokens } of done) {
+          const ended = `${counted(sessions, 'session')}, ${counted(tokens, 'access token')}`;
+          context.terminal.info(`${user} goes to ${whose}. Ended: ${ended}.\n`);
         }
-        if (subject !== undefined && emails.length !== 1)
-          throw usageError('--subject names one account: give one address');
-      },
-    ),
-  },
+      }),
+  }),
 ];

@@ -11,7 +11,7 @@ import type { Loaded, Policy } from '../source/spec.ts';
 import { openDatabase } from '../store/database.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
-import { EXIT_FINDINGS, EXIT_OK, EXIT_UNAVAILABLE } from './exit-codes.ts';
+import { EXIT_FINDINGS, EXIT_OK } from './exit-codes.ts';
 import { collected, email, option, required } from './options.ts';
 import { say, showList, showReport } from './show.ts';
 import { formatList, numbers } from './table.ts';
@@ -66,7 +66,7 @@ async function lastSignIn(context: CommandContext, config: GatewayConfig, email:
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
       `the groups of ${email} are not known, as the database cannot be asked: ${reason}; name them with --group to do without it`,
-      { exit_code: EXIT_UNAVAILABLE, cause: error },
+      { cause: error },
     );
   }
 }

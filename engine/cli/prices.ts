@@ -35,7 +35,7 @@ const DAYS = 90;
 const DAY_MS = 86_400_000;
 
 /** `appscli prices check`: whether everything that was used has a price, and every price is of use. */
-export async function checkPrices(
+async function checkPrices(
   context: CommandContext,
   given: { readonly config: string; readonly since?: Date; readonly json?: true },
 ): Promise<number> {
@@ -44,50 +44,43 @@ export async function checkPrices(
     return { config, findings: findPriceProblems(config, await readUsedPrices(database, since), since.getTime()) };
   });
   const catalogue = await compareWithCatalogue(context, given.config, config);
-  const document = { ...findingsJson(findings, since, catalogue.is_old), ...catalogueJson(catalogue) };
+  const { used, idle, ...extent } = findings;
+  const is_priced = used.length === 0 && idle.length === 0;
+  const document = {
+    ok: is_priced && !catalogue.is_old,
+    since,
+    ...extent,
+    used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),
+    idle: idle.map(({ source, problem }) => ({ source, problem })),
+    ...catalogueJson(catalogue),
+  };
   showReport(context, given.json, document, () => [
-    ...describePriceFindings(findings, since),
+    ...describePriceFindings(findings, since, is_priced),
     ...describeCatalogue(catalogue),
   ]);
-  return allPriced(findings) && !catalogue.is_old ? EXIT_OK : EXIT_FINDINGS;
+  return document.ok ? EXIT_OK : EXIT_FINDINGS;
 }
 
-function allPriced({ used, idle }: Pick<PriceFindings, 'used' | 'idle'>): boolean {
-  return used.length === 0 && idle.length === 0;
-}
+const GIVE_PRICE = 'Give them a price: models[].pricing, or an entry of prices.rows.';
 
-const USED_KINDS: readonly {
-  readonly problem: UsedPriceFinding['problem'];
-  readonly title: string;
-  readonly remedy: string;
-}[] = [
-  {
-    problem: 'unknown_model',
-    title: 'Models without a price of their own, charged at prices.unknown_model:',
-    remedy: 'Give them a price: models[].pricing, or an entry of prices.rows.',
-  },
-  {
-    problem: 'no_price',
-    title: 'Models without any price at the upstream that served them:',
-    remedy: 'Give them a price: models[].pricing, or an entry of prices.rows.',
-  },
-  {
-    problem: 'gone',
-    title: 'Models that gateway.yaml no longer has:',
-    remedy:
-      'Priced again, they would cost what prices.unknown_model says. An entry of prices.rows with their ids can say better; otherwise this passes as they grow old.',
-  },
-  {
-    problem: 'tool',
-    title: 'Tools that were used and have no price; their uses cost nothing:',
-    remedy: 'Name them under server_tools of the price, in USD per 1,000 uses; 0 where they are free.',
-  },
-];
+/** What is wrong with what was used: a title for so many, and what to do. */
+const USED_KINDS: Readonly<Record<UsedPriceFinding['problem'], readonly [title: string, remedy: string]>> = {
+  unknown_model: ['Models without a price of their own, charged at prices.unknown_model:', GIVE_PRICE],
+  no_price: ['Models without any price at the upstream that served them:', GIVE_PRICE],
+  gone: [
+    'Models that gateway.yaml no longer has:',
+    'Priced again, they would cost what prices.unknown_model says. An entry of prices.rows with their ids can say better; otherwise this passes as they grow old.',
+  ],
+  tool: [
+    'Tools that were used and have no price; their uses cost nothing:',
+    'Name them under server_tools of the price, in USD per 1,000 uses; 0 where they are free.',
+  ],
+};
 
 /** Lines for people, at most 80 characters wide where no name is longer. */
-function describePriceFindings(findings: PriceFindings, since: Date): string[] {
-  const used = USED_KINDS.flatMap(({ problem, title, remedy }) => {
-    const those = findings.used.filter((finding) => finding.problem === problem);
+function describePriceFindings(findings: PriceFindings, since: Date, is_priced: boolean): string[] {
+  const used = Object.entries(USED_KINDS).flatMap(([kind, [title, remedy]]) => {
+    const those = findings.used.filter(({ problem }) => problem === kind);
     return describeFindings(title, those.map(describeUsed), remedy);
   });
   const idle = describeFindings(
@@ -97,7 +90,7 @@ function describePriceFindings(findings: PriceFindings, since: Date): string[] {
   );
   const { models, requests, rows } = findings;
   const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}, and ${counted(rows, 'entry', 'entries')} of prices.rows`;
-  const decision = allPriced(findings) ? 'Everything has a price' : 'Not everything has a price of use';
+  const decision = is_priced ? 'Everything has a price' : 'Not everything has a price of use';
   return [...used, ...idle, ...wrapText(`${decision}: looked at ${extent}.`, WIDTH)];
 }
 
@@ -120,22 +113,12 @@ function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
   return `${source}: ${why[problem]}`;
 }
 
-function findingsJson({ used, idle, ...extent }: PriceFindings, since: Date, is_catalogue_old: boolean): object {
-  return {
-    ok: allPriced({ used, idle }) && !is_catalogue_old,
-    since,
-    ...extent,
-    used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),
-    idle: idle.map(({ source, problem }) => ({ source, problem })),
-  };
-}
-
 function dateOf(moment: Date): string {
   return moment.toISOString().slice(0, 10);
 }
 
 /** How old the catalogue is, and what of gateway.yaml it says differently. */
-export interface CatalogueComparison {
+interface CatalogueComparison {
   readonly days: number;
   /** Whether prices of it are in force, and it is so old that they may be wrong. */
   readonly is_old: boolean;
@@ -144,21 +127,15 @@ export interface CatalogueComparison {
   readonly other: readonly (OtherPrice & { readonly line: number | undefined })[];
 }
 
-/** Compares a configuration with the catalogue as of now. */
-export async function compareWithCatalogue(
-  context: CommandContext,
+async function compareWithCatalogue(
+  { env, stages }: CommandContext,
   config_file: string,
   config: GatewayConfig,
-  now = Date.now(),
 ): Promise<CatalogueComparison> {
-  const { env } = context;
-  const found = otherPrices(config, now);
-  const days = catalogueDays(now);
-  const is_used = usesCatalogue(config);
+  const now = Date.now();
+  const [found, days, is_used] = [otherPrices(config, now), catalogueDays(now), usesCatalogue(config)];
   const loaded =
-    found.length === 0
-      ? undefined
-      : await load(config_file, { stages: await context.stages(), env, environment: 'ignored' });
+    found.length === 0 ? undefined : await load(config_file, { stages: await stages(), env, environment: 'ignored' });
   const other = found.map((each) => ({ ...each, line: loaded?.positionOf(each.pointer)?.line }));
   return { days, is_old: is_used && days > CATALOGUE_DAYS_MAX, is_used, other };
 }
@@ -182,7 +159,7 @@ function describeOther({ model, kind, line, written, catalogue }: CatalogueCompa
 }
 
 /** The same for programs. */
-export function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): object {
+function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): object {
   return {
     catalogue: { date: CATALOGUE_DATE, days, is_old, is_used },
     other_prices: other.map(({ pointer, written, catalogue, line, ...each }) => ({
@@ -199,7 +176,7 @@ export function catalogueJson({ days, is_old, is_used, other }: CatalogueCompari
 }
 
 /** Which prices are to be shown; the time in milliseconds since the epoch. */
-export interface ShowPricesOptions {
+interface ShowPricesOptions {
   readonly config: string;
   readonly model?: string;
   readonly upstream?: string;
@@ -214,7 +191,7 @@ interface ShownPrice {
 }
 
 /** `appscli prices show`: what each model costs at each upstream, and where that is from. */
-export async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
+async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
   const { terminal, env } = context;
   const { at = Date.now() } = given;
   const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
@@ -272,8 +249,8 @@ function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): S
 
 const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
-/** Kinds of tokens that only some models have. */
-const AUDIO_KINDS = ['audio_input', 'audio_output'] as const;
+/** With those that only some models have. */
+const ALL_KINDS = [...KINDS, 'audio_input', 'audio_output'] as const;
 
 const COLUMNS = [
   'MODEL, UPSTREAM',
@@ -304,19 +281,17 @@ function tableRows({ upstreams, period: { price, until } }: ShownPrice): string[
   const name = `  ${upstreams.join(', ')}`;
   const end = dayBeginning(until) ?? '';
   if (price === undefined) return [[name, ...KINDS.map(() => '-'), '', '', end, 'nowhere']];
-  const numbers = (pico: EffectivePrice['pico']) =>
-    [...KINDS, ...AUDIO_KINDS].map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
-  const { source } = price;
-  const rows = ({ pico, long_context }: TokenRates, label: string, ends: readonly string[]): string[][] => [
-    [label, ...numbers(pico), ...ends],
-    ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...numbers(long_context.pico), '', '']] : []),
+  const amounts = (pico: EffectivePrice['pico']) =>
+    ALL_KINDS.map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
+  const rows = ({ pico, long_context }: TokenRates, label: string, ends = ['', '']): string[][] => [
+    [label, ...amounts(pico), ...ends],
+    ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...amounts(long_context.pico), '', '']] : []),
   ];
+  const { source } = price;
+  const from = source === 'catalogue' ? `catalogue ${CATALOGUE_DATE}` : source.replace(/^prices\./, '');
   return [
-    ...rows(price, name, [
-      end,
-      source === 'catalogue' ? `catalogue ${CATALOGUE_DATE}` : source.replace(/^prices\./, ''),
-    ]),
-    ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`, ['', ''])),
+    ...rows(price, name, [end, from]),
+    ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`)),
   ];
 }
 
@@ -340,7 +315,7 @@ function dayBeginning(moment: number): string | undefined {
 
 function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
   return Object.fromEntries(
-    [...KINDS, ...AUDIO_KINDS].flatMap((kind) => {
+    ALL_KINDS.flatMap((kind) => {
       return pico[kind] === undefined ? [] : [[`${kind}_usd`, usdPerMillion(pico[kind])]];
     }),
   );

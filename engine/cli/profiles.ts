@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import type { Profile } from '../contract/config.ts';
-import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT, packageGateway } from '../kit/package-root.ts';
 import { findProgram } from '../kit/process/find-program.ts';
 import { BUILT_IN, isBuiltIn, profileFile, readProfile, SHIPPED_PROFILE } from '../load/profile.ts';
 import { createFindings } from '../source/findings.ts';
+import { configurationError } from './exit-codes.ts';
 
 /** The profile that needs no file. */
 export const NEUTRAL_PROFILE = 'neutral';
@@ -59,7 +59,5 @@ export function profileOf(name: string): Profile {
   const [first] = findings.diagnostics();
   const position = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
   const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
-  throw new StartError(`--profile: ${position}: ${first?.message ?? 'it cannot be read'}${expected}`, {
-    exit_code: EXIT_CONFIGURATION,
-  });
+  throw configurationError(`--profile: ${position}: ${first?.message ?? 'it cannot be read'}${expected}`);
 }

@@ -1,4 +1,5 @@
 import { clientPackageUrl } from '../contract/client-package.ts';
+import { printableLines } from '../kit/text/printable.ts';
 import type { Terminal } from './terminal.ts';
 
 type From = Pick<Terminal, 'gateway'>;
@@ -26,4 +27,9 @@ export function hint(terminal: From, text: string): string {
   return named.replace(/ --base-url (\S+?)(?=[\s"'`),;]|$)/gm, (option, address) =>
     address === gateway ? '' : option,
   );
+}
+
+/** Makes what tells a person something on the side. */
+export function warner(terminal: Terminal): (message: string) => void {
+  return (message) => terminal.info(printableLines([`appscli: ${hint(terminal, message)}`]));
 }

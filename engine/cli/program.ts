@@ -1,8 +1,5 @@
-import { addClient } from './client/command.ts';
-import { addDoctor } from './doctor/command.ts';
 import { type CreateProgram, makeProgram } from './make-program.ts';
-import { addSelfcheck } from './selfcheck/command.ts';
-import { MODELS, SIGN_IN } from './sign-in/words.ts';
+import { CLIENT, MODELS, SIGN_IN } from './sign-in/words.ts';
 
 /** The command line as a whole, in the order in which help lists the commands. */
 export const createProgram: CreateProgram = (options) =>
@@ -79,9 +76,17 @@ export const createProgram: CreateProgram = (options) =>
       ['config', 'what gateways loaded and run, and what differs', () => import('./config.ts')],
       ['console', 'the address of the console in a browser, or a link that opens it', () => import('./console.ts')],
       ...SIGN_IN,
-      addClient,
-      addSelfcheck,
-      addDoctor,
+      CLIENT,
+      [
+        'selfcheck',
+        'does a gateway do what coding clients need? Asks it, whoever made it',
+        () => import('./selfcheck/command.ts'),
+      ],
+      [
+        'doctor',
+        'why does it not work? Looks at the coding clients here, or at the machine of a gateway',
+        () => import('./doctor/command.ts'),
+      ],
     ],
     examples: [
       'appscli init                                  begin here',

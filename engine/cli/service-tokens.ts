@@ -1,36 +1,24 @@
 import type { InJson } from '../admin/operations.ts';
 import { SERVICE_SCOPES, type ShownServiceToken } from '../identity/tokens/service-tokens.ts';
-
 import { isWellFormedServiceToken } from '../identity/tokens/token-format.ts';
-import { administering, type Location } from './admin.ts';
+import { listing, operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
-import type { CommandContext } from './context.ts';
 import { collected, expiry, notEmpty, option, required } from './options.ts';
-import { say, showList, showResult, showSecret } from './show.ts';
 import { formatDay, formatMoment, titleInZone } from './times.ts';
-import { demandSecret, overlap } from './tokens.ts';
+import { type Ending, endIn, OVERLAP, overlap, secretOf } from './tokens.ts';
 
-type Given = Location & { readonly json?: true };
-type Which = Given & { readonly id: string };
-
-function showMade(
-  context: CommandContext,
-  made: InJson<ShownServiceToken> & { readonly token: string },
-  { json }: Given,
-): number {
-  demandSecret(isWellFormedServiceToken(made.token), 'service token');
-  const what = `Service token ${made.id} for "${made.name}"`;
-  return showSecret(
-    context,
-    made,
-    json,
-    `${what}. It expires on ${formatMoment(made.expires_at)}, opens the admin API alone`,
-  );
+function made(token: InJson<ShownServiceToken> & { readonly token: string }): string {
+  secretOf(token, isWellFormedServiceToken, 'service token');
+  const { id, name, expires_at } = token;
+  return `Service token ${id} for "${name}". It expires on ${formatMoment(expires_at)}, opens the admin API alone`;
 }
+
+const day = (moment: string | null) => moment && formatDay(moment);
+const TOLD = 'print a JSON object with the token and what is known about it';
 
 /** `appscli service-tokens`. */
 export const commands: readonly CommandRow[] = [
-  {
+  operation<'createServiceToken', Ending & { readonly scope: readonly string[] }>('createServiceToken', {
     name: 'create',
     about: 'make a service token and print it; it is shown only this once',
     options: [
@@ -38,8 +26,7 @@ export const commands: readonly CommandRow[] = [
       required('--scope <scope>', 'what it may do; may be repeated', collected),
       option('--expires <when>', 'end of its life: 30d, 12h or a date; 90 days unless given, 366 at most', expiry),
     ],
-    place: 'either',
-    json: 'print a JSON object with the token and what is known about it',
+    json: TOLD,
     notes: `Scopes: ${SERVICE_SCOPES.slice(0, 4).join(', ')},
 ${SERVICE_SCOPES.slice(4, 8).join(', ')},
 ${SERVICE_SCOPES.slice(8).join(', ')}.
@@ -51,65 +38,43 @@ administrator takes it over with "appscli service-tokens rotate".`,
       'appscli service-tokens create --name onboarding \\\n    --scope tokens:read --scope tokens:write',
       'appscli service-tokens create --base-url https://gateway.example.com \\\n    --name report --scope changes:read --expires 30d',
     ],
-    run: administering(
-      (admin, given: Given & { readonly name: string; readonly scope: readonly string[]; readonly expires?: Date }) =>
-        admin('createServiceToken', {
-          name: given.name,
-          scopes: given.scope,
-          expires_at: given.expires?.toISOString(),
-        }),
-      showMade,
-    ),
-  },
-  {
+    input: (given) => ({ ...endIn(given), scopes: given.scope }),
+    secret: made,
+  }),
+  listing('listServiceTokens', 'service_tokens', {
     name: 'list',
     about: 'all service tokens, without the tokens themselves',
-    place: 'either',
-    json: 'print a JSON array',
     examples: ['appscli service-tokens list'],
-    run: administering(
-      async (admin, _: Given) => (await admin('listServiceTokens', {})).service_tokens,
-      (context, tokens, { json }) => {
-        const day = (moment: string | null) => (moment === null ? '' : formatDay(moment));
-        return showList(context, tokens, json, {
-          none: 'There are no service tokens.',
-          columns: ['ID', 'NAME', 'SCOPES', 'OWNER', 'USED', titleInZone('UNTIL'), 'STATE'],
-          width: context.terminal.columns,
-          cells: ({ id, name, scopes, owner, last_used_at, expires_at, state }) => {
-            return [id, name, scopes.join(' '), owner ?? '', day(last_used_at), day(expires_at), state];
-          },
-        });
-      },
-    ),
-  },
-  {
+    none: 'There are no service tokens.',
+    within: 'terminal',
+    columns: [
+      ['ID', ({ id }) => id],
+      ['NAME', ({ name }) => name],
+      ['SCOPES', ({ scopes }) => scopes.join(' ')],
+      ['OWNER', ({ owner }) => owner],
+      ['USED', ({ last_used_at }) => day(last_used_at)],
+      [titleInZone('UNTIL'), ({ expires_at }) => day(expires_at)],
+      ['STATE', ({ state }) => state],
+    ],
+  }),
+  operation<'rotateServiceToken', Ending>('rotateServiceToken', {
     name: 'rotate',
     about: "put a new service token in another's place and print it; you answer for it from then on",
     arguments: [['<id>', 'id of the old one, as service-tokens list shows it']],
     options: [
-      option('--overlap <time>', 'how long the old one works on: 24h unless given, 0 for not at all', overlap),
+      option('--overlap <time>', OVERLAP, overlap),
       option('--expires <when>', 'end of the new one: 30d, 12h or a date; 90 days unless given', expiry),
     ],
-    place: 'either',
-    json: 'print a JSON object with the token and what is known about it',
+    json: TOLD,
     examples: ['appscli service-tokens rotate svc_1a2b3c4d --overlap 0'],
-    run: administering(
-      (admin, { id, overlap, expires }: Which & { readonly overlap?: number; readonly expires?: Date }) =>
-        admin('rotateServiceToken', { id, overlap_seconds: overlap, expires_at: expires?.toISOString() }),
-      showMade,
-    ),
-  },
-  {
+    input: endIn,
+    secret: made,
+  }),
+  operation<'revokeServiceToken', { readonly id: string }>('revokeServiceToken', {
     name: 'revoke',
     about: 'end the life of a service token',
     arguments: [['<id>', 'its id, as service-tokens list shows it']],
-    place: 'either',
-    json: 'print a JSON object',
     examples: ['appscli service-tokens revoke svc_1a2b3c4d'],
-    run: administering(
-      (admin, { id }: Which) => admin('revokeServiceToken', { id }),
-      (context, ended, { id, json }) =>
-        showResult(context, ended, json, () => say(context, `Revoked ${id}: "${ended.name}".`)),
-    ),
-  },
+    sentence: ({ name }, { id }) => `Revoked ${id}: "${name}".`,
+  }),
 ];

@@ -1,15 +1,14 @@
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import type { RefusedSignIn } from '../identity/provider/refused-sign-ins.ts';
 import type { KnownPerson } from '../identity/sessions/bindings.ts';
-import type { SessionSummary } from '../identity/sessions/sessions.ts';
 import { printableLines } from '../kit/text/printable.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
-import { administering, allPages, type Location } from './admin.ts';
+import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
 import { counted } from './amounts.ts';
 import type { CommandRow } from './commands.ts';
 import { usageError } from './exit-codes.ts';
 import { email, option } from './options.ts';
-import { showList, showReport, showResult } from './show.ts';
+import { showResult } from './show.ts';
 import { formatDay, titleInZone } from './times.ts';
 
 const BECAUSE = 'ended at the command line';
@@ -21,20 +20,17 @@ interface Ended {
   readonly service_tokens?: readonly { readonly id: string; readonly name: string }[];
 }
 
-/** Sessions, the newest first, of one person where one is named. */
-function sessionsOf(admin: AdminApi, user: string | undefined, ended: boolean | undefined) {
-  return allPages(async (page) => {
-    const { sessions, next } = await admin('listSessions', { user, ended: ended ? 'true' : 'false', ...page });
-    return { entries: sessions, next };
-  });
-}
+type Session = AnswerOf<'listSessions'>['sessions'][number];
 
-type WhichSessions = Location & {
+/** Sessions, the newest first, of one person where one is named. */
+const sessionsOf = (admin: AdminApi, user: string | undefined, ended: boolean) =>
+  allEntries<Session>(admin, 'listSessions', 'sessions', { user, ended: String(ended) });
+
+interface WhichSessions {
   readonly id?: string;
   readonly user?: string;
   readonly withTokens?: true;
-  readonly json?: true;
-};
+}
 
 /** People who are no administrators end their own sessions one by one. */
 async function endAll(admin: AdminApi, user: string, with_tokens: boolean, at_database: boolean): Promise<Ended> {
@@ -68,7 +64,7 @@ interface SignIns {
   readonly without_address: readonly InJson<RefusedSignIn>[];
   /** The account the address is bound to; absent where nobody signed in with it. */
   readonly account?: InJson<Pick<KnownPerson, 'subject' | 'issuer' | 'signed_in_at' | 'groups'>>;
-  readonly sessions: readonly InJson<SessionSummary>[];
+  readonly sessions: readonly Session[];
 }
 
 const REFUSED_SHOWN = 3;
@@ -150,50 +146,35 @@ function shown(at: string | null): string {
 
 /** `appscli sessions`. */
 export const commands: readonly CommandRow[] = [
-  {
+  listing<'listSessions', 'sessions', { readonly ended?: true }>('listSessions', 'sessions', {
     name: 'list',
     about: 'sessions of people who signed in, the newest first',
     options: [option('--user <email>', 'only those of this person', email), option('--ended', 'ended ones as well')],
-    place: 'either',
-    json: 'print a JSON array',
     examples: ['appscli sessions list --user alice@example.com --ended'],
-    run: administering(
-      (admin, given: Location & { readonly user?: string; readonly ended?: true; readonly json?: true }) =>
-        sessionsOf(admin, given.user, given.ended),
-      (context, sessions, { json }) =>
-        showList(context, sessions, json, {
-          none: 'Nobody is signed in.',
-          columns: ['ID', 'USER', 'PROGRAM', 'FROM', 'SINCE', titleInZone('UNTIL'), 'ENDED', 'TOKEN REFUSED'],
-          cells: ({ id, user, client, client_address, created_at, expires_at, ...rest }) => [
-            id,
-            user,
-            client,
-            client_address,
-            formatDay(created_at),
-            formatDay(rest.revoked_at ?? expires_at),
-            rest.revoked_at === null ? '' : (rest.revoked_because ?? 'ended'),
-            rest.refused_at === null ? '' : `${formatDay(rest.refused_at)} from ${rest.refused_from}`,
-          ],
-        }),
-    ),
-  },
-  {
+    input: ({ ended }) => ({ ended: String(ended === true) }),
+    none: 'Nobody is signed in.',
+    columns: [
+      ['ID', ({ id }) => id],
+      ['USER', ({ user }) => user],
+      ['PROGRAM', ({ client }) => client],
+      ['FROM', ({ client_address }) => client_address],
+      ['SINCE', ({ created_at }) => formatDay(created_at)],
+      [titleInZone('UNTIL'), ({ revoked_at, expires_at }) => formatDay(revoked_at ?? expires_at)],
+      ['ENDED', ({ revoked_at, revoked_because }) => revoked_at && (revoked_because ?? 'ended')],
+      ['TOKEN REFUSED', ({ refused_at: at, refused_from }) => at && `${formatDay(at)} from ${refused_from}`],
+    ],
+  }),
+  operation<'listSessions', { readonly email: string }, SignIns>('listSessions', {
     name: 'explain',
     about: 'why a person was refused, or signed out',
     arguments: [['<email>', 'address of the person', email]],
-    place: 'either',
-    json: 'print a JSON object',
     notes: `Names the groups that came and those that are expected, close misses first.
 Refused sign-ins are kept for 14 days, at most ten of one address.`,
     examples: ['appscli sessions explain dana@example.com'],
-    run: administering(
-      (admin, { email }: Location & { readonly email: string; readonly json?: true }) =>
-        readSignIns(admin, email.toLowerCase()),
-      (context, found, { json }) =>
-        showReport(context, json, found, () => describe(found, Math.min(context.terminal.columns, WIDTH))),
-    ),
-  },
-  {
+    call: (admin, { email }) => readSignIns(admin, email.toLowerCase()),
+    lines: (found, { terminal }) => describe(found, Math.min(terminal.columns, WIDTH)),
+  }),
+  operation<'endSession', WhichSessions, Ended>('endSession', {
     name: 'end',
     about: 'end a session, or all of a person; gateways refuse them within a second',
     arguments: [['[id]', 'its id, as sessions list shows it']],
@@ -201,31 +182,27 @@ Refused sign-ins are kept for 14 days, at most ten of one address.`,
       option('--user <email>', 'instead of the id: all of this person', email),
       option('--with-tokens', 'with --user: revoke all access tokens as well'),
     ],
-    place: 'either',
     json: 'print a JSON object with how many were ended',
     notes: `Somebody whose sessions are ended can sign in again, unless the identity
 provider or auth.oidc.allowed_groups says otherwise.`,
     examples: ['appscli sessions end ses_1a2b3c4d', 'appscli sessions end --user alice@example.com --with-tokens'],
-    run: administering(
-      async (admin, { id, user, withTokens, baseUrl }: WhichSessions): Promise<Ended> => {
-        if (id === undefined) return endAll(admin, user!, withTokens === true, baseUrl === undefined);
-        await admin('endSession', { id });
-        return { sessions: 1, tokens: 0 };
-      },
-      (context, ended, { id, user, withTokens, json }) =>
-        showResult(context, ended, json, () => {
-          const { terminal } = context;
-          if (id !== undefined) return terminal.info(`Ended the session ${id}.\n`);
-          const tokens = withTokens ? ` and ${counted(ended.tokens, 'access token')}` : '';
-          const lost = `Ended of ${user}: ${counted(ended.sessions, 'session')}${tokens}.`;
-          return terminal.info(printableLines([lost, ...describeGoingOn(ended)]));
-        }),
-      ({ id, user, withTokens }) => {
-        if ((id === undefined) !== (user === undefined) && (id === undefined || !withTokens)) return;
-        throw usageError(
-          'which session? Give its id, as "appscli sessions list" shows it, or --user for all of somebody',
-        );
-      },
-    ),
-  },
+    check({ id, user, withTokens }) {
+      if ((id === undefined) !== (user === undefined) && (id === undefined || !withTokens)) return;
+      throw usageError(
+        'which session? Give its id, as "appscli sessions list" shows it, or --user for all of somebody',
+      );
+    },
+    async call(admin, { id, user, withTokens, baseUrl }) {
+      if (id === undefined) return endAll(admin, user!, withTokens === true, baseUrl === undefined);
+      await admin('endSession', { id });
+      return { sessions: 1, tokens: 0 };
+    },
+    show: (context, ended, { id, user, withTokens, json }) =>
+      showResult(context, ended, json, () => {
+        const tokens = withTokens ? ` and ${counted(ended.tokens, 'access token')}` : '';
+        const lost = `Ended of ${user}: ${counted(ended.sessions, 'session')}${tokens}.`;
+        const lines = id === undefined ? [lost, ...describeGoingOn(ended)] : [`Ended the session ${id}.`];
+        context.terminal.info(printableLines(lines));
+      }),
+  }),
 ];

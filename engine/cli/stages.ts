@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
 import type { StageDefinition } from '../contract/stage.ts';
-import { StartError } from '../contract/start-error.ts';
 import { jsonText, printableLines } from '../kit/text/printable.ts';
 import { wrapText } from '../kit/text/wrap-text.ts';
 import { load, loadInto } from '../load/index.ts';
@@ -8,7 +7,7 @@ import { ConfigurationError } from '../source/configuration-error.ts';
 import { createFindings } from '../source/findings.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
-import { EXIT_CONFIGURATION, EXIT_OK } from './exit-codes.ts';
+import { configurationError, EXIT_OK } from './exit-codes.ts';
 
 /** A stage that a pipeline can name. */
 export interface KnownStage {
@@ -35,9 +34,7 @@ export async function knownStages(
   const known = shipped.map((stage) => ({ stage, own: false }));
   if (!existsSync(config)) {
     if (!config_named) return known;
-    throw new StartError(`${config} does not exist; name the configuration to use with --config`, {
-      exit_code: EXIT_CONFIGURATION,
-    });
+    throw configurationError(`${config} does not exist; name the configuration to use with --config`);
   }
   const options = { stages: shipped, env, environment: 'ignored' } as const;
   const gateway = await loadInto(config, options, createFindings());

@@ -3,7 +3,7 @@ import type { Actor } from '../audit/admin-changes.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { StageError } from '../contract/errors.ts';
 import type { Log } from '../contract/services.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { loadToRead } from '../gateway/reload.ts';
 import { createLog } from '../kit/log.ts';
 import { printable } from '../kit/text/printable.ts';
@@ -36,7 +36,6 @@ export async function withDatabase<T>(
   } catch (error) {
     if (error instanceof StartError || error instanceof StageError || !isTrouble(error)) throw error;
     throw new StartError(`lost the database: ${describeTrouble(error)}; run the command again when it is back`, {
-      exit_code: EXIT_UNAVAILABLE,
       cause: error,
     });
   } finally {

@@ -156,16 +156,23 @@ export const HELPER = 'apiKeyHelper';
 
 const CLOUDS = ['BEDROCK', 'VERTEX', 'FOUNDRY', 'MANTLE'];
 
-/** A row; what it is called and why it matters come last, for those that are compared. */
-function row(
+/** What a client does where its files say something else, by the ids of findings. */
+type Whys = Readonly<Record<string, string>>;
+
+/** A row; the id of its finding comes last, with a reason of its own where that of the client's other rows is not meant. */
+type MakeRow = (
   path: readonly string[],
   value: Row['value'],
-  finding: readonly [id?: string, why?: string] = [],
-  more: Partial<Row> = {},
-): Row {
-  const [id, why] = finding;
-  return { path, value, ...(id !== undefined && { id, why: why ?? '' }), ...more };
-}
+  finding?: string | readonly [id: string, why: string],
+  more?: Partial<Row>,
+) => Row;
+
+const rowsWith =
+  (whys: Whys): MakeRow =>
+  (path, value, finding, more) => {
+    const [id, why] = typeof finding === 'string' ? [finding, whys[finding]!] : (finding ?? []);
+    return { path, value, ...(id !== undefined && { id, why: why! }), ...more };
+  };
 
 /** Left to people by `client`, which warns; the client works all the same; left to people by `doctor` as well. */
 const KEPT = { is_kept: true };
@@ -174,17 +181,28 @@ const MANUAL = { ...MINOR, is_manual: true };
 
 const ROOT = 'the client adds /v1 and the rest of the path itself';
 const V1 = 'it has to end in /v1, behind which the client adds the rest of the path';
-const AS_IT_IS = 'the client sends it as it is';
 const isText = (found: unknown) => typeof found === 'string' && found !== '';
+
+const messagesRow = rowsWith({
+  address: ROOT,
+  sign_in: ROOT,
+  context_window:
+    'conversations are shortened too late, or far too early; of a model it does not know the client guesses the window',
+  key: 'the client sends it as it is',
+  cache_1h: 'prompts are not kept for an hour',
+  provider: 'the client goes to that cloud, and not to the gateway',
+  compaction: 'long sessions end at the limit of the model',
+});
 
 function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platform: ClientPlatform): readonly Row[] {
   const { variable_prefix: prefix, feature_prefix: feature } = names;
   const { root_url, credential, model, context_window: window, tiers = {}, discovery, cache_1h } = spec;
   const { token, variable, helper, signs_in } = given(credential);
-  const env = (name: string, value?: string, finding?: readonly [string, string], more?: Partial<Row>) =>
+  const row = messagesRow;
+  const env = (name: string, value?: string, finding?: Parameters<MakeRow>[2], more?: Partial<Row>) =>
     row(['env', name], value, finding, more);
-  const off = (names: readonly string[], finding: readonly [string, string], more: Partial<Row>) =>
-    names.map((name) => env(name, undefined, finding, { ok: isOff, ...more }));
+  const off = (names: readonly string[], id: string, more: Partial<Row>) =>
+    names.map((name) => env(name, undefined, id, { ok: isOff, ...more }));
   // The address comes with the sign-in; set besides, it would stand for a gateway without one.
   const beside = signs_in
     ? 'the client does not sign in'
@@ -196,26 +214,21 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
       ? []
       : [
           row([SIGN_IN.method], signs_in ? 'gateway' : undefined),
-          row([SIGN_IN.address], signs_in ? root_url : undefined, signs_in ? ['sign_in', ROOT] : []),
+          row([SIGN_IN.address], signs_in ? root_url : undefined, signs_in ? 'sign_in' : undefined),
           row([HELPER], helper && helperLine(helper, platform)),
         ]),
     signs_in
       ? env(`${prefix}_BASE_URL`, undefined, ['sign_in', beside], { ok: isUnset })
-      : env(`${prefix}_BASE_URL`, root_url, ['address', ROOT]),
+      : env(`${prefix}_BASE_URL`, root_url, 'address'),
     ...(model === undefined ? [] : [env(`${prefix}_MODEL`, model)]),
     ...TIERS.flatMap((tier) =>
       tiers[tier] === undefined ? [] : [env(`${prefix}_DEFAULT_${tier.toUpperCase()}_MODEL`, tiers[tier])],
     ),
-    env(
-      `${feature}_MAX_CONTEXT_TOKENS`,
-      window === undefined ? undefined : String(window),
-      ['context_window', GUESSED],
-      {
-        is_minor: true,
-        is_kept: window === undefined,
-        ok: (found) => (isUnset(found) ? knowsWindow(model) : /^\d+$/.test(String(found)) && isWindow(Number(found))),
-      },
-    ),
+    env(`${feature}_MAX_CONTEXT_TOKENS`, window === undefined ? undefined : String(window), 'context_window', {
+      is_minor: true,
+      is_kept: window === undefined,
+      ok: (found) => (isUnset(found) ? knowsWindow(model) : /^\d+$/.test(String(found)) && isWindow(Number(found))),
+    }),
     ...(discovery ? [env(`${feature}_ENABLE_GATEWAY_MODEL_DISCOVERY`, '1')] : []),
     ...(cache_1h ? [env('ENABLE_PROMPT_CACHING_1H', '1')] : []),
     ...(credential === undefined || variable !== undefined
@@ -224,7 +237,7 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
           env(
             `${prefix}_AUTH_TOKEN`,
             token,
-            [signs_in ? 'sign_in' : 'key', token === undefined ? beside : AS_IT_IS],
+            token !== undefined ? 'key' : [signs_in ? 'sign_in' : 'key', beside],
             of_token,
           ),
           env(`${feature}_API_KEY_HELPER_TTL_MS`, helper && String(HELPER_KEEP_MS)),
@@ -238,26 +251,15 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
         ok: (found) => isUnset(found) || found === token,
       },
     ),
-    ...off(
-      cache_1h ? ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING'] : [],
-      ['cache_1h', 'prompts are not kept for an hour'],
-      MINOR,
-    ),
+    ...off(cache_1h ? ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING'] : [], 'cache_1h', MINOR),
     ...off(
       CLOUDS.map((cloud) => `${feature}_USE_${cloud}`),
-      ['provider', 'the client goes to that cloud, and not to the gateway'],
+      'provider',
       KEPT,
     ),
-    ...off(
-      ['DISABLE_AUTO_COMPACT', 'DISABLE_COMPACT'],
-      ['compaction', 'long sessions end at the limit of the model'],
-      MINOR,
-    ),
+    ...off(['DISABLE_AUTO_COMPACT', 'DISABLE_COMPACT'], 'compaction', MINOR),
   ];
 }
-
-const GUESSED =
-  'conversations are shortened too late, or far too early; of a model it does not know the client guesses the window';
 
 /** The client knows the windows of its vendor's models, which are called after tiers. */
 const knowsWindow = (model: string | undefined) =>
@@ -284,6 +286,24 @@ const OF_THE_PROVIDER = [
 const PROVIDER = 'custom';
 const LATE = 'conversations are not shortened in time, and long sessions fail at the limit of the model';
 
+const codingRow = rowsWith({
+  provider: 'there is no section of that name, and the client does not start',
+  model: 'the client asks the gateway for a model of its vendor, which it need not have',
+  context_window: LATE,
+  compact_limit: LATE,
+  name: 'the client does not start',
+  base_url: V1,
+  wire_api: 'the client speaks responses alone, and does not start',
+  supports_websockets: 'the client tries WebSockets several times before it asks in the usual way',
+  profile: 'a profile may set another model or provider than the one at the top of the file',
+  catalogue: 'a catalogue of models may state another context window, and the conversation is not shortened in time',
+  forced_sign_in: 'it allows no key, and the client does not start',
+  key: 'the client sends it as it is, or no key',
+  sign_in: 'a sign-in of the vendor is there as well, and the client may send that in place of the key',
+  store: 'the key in its file is not read',
+  key_variable: 'single runs send that, and not the key of the file',
+});
+
 function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): readonly Row[] {
   const { root_url, credential, model, context_window: window = 0, alias = PROVIDER, display_name } = spec;
   const { token, variable, helper } = given(credential);
@@ -298,61 +318,37 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
   };
   const flag_why =
     helper === undefined ? 'the client sends no key' : 'the client does not start with two ways to a key';
+  const row = codingRow;
   return [
     ...(token === undefined ? [] : authRows(token, names)),
-    row(['model_provider'], alias, ['provider', 'there is no section of that name, and the client does not start'], {
-      absent: { why: 'the client asks its vendor' },
-    }),
-    row(['model'], model, ['model', 'the client asks the gateway for a model of its vendor, which it need not have'], {
-      is_manual: model === undefined,
-      ok: isText,
-    }),
+    row(['model_provider'], alias, 'provider', { absent: { why: 'the client asks its vendor' } }),
+    row(['model'], model, 'model', { is_manual: model === undefined, ok: isText }),
     row(['model_reasoning_effort'], 'none'),
-    row(['model_context_window'], window, ['context_window', LATE], { ok: isWindow }),
-    row(['model_auto_compact_token_limit'], compact, ['compact_limit', LATE], { ok: isCompact }),
-    row(of('name'), display_name ?? PROVIDER, ['name', 'the client does not start'], { ok: isText }),
-    row(of('base_url'), `${root_url}/v1`, ['base_url', V1]),
-    row(of('wire_api'), 'responses', ['wire_api', 'the client speaks responses alone, and does not start'], {
+    row(['model_context_window'], window, 'context_window', { ok: isWindow }),
+    row(['model_auto_compact_token_limit'], compact, 'compact_limit', { ok: isCompact }),
+    row(of('name'), display_name ?? PROVIDER, 'name', { ok: isText }),
+    row(of('base_url'), `${root_url}/v1`, 'base_url'),
+    row(of('wire_api'), 'responses', 'wire_api', {
       absent: { why: 'what the client speaks then depends on its version', is_minor: true },
     }),
     ...(credential === undefined
       ? []
       : [
-          row(of('env_key'), variable, [
-            'env_key',
-            helper === undefined
-              ? 'the client does not start a turn without a variable of this name that is set'
-              : flag_why,
-          ]),
+          row(of('env_key'), variable, ['env_key', helper === undefined ? NO_VARIABLE : flag_why]),
           row(
             of(names.auth_flag),
             helper !== undefined ? undefined : token !== undefined,
-            variable === undefined ? ['auth_flag', flag_why] : [],
+            variable === undefined ? ['auth_flag', flag_why] : undefined,
           ),
           row(of('auth'), command),
         ]),
-    row(
-      of('supports_websockets'),
-      false,
-      ['supports_websockets', 'the client tries WebSockets several times before it asks in the usual way'],
-      { is_minor: true, ok: (found) => found === undefined },
-    ),
-    row(
-      ['profile'],
-      undefined,
-      ['profile', 'a profile may set another model or provider than the one at the top of the file'],
-      MANUAL,
-    ),
-    row(
-      ['model_catalog_json'],
-      undefined,
-      [
-        'catalogue',
-        'a catalogue of models may state another context window, and the conversation is not shortened in time',
-      ],
-      MANUAL,
-    ),
-    row(['forced_login_method'], undefined, ['forced_sign_in', 'it allows no key, and the client does not start'], {
+    row(of('supports_websockets'), false, 'supports_websockets', {
+      is_minor: true,
+      ok: (found) => found === undefined,
+    }),
+    row(['profile'], undefined, 'profile', MANUAL),
+    row(['model_catalog_json'], undefined, 'catalogue', MANUAL),
+    row(['forced_login_method'], undefined, 'forced_sign_in', {
       ...MANUAL,
       is_minor: false,
       ok: (found) => found === undefined || found === 'api',
@@ -360,29 +356,26 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
   ];
 }
 
+const NO_VARIABLE = 'the client does not start a turn without a variable of this name that is set';
+
 function authRows(token: string, { key_name, key_variable }: ClientNames['coding_cli']): readonly Row[] {
-  const file = 'auth';
+  const [row, file] = [codingRow, 'auth' as const];
   return [
-    row([key_name], token, ['key', 'the client sends it as it is, or no key'], { file }),
-    row(
-      ['auth_mode'],
-      'apikey',
-      ['sign_in', 'a sign-in of the vendor is there as well, and the client may send that in place of the key'],
-      {
-        file,
-        ...KEPT,
-        absent: {
-          why: 'a sign-in of the vendor is beside the key, and which of both the client sends depends on its version',
-          is_minor: true,
-        },
-        ok: (mode, { tokens }) => mode === 'apikey' || ((mode ?? null) === null && (tokens ?? null) === null),
+    row([key_name], token, 'key', { file }),
+    row(['auth_mode'], 'apikey', 'sign_in', {
+      file,
+      ...KEPT,
+      absent: {
+        why: 'a sign-in of the vendor is beside the key, and which of both the client sends depends on its version',
+        is_minor: true,
       },
-    ),
-    row(['cli_auth_credentials_store'], 'file', ['store', 'the key in its file is not read'], {
+      ok: (mode, { tokens }) => mode === 'apikey' || ((mode ?? null) === null && (tokens ?? null) === null),
+    }),
+    row(['cli_auth_credentials_store'], 'file', 'store', {
       ...KEPT,
       ok: (found) => found === undefined || found === 'auto',
     }),
-    row(['env', key_variable], undefined, ['key_variable', 'single runs send that, and not the key of the file'], {
+    row(['env', key_variable], undefined, 'key_variable', {
       ...MINOR,
       ok: (found) => isUnset(found) || found === token,
     }),
@@ -392,6 +385,16 @@ function authRows(token: string, { key_name, key_variable }: ClientNames['coding
 /** What the build CLI asks a model for besides; each is by default a model of its vendor. */
 const SIDE_ROLES = ['session_summary', 'image_description'];
 
+const buildRow = rowsWith({
+  default_model: 'it has to name an entry [model.<alias>], or the client asks its vendor, with a sign-in in a browser',
+  side_models: 'the client asks for a model of its vendor, which the gateway need not have',
+  base_url: V1,
+  context_window: 'the client shortens conversations by that, whatever the model takes',
+  api_key: 'the client sends what stands there, and without it wants a sign-in in a browser',
+  env_key: 'the name of a variable that holds the key belongs there, and the client finds no key otherwise',
+  overlay: 'what it says wins over the files, and is not looked at here',
+});
+
 function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonly Row[] {
   const { root_url, credential, model, context_window: window, alias = '', display_name } = spec;
   const { token, variable, helper } = given(credential);
@@ -400,48 +403,25 @@ function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonl
   const isNamed = (name: unknown) => name === undefined || (isName(name) && name !== token);
   const of = (key: string) => ['model', alias, key];
   const table = helper && { command: helper.program, args: helper.args, timeout_secs: HELPER_WAIT_SECONDS };
+  const row = buildRow;
   return [
-    row(['models', 'default'], alias, [
-      'default_model',
-      'it has to name an entry [model.<alias>], or the client asks its vendor, with a sign-in in a browser',
-    ]),
-    ...SIDE_ROLES.map((role) =>
-      row(
-        ['models', role],
-        alias,
-        ['side_models', 'the client asks for a model of its vendor, which the gateway need not have'],
-        { is_minor: true, ok: isEntry },
-      ),
-    ),
+    row(['models', 'default'], alias, 'default_model'),
+    ...SIDE_ROLES.map((role) => row(['models', role], alias, 'side_models', { is_minor: true, ok: isEntry })),
     row(of('model'), model),
-    row(of('base_url'), `${root_url}/v1`, ['base_url', V1]),
+    row(of('base_url'), `${root_url}/v1`, 'base_url'),
     row(of('name'), display_name ?? model),
-    row(
-      of('context_window'),
-      window,
-      ['context_window', 'the client shortens conversations by that, whatever the model takes'],
-      { ok: isWindow, absent: { why: 'the client goes by 200000 tokens, whatever the model takes' } },
-    ),
+    row(of('context_window'), window, 'context_window', {
+      ok: isWindow,
+      absent: { why: 'the client goes by 200000 tokens, whatever the model takes' },
+    }),
     ...(credential === undefined
       ? []
       : [
           // Of all ways to a credential the client prefers the literal key, then the variable.
-          row(of('api_key'), token, [
-            'api_key',
-            'the client sends what stands there, and without it wants a sign-in in a browser',
-          ]),
-          row(
-            of('env_key'),
-            variable,
-            [
-              'env_key',
-              'the name of a variable that holds the key belongs there, and the client finds no key otherwise',
-            ],
-            {
-              ok: (found) =>
-                [found].flat().every((name) => name === variable || (token !== undefined && isNamed(name))),
-            },
-          ),
+          row(of('api_key'), token, 'api_key'),
+          row(of('env_key'), variable, 'env_key', {
+            ok: (found) => [found].flat().every((name) => name === variable || (token !== undefined && isNamed(name))),
+          }),
           row(of('auth_provider'), helper && alias),
           ...(table === undefined ? [] : [row(['auth_provider', alias], table)]),
         ]),
@@ -449,17 +429,9 @@ function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonl
       ['env', names.model_variable],
       undefined,
       ['default_model', 'it wins over the file, and has to name an entry [model.<alias>]'],
-      {
-        ...KEPT,
-        ok: (found, all) => isUnset(found) || valueAt(all, ['model', String(found)]) !== undefined,
-      },
+      { ...KEPT, ok: (found, all) => isUnset(found) || valueAt(all, ['model', String(found)]) !== undefined },
     ),
-    ...names.overlay_variables.map((name) =>
-      row(['env', name], undefined, ['overlay', 'what it says wins over the files, and is not looked at here'], {
-        ...MINOR,
-        ok: isUnset,
-      }),
-    ),
+    ...names.overlay_variables.map((name) => row(['env', name], undefined, 'overlay', { ...MINOR, ok: isUnset })),
   ];
 }
 
@@ -474,11 +446,13 @@ export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
     ours(found, root_url, names) {
       const signs_in = found[SIGN_IN.address] === root_url;
       const has_helper = callsHelper(found[HELPER], root_url);
-      const has_address = valueAt(found, ['env', `${names.messages.variable_prefix}_BASE_URL`]) === root_url;
+      const address = valueAt(found, ['env', `${names.messages.variable_prefix}_BASE_URL`]);
+      // With a sign-in or helper there need be none; one of another gateway has the variables.
+      const has_variables = address === root_url || (isUnset(address) && (signs_in || has_helper));
       return [
         ...(signs_in ? [[SIGN_IN.method], [SIGN_IN.address]] : []),
         ...(has_helper ? [[HELPER]] : []),
-        ...(signs_in || has_helper || has_address ? messagesVariables(names) : []),
+        ...(has_variables ? messagesVariables(names) : []),
       ];
     },
   },
@@ -544,6 +518,18 @@ export function withRows(client: ClientKind, row_file: Row['file'], text: string
   return merge(text, nested(rows.filter(({ value }) => value !== undefined)), drops);
 }
 
+/** Whether the file with the key of the coding CLI has that of a gateway: its section says that the client takes it from there. */
+function hasOurKey(
+  found: Fields,
+  { root_url }: ClientSpec,
+  { coding_cli: { key_name, auth_flag } }: ClientNames,
+  { auth, read }: ClientPlace,
+): boolean {
+  const of = (key: string) => valueAt(found, ['model_providers', PROVIDER, key]);
+  if (auth === undefined || of('base_url') !== `${root_url}/v1` || of(auth_flag) !== true) return false;
+  return inFile(auth, () => Object.hasOwn(parseObject(read(auth)?.trim() || '{}'), key_name));
+}
+
 /** The files of a client with the gateway in them. Raises BrokenFile. */
 export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNames, place: ClientPlace): ClientPlan {
   const { token } = given(spec.credential);
@@ -551,7 +537,16 @@ export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNa
   const { path: main, auth, platform, read } = place;
   const text = read(main) ?? '';
   const found = inFile(main, () => (text.trim() === '' ? {} : parse(text)));
-  const rows = [...rowsFor(spec, names, platform), ...telemetryRows(client, spec, names, { found, platform })];
+  const rows = [
+    ...rowsFor(spec, names, platform),
+    ...telemetryRows(client, spec, names, { found, platform }),
+    ...(client === 'coding-cli' &&
+    spec.credential !== undefined &&
+    token === undefined &&
+    hasOurKey(found, spec, names, place)
+      ? [codingRow([names.coding_cli.key_name], undefined, undefined, { file: 'auth' })]
+      : []),
+  ];
   const files = (['auth', undefined] as const).flatMap((file) => {
     const path = file === 'auth' ? auth : main;
     const own = rows.filter(
@@ -601,12 +596,10 @@ export function planRemoval(client: ClientKind, root_url: string, names: ClientN
   const drops = [...own, ...telemetryRows(client, spec, names, { found, platform }).map((row) => row.path)];
   if (before === undefined || drops.length === 0) return { drafts: [], warnings: [] };
   const main = { path, before, after: inFile(path, () => merge(before, {}, drops)), secret: false };
-  const { key_name, auth_flag } = names.coding_cli;
-  const has_key = own.length > 0 && valueAt(found, ['model_providers', PROVIDER, auth_flag]) === true;
-  const kept = client !== 'coding-cli' || auth === undefined || !has_key ? undefined : read(auth);
-  if (auth === undefined || kept === undefined) return { drafts: [main], warnings: [] };
-  const without = inFile(auth, () => mergeJson(kept, {}, [[key_name]]));
-  return { drafts: [{ path: auth, before: kept, after: without, secret: true }, main], warnings: [] };
+  if (client !== 'coding-cli' || !hasOurKey(found, spec, names, place)) return { drafts: [main], warnings: [] };
+  const kept = read(auth!)!;
+  const after = inFile(auth!, () => mergeJson(kept, {}, [[names.coding_cli.key_name]]));
+  return { drafts: [{ path: auth!, before: kept, after, secret: true }, main], warnings: [] };
 }
 
 /** The variables that a shell is told in place of the settings of the Messages client, but for its credential. */

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '../contract/json-schema.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { printable } from '../kit/text/printable.ts';
 import { sameOrigin } from './base-url.ts';
 import { type HttpAnswer, sentence } from './http.ts';
@@ -48,15 +48,11 @@ export function oauthError({ body }: HttpAnswer): { readonly code: string; reado
 export function unexpected(what: string, answer: HttpAnswer): StartError {
   const { code, text } = oauthError(answer);
   const says = text ?? sentence(code) ?? (answer.kind === 'other' ? 'not in JSON' : 'without a reason');
-  return new StartError(`${what} failed: the gateway answered with status ${answer.status}, ${says}`, {
-    exit_code: EXIT_UNAVAILABLE,
-  });
+  return new StartError(`${what} failed: the gateway answered with status ${answer.status}, ${says}`);
 }
 
 function malformed(what: string, field: string): StartError {
-  return new StartError(`${what} failed: the gateway sent no valid "${field}"; is it the address of a gateway?`, {
-    exit_code: EXIT_UNAVAILABLE,
-  });
+  return new StartError(`${what} failed: the gateway sent no valid "${field}"; is it the address of a gateway?`);
 }
 
 /** What goes into headers and onto standard output must be no more than a token. */

@@ -2,13 +2,14 @@ import { type DescribedOperation, operationOf, splitInput } from '../admin/descr
 
 import type { AdminApi } from '../admin/operations.ts';
 import type { Clock } from '../contract/services.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { systemClock } from '../kit/clock.ts';
 import { fieldsOf, shapeAnswer } from './answers.ts';
 import { chooseBaseUrl } from './base-url.ts';
 import { openCredentials } from './credentials.ts';
+import { demandSignIn } from './device-sign-in.ts';
 import { freshCredentials } from './fresh-credentials.ts';
-import { createAsk, type Fetch, sentence, signInOver } from './http.ts';
+import { createAsk, sentence, signInOver } from './http.ts';
 
 /** A gateway's answer: HTTP status, and its JSON body; `undefined` where there is none. */
 export interface ApiAnswer {
@@ -35,7 +36,6 @@ export interface ApiClient {
 export async function openClient(options: {
   readonly base_url?: string | undefined;
   readonly env: NodeJS.ProcessEnv;
-  readonly fetch?: Fetch | undefined;
   readonly clock?: Clock | undefined;
   /** Told what a person should know about the credentials file. */
   readonly warn?: ((text: string) => void) | undefined;
@@ -43,10 +43,13 @@ export async function openClient(options: {
   const { env, clock = systemClock } = options;
   const credentials = openCredentials(env, options.warn);
   const base_url = chooseBaseUrl(options.base_url, env, [...credentials.read().keys()]);
-  const ask = createAsk({ fetch: options.fetch });
+  const ask = createAsk();
   const fresh = (rejected?: string) => freshCredentials({ credentials, ask, clock, base_url, rejected });
   const service_token = env.APPSCLI_SERVICE_TOKEN || undefined;
-  if (service_token === undefined) await fresh();
+  if (service_token === undefined) {
+    if (!credentials.read().has(base_url)) await demandSignIn(ask, base_url);
+    await fresh();
+  }
 
   async function send(method: string, path: string, body: unknown, token: string): Promise<ApiAnswer> {
     const answer = await ask(method, `${base_url}${path}`, {
@@ -56,7 +59,6 @@ export async function openClient(options: {
     if (answer.kind !== 'other') return { status: answer.status, body: answer.body };
     throw new StartError(
       `${base_url} answered ${method} ${path} with status ${answer.status} and something that is not JSON; is it the address of a gateway?`,
-      { exit_code: EXIT_UNAVAILABLE },
     );
   }
 

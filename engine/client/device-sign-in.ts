@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import type { Clock } from '../contract/services.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import {
   type DeviceCode,
   fieldsOf,
@@ -170,19 +170,35 @@ export interface Endpoints {
   readonly revocation: string | undefined;
 }
 
+const discoveryOf = (base_url: string) => `${base_url}/.well-known/oauth-authorization-server`;
+
+/** Errors of gateways say their type. */
+const isOfGateway = ({ body }: HttpAnswer) => typeof fieldsOf(fieldsOf(body).error).type === 'string';
+
+const NO_SIGN_IN =
+  'it has no identity provider (auth.oidc), so nobody signs in there; its administrator makes access tokens with appscli tokens create';
+
+/** Raises StartError where a gateway says that nobody can sign in; whatever else it answers says nothing of that. */
+export async function demandSignIn(ask: Ask, base_url: string): Promise<void> {
+  const answer = await ask('GET', discoveryOf(base_url)).catch(() => undefined);
+  if (answer?.status !== 404 || !isOfGateway(answer)) return;
+  throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REFUSED });
+}
+
 /**
  * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable when there is no answer, StartError when the
  * answer is no document of this gateway: its issuer and all endpoints must have the address that was given.
  */
 export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
-  const url = `${base_url}/.well-known/oauth-authorization-server`;
+  const url = discoveryOf(base_url);
   const answer = await ask('GET', url, { signal });
   const refuse = (what: string) => {
-    throw new StartError(`${base_url} can't be signed in at: ${what}`, { exit_code: EXIT_UNAVAILABLE });
+    throw new StartError(`${base_url} can't be signed in at: ${what}`);
   };
   if (answer.status >= 500 || answer.status === 429) {
     throw new Unreachable(unexpected(`reading ${url}`, answer).message);
   }
+  if (answer.status === 404 && isOfGateway(answer)) return refuse(NO_SIGN_IN);
   if (answer.status !== 200 || answer.kind !== 'json') {
     return refuse(
       `there is no discovery document at ${url} (status ${answer.status}); is it the address of a gateway?`,

@@ -1,5 +1,5 @@
 import type { Clock } from '../contract/services.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
+import { StartError } from '../contract/start-error.ts';
 import { oauthError, readTokens, unexpected } from './answers.ts';
 import { type Credentials, type CredentialsFile, credentialsFrom } from './credentials.ts';
 import { discover, pause } from './device-sign-in.ts';
@@ -118,7 +118,7 @@ function forget({ credentials, base_url }: Renewal, because: string): never {
 export async function revokeCredentials(ask: Ask, base_url: string, held: Credentials): Promise<void> {
   const { revocation } = await discover(ask, base_url);
   if (revocation === undefined) {
-    throw new StartError(`${base_url} has no way to end a sign-in from here`, { exit_code: EXIT_UNAVAILABLE });
+    throw new StartError(`${base_url} has no way to end a sign-in from here`);
   }
   const tokens: [string, string][] = [['access_token', held.access_token]];
   if (held.refresh_token !== undefined) tokens.unshift(['refresh_token', held.refresh_token]);

@@ -1,18 +1,12 @@
-import { Readable } from 'node:stream';
-import { EXIT_UNAVAILABLE, StartError } from '../contract/start-error.ts';
-import { exchange } from '../kit/net/exchange.ts';
+import { StartError } from '../contract/start-error.ts';
+import { type Exchange, exchange } from '../kit/net/exchange.ts';
 import { formatNetworkError } from '../kit/net/format-network-error.ts';
 import { wayTo } from '../kit/net/way.ts';
-import { wholeResponse } from '../kit/net/whole-response.ts';
 import { programVersion } from '../kit/package-root.ts';
-import { readAll } from '../kit/read-all.ts';
 import { printable } from '../kit/text/printable.ts';
 
 const TIMEOUT_SECONDS = 10;
 const BODY_BYTES_MAX = 1024 * 1024;
-
-/** `fetch`, or what a test puts in its place. */
-export type Fetch = typeof globalThis.fetch;
 
 /** A complete answer. */
 export interface HttpAnswer {
@@ -39,83 +33,55 @@ export type Ask = (
   },
 ) => Promise<HttpAnswer>;
 
-/** `fetch` where nothing stands between here and a gateway; else one request through the proxy that the environment names. */
-const fetchByWay =
-  (env: NodeJS.ProcessEnv): Fetch =>
-  async (input, init = {}) => {
-    const url = String(input);
-    const { proxy } = wayTo(new URL(url), env);
-    if (proxy === undefined) return globalThis.fetch(url, init);
-    const { method = 'GET', body, signal } = init;
-    const sent = new Request(url, { ...init, signal: null });
-    const answer = await exchange(url, {
-      method,
-      headers: Object.fromEntries(sent.headers),
-      ...(body === null || body === undefined ? {} : { body: Buffer.from(await sent.arrayBuffer()) }),
-      seconds: TIMEOUT_SECONDS,
-      bytes_max: BODY_BYTES_MAX + 1,
-      proxy,
-      ...(signal && { signal }),
-    });
-    if (answer.ending === 'cut') throw Object.assign(new Error('the answer is cut'), { code: 'ECONNRESET' });
-    if (answer.ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');
-    return wholeResponse(answer.status, answer.headers, answer.body);
-  };
-
-/** Makes the function that talks to gateways. */
-export function createAsk(
-  options: {
-    readonly fetch?: Fetch | undefined;
-    readonly timeout_seconds?: number;
-    /** Its variables may name a proxy. */
-    readonly env?: NodeJS.ProcessEnv;
-  } = {},
-): Ask {
-  const { env = process.env, timeout_seconds = TIMEOUT_SECONDS } = options;
-  const { fetch = fetchByWay(env) } = options;
+/** Makes the function that talks to gateways, through the proxy that a variable of `env` may name. */
+export function createAsk(options: { readonly timeout_seconds?: number; readonly env?: NodeJS.ProcessEnv } = {}): Ask {
+  const { env = process.env, timeout_seconds: seconds = TIMEOUT_SECONDS } = options;
   const user_agent = `appscli/${programVersion()}`;
-  return async (method, url, { headers = {}, form, json, signal: stop } = {}) => {
-    const time = AbortSignal.timeout(timeout_seconds * 1000);
-    const signal = stop === undefined ? time : AbortSignal.any([time, stop]);
+  return async (method, url, { headers = {}, form, json, signal } = {}) => {
+    const [type, body] =
+      form !== undefined
+        ? ['application/x-www-form-urlencoded;charset=UTF-8', String(new URLSearchParams(form))]
+        : ['application/json', json === undefined ? undefined : JSON.stringify(json)];
     try {
-      const response = await fetch(url, {
+      const answer = await exchange(url, {
         method,
         headers: {
           ...headers,
           'user-agent': user_agent,
           accept: 'application/json',
-          ...(json === undefined ? {} : { 'content-type': 'application/json' }),
+          'accept-encoding': 'identity',
+          ...(body !== undefined && { 'content-type': type }),
         },
-        // A form sets its content type by itself.
-        body: form === undefined ? (json === undefined ? null : JSON.stringify(json)) : new URLSearchParams(form),
-        redirect: 'manual',
-        signal,
+        ...(body !== undefined && { body }),
+        seconds,
+        bytes_max: BODY_BYTES_MAX,
+        proxy: wayTo(new URL(url), env).proxy,
+        ...(signal && { signal }),
       });
-      return await readAnswer(response, url);
+      signal?.throwIfAborted();
+      return readAnswer(answer, url);
     } catch (error) {
-      stop?.throwIfAborted();
+      signal?.throwIfAborted();
       if (error instanceof StartError) throw error;
-      throw unreachable(url, error, timeout_seconds);
+      throw unreachable(url, error, seconds);
     }
   };
 }
 
-async function readAnswer(response: Response, url: string): Promise<HttpAnswer> {
-  const { status, headers } = response;
+function readAnswer({ status, headers, body, ending }: Exchange, url: string): HttpAnswer {
+  const noGateway = (what: string) => new StartError(`${url} ${what}`);
   if (status >= 300 && status < 400) {
-    await response.body?.cancel();
-    throw new StartError(
-      `${url} answers with a redirect (status ${status}), and credentials are sent to no other address; give the address the gateway itself has`,
-      { exit_code: EXIT_UNAVAILABLE },
+    throw noGateway(
+      `answers with a redirect (status ${status}), and credentials are sent to no other address; give the address the gateway itself has`,
     );
   }
-  const tooLong = () =>
-    new StartError(`${url} sends more than 1 MiB, which no gateway does here; is the address right?`, {
-      exit_code: EXIT_UNAVAILABLE,
-    });
-  const text = (await readAll(response.body ?? Readable.from([]), BODY_BYTES_MAX, tooLong)).toString('utf8');
-  const wait = headers.get('retry-after') ?? '';
+  if (ending === 'too_large')
+    throw noGateway('sends more than 1 MiB, which no gateway does here; is the address right?');
+  if (ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');
+  if (ending === 'cut') throw Object.assign(new Error('the answer is cut'), { code: 'ECONNRESET' });
+  const wait = headers['retry-after'] ?? '';
   const retry_after_seconds = /^\d{1,6}$/.test(wait) ? Number(wait) : undefined;
+  const text = body.toString('utf8');
   if (text.trim() === '') return { status, kind: 'empty', body: undefined, retry_after_seconds };
   try {
     return { status, kind: 'json', body: JSON.parse(text), retry_after_seconds };
@@ -125,9 +91,7 @@ async function readAnswer(response: Response, url: string): Promise<HttpAnswer> 
 }
 
 function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {
-  // fetch wraps what happened, unless it was stopped.
-  const cause = error instanceof TypeError ? (error.cause ?? error) : error;
-  const reason = formatNetworkError(cause, timeout_seconds);
+  const reason = formatNetworkError(error, timeout_seconds);
   const remedy = /not trusted/.test(reason)
     ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of the authority it comes from'
     : '';

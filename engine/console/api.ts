@@ -17,6 +17,10 @@ export type PageSearch = Readonly<Record<string, string | undefined>>;
 export type OperationName = keyof OperationTypes;
 /** What an operation takes; what is `undefined` is not sent. */
 export type InputOf<Name extends OperationName> = MayBeUndefined<OperationTypes[Name]['input']>;
+/** One entry of the list that an operation answers. */
+export type RowOf<Name extends OperationName> = {
+  [Key in keyof AnswerOf<Name>]: AnswerOf<Name>[Key] extends readonly (infer Row extends object)[] ? Row : never;
+}[keyof AnswerOf<Name>];
 type MayBeUndefined<Input> = {
   [Key in keyof Input]: Record<never, never> extends Pick<Input, Key> ? Input[Key] | undefined : Input[Key];
 };
@@ -73,7 +77,7 @@ export function addressOf<Name extends OperationName>(name: Name, input: InputOf
   const { path, query } = OPERATIONS[name];
   const given = input as Given;
   const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(given[part])));
-  const pairs = (query as readonly string[]).flatMap((key) => {
+  const pairs = query.flatMap((key) => {
     const value = given[key];
     return value === undefined || value === '' ? [] : [[key, String(value)]];
   });
@@ -87,14 +91,10 @@ export async function call<Name extends OperationName>(
   input: InputOf<Name>,
   signal?: AbortSignal,
 ): Promise<AnswerOf<Name>> {
-  const { method, has_body } = OPERATIONS[name];
-  const init: RequestInit = { method, headers: headers(), credentials: 'same-origin', ...(signal && { signal }) };
-  if (has_body) {
-    init.body = JSON.stringify(bodyOf(name, input as Given));
-    init.headers = { ...headers(), 'content-type': 'application/json' };
-  } else if (method !== 'GET') {
-    init.headers = { ...headers(), 'content-type': 'application/json' };
-  }
+  const { method, fields } = OPERATIONS[name];
+  const init: RequestInit = { method, ...(signal && { signal }) };
+  if (fields !== undefined) init.body = JSON.stringify(bodyOf(name, input as Given));
+  if (method !== 'GET') init.headers = { ...headers(), 'content-type': 'application/json' };
   return (await request(addressOf(name, input), init)) as AnswerOf<Name>;
 }
 
@@ -113,25 +113,19 @@ async function request(address: string, init: RequestInit = {}): Promise<unknown
 }
 
 function problemOf(response: Response, answer: Given | undefined): ProblemError {
-  const error = (answer?.error ?? {}) as {
-    readonly message?: unknown;
-    readonly code?: unknown;
-    readonly type?: unknown;
-  };
-  const said = typeof error.message === 'string' ? error.message : undefined;
-  const code = [error.code, error.type].find((each) => typeof each === 'string') as string | undefined;
+  const { message, code, type } = (answer?.error ?? {}) as Given;
+  const foreign = `The answer (status ${response.status}) is none of the gateway's; a proxy on the way may have made it.`;
   return new ProblemError({
     status: response.status,
-    code: code ?? 'no_json',
-    message:
-      said ?? `The answer (status ${response.status}) is none of the gateway's; a proxy on the way may have made it.`,
+    code: [code, type].find((each) => typeof each === 'string') ?? 'no_json',
+    message: typeof message === 'string' ? message : foreign,
     request_id: response.headers.get('x-gateway-request-id') ?? undefined,
   });
 }
 
 function bodyOf(name: OperationName, given: Given): object {
   const { path, query } = OPERATIONS[name];
-  const elsewhere = (key: string) => path.includes(`{${key}}`) || (query as readonly string[]).includes(key);
+  const elsewhere = (key: string) => path.includes(`{${key}}`) || query.includes(key);
   return Object.fromEntries(Object.entries(given).filter(([key, value]) => !elsewhere(key) && value !== undefined));
 }
 
@@ -189,7 +183,9 @@ export interface ConsoleSession {
   readonly time_zone: string;
   /** The address clients are told, without a slash at its end. */
   readonly public_url: string;
-  /** SHA-256 of the package with the commands for developers, at `/client.tgz`; null where it was not built. */
+  /** The address of the package with the commands for developers. */
+  readonly client_url: string;
+  /** Its SHA-256; null where it was not built. */
   readonly client_sha256: string | null;
   /** What commands for clients name as their profile; null where the names are neutral. */
   readonly client_profile: string | null;

@@ -1,13 +1,13 @@
 import { useQueryClient } from '@tanstack/react-query';
 import { type ErrorComponentProps, Link, Outlet, useLocation } from '@tanstack/react-router';
-import { useEffect, useId, useRef, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { type ConsoleSession, type ProblemError, signInAddress, signOut, useSession } from './api.ts';
 import { PAGES, preloadPages } from './pages/list.ts';
-import { Button, CopyBlock, Icon, TimeText, useTell } from './parts/basic.tsx';
+import { Button, Choice, CopyBlock, Icon, TimeText, useNotify } from './parts/basic.tsx';
 
 /** The themes a person may choose; `auto` follows the system. */
-const THEMES = ['auto', 'light', 'dark'] as const;
-type Theme = (typeof THEMES)[number];
+const THEMES = { auto: 'auto', light: 'light', dark: 'dark' } as const;
+type Theme = keyof typeof THEMES;
 
 const KEY = 'console-theme';
 
@@ -15,7 +15,7 @@ const KEY = 'console-theme';
 export function chosenTheme(): Theme {
   try {
     const kept = localStorage.getItem(KEY);
-    return THEMES.find((theme) => theme === kept) ?? 'auto';
+    return kept !== null && Object.hasOwn(THEMES, kept) ? (kept as Theme) : 'auto';
   } catch {
     // A browser that keeps nothing follows its system.
     return 'auto';
@@ -196,7 +196,7 @@ function PageList() {
   const { is_admin } = useSession().person;
   return (
     <nav aria-label="Pages">
-      <ul className="page-list">
+      <ul className="page-list bare">
         {PAGES.filter(({ for_admins }) => is_admin || !for_admins).map(({ path, title, icon }) => (
           <li key={path}>
             <Link to={path} activeOptions={{ exact: path === '/', includeSearch: false }} className="page-link">
@@ -212,12 +212,12 @@ function PageList() {
 
 function Account() {
   const { person, version } = useSession();
-  const tell = useTell();
+  const notify = useNotify();
   const leave = async () => {
     try {
       window.location.assign(safeLocation(await signOut()));
     } catch (error) {
-      tell(error instanceof Error ? error.message : String(error), 'alarm');
+      notify(error instanceof Error ? error.message : String(error), 'alarm');
     }
   };
   return (
@@ -236,28 +236,12 @@ function Account() {
 }
 
 function ThemeChoice() {
-  const [theme, setTheme] = useState<Theme>(chosenTheme);
-  const name = useId();
-  return (
-    <fieldset className="choice theme-choice">
-      <legend className="unseen">Colours</legend>
-      {THEMES.map((each) => (
-        <label key={each}>
-          <input
-            type="radio"
-            name={name}
-            value={each}
-            checked={theme === each}
-            onChange={() => {
-              setTheme(each);
-              chooseTheme(each);
-            }}
-          />
-          <span>{each}</span>
-        </label>
-      ))}
-    </fieldset>
-  );
+  const [theme, setTheme] = useState<string>(chosenTheme);
+  const choose = (name: string) => {
+    setTheme(name);
+    chooseTheme(name as Theme);
+  };
+  return <Choice label="Colours" className="theme-choice" options={THEMES} value={theme} onValue={choose} />;
 }
 
 /** A way out leads to a page, whatever else the answer may have been made to say. */

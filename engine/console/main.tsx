@@ -13,16 +13,11 @@ import {
 } from './api.ts';
 import { ConnectionLine, chosenTheme, Frame, NotFound, PageFailed, SignInPage, showTheme } from './frame.tsx';
 import { PAGES } from './pages/list.ts';
-import { NoticeArea, ProblemBox, Skeleton } from './parts/basic.tsx';
+import { DialogArea, NoticeArea, ProblemBox, Skeleton } from './parts/basic.tsx';
 import './look/tokens.css';
 import './look/base.css';
 import './look/parts.css';
-import './look/tables.css';
-import './look/panels.css';
-import './look/forms.css';
-import './look/chart.css';
 import './look/frame.css';
-import './look/layout.css';
 import './look/pages.css';
 
 const root = createRootRoute({ component: Frame, notFoundComponent: NotFound, errorComponent: PageFailed });
@@ -37,7 +32,11 @@ const routes = PAGES.map(({ path, load }) => {
     gcTime: Number.POSITIVE_INFINITY,
     component: function LoadedPage() {
       const { Page } = route.useLoaderData() as Awaited<ReturnType<typeof load>>;
-      return <Page />;
+      return (
+        <DialogArea>
+          <Page />
+        </DialogArea>
+      );
     },
     pendingComponent: () => <Skeleton lines={8} label="The page is loading" />,
     errorComponent: PageFailed,
@@ -86,17 +85,14 @@ function Console() {
   useEffect(() => {
     if (data !== undefined) document.title = data.name;
   }, [data]);
-  if (data === undefined && error !== null) {
-    return (
-      <main className="lone stack">
-        <ProblemBox problem={error} onRetry={() => refetch()} />
-      </main>
-    );
-  }
   if (data === undefined) {
     return (
       <main className="lone stack">
-        <Skeleton lines={6} label="The console is loading" />
+        {error === null ? (
+          <Skeleton lines={6} label="The console is loading" />
+        ) : (
+          <ProblemBox problem={error} onRetry={() => refetch()} />
+        )}
       </main>
     );
   }

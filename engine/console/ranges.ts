@@ -21,26 +21,24 @@ export function beginningOf(day: string | undefined, time_zone: string, days = 0
   return new Date(wanted - aheadOf(near, time_zone)).toISOString();
 }
 
-/** Days and ranges of days as they are written in addresses: YYYY-MM-DD, in the time zone of the gateway. */
+// Days and ranges of days as they are written in addresses: YYYY-MM-DD, in the time zone of the gateway.
 
-/** The ranges that have a name; `custom` has a beginning and perhaps an end of its own. */
-export const RANGES = ['today', '7d', '30d', 'month', 'custom'] as const;
-/** One of them. */
-export type RangeName = (typeof RANGES)[number];
-
-/** What ranges are called. */
-export const RANGE_TITLES: Readonly<Record<RangeName, string>> = {
+/** What ranges are called; `custom` has a beginning and perhaps an end of its own. */
+export const RANGE_TITLES = {
   today: 'Today',
   '7d': '7 days',
   '30d': '30 days',
   month: 'This month',
   custom: 'Custom',
-};
+} as const;
+type RangeName = keyof typeof RANGE_TITLES;
 
 interface Period {
   readonly since?: string;
   readonly until?: string;
 }
+
+type RangeSearch = Period & { readonly range?: string };
 
 const DAY_MS = 86_400_000;
 
@@ -64,27 +62,21 @@ function dayIn(at: Date, time_zone: string): string {
 }
 
 /** Which range an address means: a beginning or an end makes it a custom one. */
-export function rangeOf(search: {
-  readonly range?: string;
-  readonly since?: string;
-  readonly until?: string;
-}): RangeName {
-  if (search.since !== undefined || search.until !== undefined) return 'custom';
-  return RANGES.find((name) => name === search.range) ?? '7d';
+export function rangeOf({ range = '', since, until }: RangeSearch): RangeName {
+  if (since !== undefined || until !== undefined) return 'custom';
+  return Object.hasOwn(RANGE_TITLES, range) ? (range as RangeName) : '7d';
 }
 
+/** How many days before today a range begins. */
+const DAYS_BACK = { today: 0, '7d': 6, '30d': 29 } as const;
+
 /** The range of an address as the admin API takes it. */
-export function periodOf(
-  search: { readonly range?: string; readonly since?: string; readonly until?: string },
-  time_zone: string,
-): Period {
+export function periodOf(search: RangeSearch, time_zone: string): Period {
   const { since, until } = search;
   const now = today(time_zone);
-  const days = { today: 0, '7d': 6, '30d': 29 } as const;
   const range = rangeOf(search);
   if (range === 'custom') return { ...(since !== undefined && { since }), ...(until !== undefined && { until }) };
-  if (range === 'month') return { since: `${now.slice(0, 7)}-01` };
-  return { since: dayAfter(now, -days[range]) };
+  return { since: range === 'month' ? `${now.slice(0, 7)}-01` : dayAfter(now, -DAYS_BACK[range]) };
 }
 
 /** What a bar of a chart stands for. */

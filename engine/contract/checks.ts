@@ -12,6 +12,36 @@ export interface CheckOutcome {
   readonly details?: readonly string[];
 }
 
+/** The outcome of what is as it should be. */
+export const ok = <More extends object>(found: string, more?: More) => ({
+  ...(more as More),
+  verdict: 'ok' as const,
+  found,
+});
+
+/** The outcome of what was not checked. */
+export const skipped = <More extends object>(found: string, more?: More) => ({
+  ...(more as More),
+  verdict: 'skipped' as const,
+  found,
+});
+
+/** The outcome of what is not quite as it should be, with what to do. */
+export const warning = <More extends object>(found: string, remedy: string, more?: More) => ({
+  ...(more as More),
+  verdict: 'warning' as const,
+  found,
+  remedy,
+});
+
+/** The outcome of what is wrong, with what to do. */
+export const failed = <More extends object>(found: string, remedy: string, more?: More) => ({
+  ...(more as More),
+  verdict: 'failed' as const,
+  found,
+  remedy,
+});
+
 /** One check that was made. */
 export interface CheckResult extends CheckOutcome {
   /** Stays the same in all versions, for programs: lower-case words with dots between them, such as `messages.stream`. */

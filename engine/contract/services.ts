@@ -39,10 +39,10 @@ export interface Services {
    */
   facts(ctx: StageContext<never, never, never>): FactView;
   /**
-   * How a request was decided, for its audit record: stages, limits, and the facts that rules look at without those in `told`. No
-   * text of anybody's prompt is in it.
+   * The audit record of a request: who, what, by which decisions, with which result. No text of anybody's prompt is in it.
+   * @param now in milliseconds since the epoch
    */
-  decisions(ctx: StageContext<never, never, never>, told: ReadonlySet<string>): AuditRecord;
+  record(ctx: StageContext<never, never, never>, now: number): AuditRecord;
 }
 
 /** What a stage may know of its pipeline. */
@@ -178,7 +178,7 @@ export interface EffectivePrice extends TokenRates {
   readonly served?: {
     /** The names that have a price, by field. */
     readonly names: Readonly<Record<keyof Served, readonly string[]>>;
-    /** By `servedKey`, one for every combination of names. */
+    /** One for every combination of names, by the names of `SERVED_FIELDS` joined by `/`; an empty one is the ordinary way. */
     readonly rates: Readonly<Record<string, TokenRates>>;
   };
   /** Pico-USD per use of a tool that the upstream runs, by name; a tool that is not here has no price. */

@@ -47,6 +47,8 @@ export interface RequestNotes {
 export interface EndedRequest {
   /** The value of any fact. */
   peek<P extends FactPath>(path: P): FactValue<P> | undefined;
+  /** The fact at a position. */
+  factAt(index: number): unknown;
   readonly attempts: readonly AttemptRecord[];
   /** Names of what held in shadow mode: `routing:<rule>`, `spend:<rule>`, or the id of a stage. */
   readonly shadows: readonly string[];

@@ -1,5 +1,6 @@
 import { CLIENT_KINDS, CLIENTS, type ClientKind } from '../client-files/clients.ts';
 import { callsHelper, isHelperCall, quoteForSh } from '../client-files/key-helper.ts';
+import { failed, ok, skipped, warning } from '../contract/checks.ts';
 import { isKeyAnywhere } from './clients/credential-text.ts';
 import { examineClient } from './clients/examine-client.ts';
 import { examineSignIn, tryHelper } from './clients/sign-in.ts';
@@ -18,15 +19,15 @@ export interface DeskQuestion {
   readonly is_offline: boolean;
 }
 
-/** What people may be told while they wait. */
-export type OnStep = (title: string) => void;
-
 /** Looks at all clients of a desk, then at their gateways; each diagnosis comes as soon as it is known, and shows no key. */
-export async function* examineDesk(question: DeskQuestion, onStep: OnStep = () => {}): AsyncGenerator<Diagnosis> {
+export async function* examineDesk(
+  question: DeskQuestion,
+  onStep: (title: string) => void = () => {},
+): AsyncGenerator<Diagnosis> {
   for await (const diagnosis of examineAll(question, onStep)) yield withoutKeys(diagnosis);
 }
 
-async function* examineAll(question: DeskQuestion, onStep: OnStep): AsyncGenerator<Diagnosis> {
+async function* examineAll(question: DeskQuestion, onStep: (title: string) => void): AsyncGenerator<Diagnosis> {
   const { desks, only, root_url, is_offline } = question;
   const connections: Connection[] = [];
   let is_any_there = false;
@@ -82,13 +83,11 @@ function examined(desk: Desk, client: ClientKind): Examination {
 /** A look that broke says nothing about what it looked at, and keeps no other from being made. */
 function broken(id: string, title: string, error: unknown): Diagnosis {
   const what = error instanceof Error ? error.name : 'unknown error';
-  return {
-    id,
-    title,
-    verdict: 'warning',
-    found: `this look broke (${what}), which says nothing about what was looked at`,
-    remedy: 'please report it, with the version of appscli and of the client',
-  };
+  return warning(
+    `this look broke (${what}), which says nothing about what was looked at`,
+    'please report it, with the version of appscli and of the client',
+    { id, title },
+  );
 }
 
 const idOf = (client: ClientKind) => client.replaceAll('-', '_');
@@ -110,13 +109,11 @@ function misnamed(
   if (other === undefined || is_set_up || neutral.find(programOf(neutral, client)) !== undefined) return [];
   const program = programOf(other, client);
   return [
-    {
-      id: `${idOf(client)}.names`,
-      title: `names of the ${CLIENTS[client].title}`,
-      verdict: 'warning',
-      found: `files and variables have neutral names, which ${program} does not read`,
-      remedy: withWholeCommand('appscli client', { ...connection, profile: other.profile }),
-    },
+    warning(
+      `files and variables have neutral names, which ${program} does not read`,
+      withWholeCommand('appscli client', { ...connection, profile: other.profile }),
+      { id: `${idOf(client)}.names`, title: `names of the ${CLIENTS[client].title}` },
+    ),
   ];
 }
 
@@ -128,29 +125,24 @@ function overview(desk: Desk, { client, connection }: Examination): Diagnosis {
   const goes = connection === undefined ? 'it is told of no gateway' : `it goes to ${connection.root_url}`;
   const asks = connection?.model === undefined ? '' : ` and asks for ${connection.model}`;
   const there = found_at === undefined ? `there is no ${program} on the PATH` : `its program is ${found_at}`;
-  return { id: idOf(client), title, verdict: 'ok', found: `${goes}${asks}; ${there}` };
+  return ok(`${goes}${asks}; ${there}`, { id: idOf(client), title });
 }
 
 function notThere(client: ClientKind, { desks, root_url }: DeskQuestion): Diagnosis {
   const programs = [...new Set(desks.map((desk) => programOf(desk, client)))].join(' or ');
-  return {
-    id: idOf(client),
-    title: CLIENTS[client].title,
-    verdict: 'failed',
-    found: `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
-    remedy: `install it, then: ${setUp(client, desks, root_url)}`,
-  };
+  return failed(
+    `it is not here: no file of it, no variable, and no ${programs} on the PATH`,
+    `install it, then: ${setUp(client, desks, root_url)}`,
+    { id: idOf(client), title: CLIENTS[client].title },
+  );
 }
 
 function nothingThere({ desks, root_url }: DeskQuestion): Diagnosis {
   const programs = CLIENT_KINDS.flatMap((kind) => desks.map((desk) => programOf(desk, kind)));
-  return {
-    id: 'clients',
-    title: 'coding clients',
-    verdict: 'skipped',
-    found: `none is set up here, and none of ${[...new Set(programs)].join(', ')} is on the PATH`,
+  return skipped(`none is set up here, and none of ${[...new Set(programs)].join(', ')} is on the PATH`, {
+    ...{ id: 'clients', title: 'coding clients' },
     remedy: `set one up, or tell what yours are called with --profile: ${setUp('messages', desks, root_url)}; appscli client --help names the other clients`,
-  };
+  });
 }
 
 /** The command for a client that is not there yet: it will most likely have the names that ship with the program. */
@@ -160,13 +152,10 @@ function setUp(client: ClientKind, desks: readonly Desk[], root_url = 'https://g
 }
 
 function elsewhere({ client, root_url: goes_to }: Connection, root_url: string): Diagnosis {
-  return {
+  return warning(`it goes to ${goes_to} and not to ${root_url}`, `appscli client ${client} --base-url ${root_url}`, {
     id: `${idOf(client)}.other_gateway`,
     title: `gateway of the ${CLIENTS[client].title}`,
-    verdict: 'warning',
-    found: `it goes to ${goes_to} and not to ${root_url}`,
-    remedy: `appscli client ${client} --base-url ${root_url}`,
-  };
+  });
 }
 
 /** A diagnosis whose remedy can be pasted: it names this client, the gateway and the model it has now, and where its names are from. */

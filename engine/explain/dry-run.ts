@@ -13,7 +13,7 @@ import { flatFacts } from '../rules/fact-view.ts';
 import { formatCondition } from '../rules/format-condition.ts';
 import { type Reason, reasonsOf, traceCondition } from '../rules/trace.ts';
 import type { Loaded, StageEntry } from '../source/spec.ts';
-import { cacheChoice } from '../upstreams/routes/route.ts';
+import { cacheChoice } from '../upstreams/routes.ts';
 import { ACCESS_EFFECT } from './rules.ts';
 
 /** A condition as it turned out for a request. */

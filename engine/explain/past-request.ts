@@ -6,7 +6,7 @@ import { StartError } from '../contract/start-error.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
 import type { Counted } from '../money/limits/room.ts';
 import { type RequestAttempt, readRequestAttempts } from '../money/reports/request-ledger.ts';
-import { readCounters, readRunTimeLimits } from '../money/reports/spending.ts';
+import { readCounted } from '../money/reports/spending.ts';
 import { findAuditRecord } from '../money/reports/usage.ts';
 import { factView } from '../rules/fact-view.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../source/spec.ts';
@@ -118,10 +118,9 @@ export async function recallRequest(
 ): Promise<Remembered | undefined> {
   const record = await findAuditRecord(database, request_id);
   if (record === undefined) return undefined;
-  const now = Date.now();
-  const balances = await readCounters(database, now, config.spend_limits?.time_zone ?? 'UTC');
+  const counted = await readCounted(database, Date.now(), config.spend_limits?.time_zone ?? 'UTC');
   const attempts = await readRequestAttempts(database, request_id);
-  return { record, attempts, counted: { balances, ...(await readRunTimeLimits(database, now)) } };
+  return { record, attempts, counted };
 }
 
 /** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */

@@ -6,8 +6,7 @@ import { createManagedPolicies } from '../identity/policies/managed-policies.ts'
 import { factView } from '../rules/fact-view.ts';
 import type { Loaded, PipelineSpec } from '../source/spec.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
-import { type Choosing, chooseCandidates, createRoute, type Route } from '../upstreams/routes/index.ts';
-import { modelFacts } from '../upstreams/routes/route.ts';
+import { type Choosing, chooseCandidates, createRoute, modelFacts, type Route } from '../upstreams/routes.ts';
 import { routingSteps } from './dry-run.ts';
 
 type Facts = Readonly<Record<string, unknown>>;

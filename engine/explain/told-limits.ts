@@ -51,10 +51,12 @@ const moment = (at: unknown) => {
   return Number.isNaN(read.getTime()) ? String(at) : formatInUtc(read);
 };
 
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null;
+
 /** What was changed about a limit of an audit record at run time; `undefined` where nothing was. */
 export function describeChanges(limit: Readonly<Record<string, unknown>>, reader: LimitReader): string | undefined {
   const { set_at, set_by, unit } = limit;
-  const grants = Array.isArray(limit.grants) ? (limit.grants as Record<string, unknown>[]) : [];
+  const grants = Array.isArray(limit.grants) ? limit.grants.filter(isRecord) : [];
   const sentences = [
     ...(typeof set_at === 'string' ? [`Set at run time${byWhom(set_by, reader)}, ${moment(set_at)}.`] : []),
     ...grants.map(({ amount, granted_at, granted_by, expires_at }) => {
@@ -68,11 +70,11 @@ export function describeChanges(limit: Readonly<Record<string, unknown>>, reader
 /** An audit record for a reader: who is no administrator is not told which of them set limits and granted room. */
 export function recordFor({ is_admin }: LimitReader, record: AuditRecord): AuditRecord {
   if (is_admin || !Array.isArray(record.limits)) return record;
-  const limits = (record.limits as (Record<string, unknown> | null)[]).map((limit) => {
-    if (limit === null || typeof limit !== 'object') return limit;
+  const limits = (record.limits as readonly unknown[]).map((limit) => {
+    if (!isRecord(limit)) return limit;
     const { set_by: _, grants, ...known } = limit;
     const nameless = ({ granted_by: _by, ...grant }: Record<string, unknown>) => grant;
-    return { ...known, ...(Array.isArray(grants) && { grants: grants.map(nameless) }) };
+    return { ...known, ...(Array.isArray(grants) && { grants: grants.filter(isRecord).map(nameless) }) };
   });
   return { ...record, limits };
 }

@@ -93,9 +93,7 @@ export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINIS
     limits: toldLimits(record, reader),
     attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
-    bytes:
-      [bytesOf(record), ...replacedOf(record), ...rewrittenOf(record)].filter((words) => words !== null).join(' ') ||
-      null,
+    bytes: [...bytesOf(record), ...replacedOf(record), ...rewrittenOf(record)].join(' ') || null,
     shadow: texts(record.shadow),
   };
 }
@@ -110,12 +108,8 @@ type Facts = Readonly<Record<string, unknown>>;
 
 /** Why a condition held or not; nothing where what is kept of the facts says otherwise, because they have changed since. */
 function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
-  if (
-    logic === undefined ||
-    logic === true ||
-    factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path) && held)
-  )
-    return [];
+  if (logic === undefined || logic === true) return [];
+  if (held && factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path))) return [];
   try {
     const decision = decisionOf(logic, factView(Object.entries(facts)));
     if (decision.held !== held) return [];
@@ -154,25 +148,20 @@ function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[
   const decided = textOf(record.route_rule);
   const asked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
+  const heldBy = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
+    if (kind === 'spend') return asked_limits && logic !== undefined ? logic === true || holds(logic, facts) : null;
+    if (kind === 'access' && decided === null) return null;
+    if (kind === 'access') return shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
+    if (is_decided) return null;
+    is_decided = mode === 'enforce' && name === decided;
+    return mode === 'shadow' ? shadows.includes(`routing:${name}`) : is_decided;
+  };
   return rules.flatMap((rule): ToldRule[] => {
-    if (rule.kind !== 'routing' && rule.kind !== 'access' && rule.kind !== 'spend') return [];
-    const { name, mode, text: condition, effect, file, line, logic } = rule;
-    const kind: ToldRule['kind'] = rule.kind;
-    const told = { kind, name, mode, condition, effect, file, line };
-    if (kind === 'spend') {
-      if (!asked_limits) return [{ ...told, held: null, reasons: [] }];
-      const held = logic === undefined ? null : logic === true || holds(logic, facts);
-      return [{ ...told, held, reasons: held === null ? [] : reasonsOf(logic, facts, held) }];
-    }
-    if (kind === 'access') {
-      if (decided === null) return [{ ...told, held: null, reasons: [] }];
-      const held = shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
-      return [{ ...told, held, reasons: reasonsOf(logic, facts, held) }];
-    }
-    const is_it = mode === 'enforce' && name === decided;
-    const held = is_decided ? null : mode === 'shadow' ? shadows.includes(`routing:${name}`) : is_it;
-    is_decided ||= is_it;
-    return [{ ...told, held, reasons: held === null ? [] : reasonsOf(logic, facts, held) }];
+    const { kind, name, mode, text: condition, effect, file, line, logic } = rule;
+    if (kind !== 'routing' && kind !== 'access' && kind !== 'spend') return [];
+    const held = heldBy(rule);
+    const reasons = held === null ? [] : reasonsOf(logic, facts, held);
+    return [{ kind, name, mode, condition, effect, file, line, held, reasons }];
   });
 }
 
@@ -197,18 +186,17 @@ function replacedOf({ replaced, shadow }: AuditRecord): string[] {
   });
 }
 
-function bytesOf(record: AuditRecord): string | null {
-  const { upstream_protocol, protocol, sends } = record;
-  if (Number(sends ?? 0) === 0) return null;
-  const rewrites = texts(record.rewrites);
-  const losses = texts(record.losses);
-  const is_translated =
-    typeof upstream_protocol === 'string' && upstream_protocol !== protocol && rewrites.includes('*');
+function bytesOf(record: AuditRecord): string[] {
+  const { upstream_protocol: upstream, protocol, sends } = record;
+  if (Number(sends ?? 0) === 0) return [];
+  const [rewrites, losses] = [texts(record.rewrites), texts(record.losses)];
   const lost = losses.length === 0 ? '' : `; ${losses.join(', ')} could not be said there as it came`;
-  if (is_translated) return `Translated from ${String(protocol)} to ${upstream_protocol}${lost}.`;
-  if (rewrites.length === 0) return 'Sent byte for byte as it came.';
-  if (rewrites.includes('*')) return `Written anew by a stage${lost}.`;
-  return `Sent as it came, but for ${rewrites.join(', ')}${lost}.`;
+  if (rewrites.length === 0) return ['Sent byte for byte as it came.'];
+  if (!rewrites.includes('*')) return [`Sent as it came, but for ${rewrites.join(', ')}${lost}.`];
+  const is_translated = typeof upstream === 'string' && upstream !== protocol;
+  return [
+    is_translated ? `Translated from ${String(protocol)} to ${upstream}${lost}.` : `Written anew by a stage${lost}.`,
+  ];
 }
 
 /** What the sentence is made of beside the record. */

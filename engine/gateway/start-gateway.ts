@@ -57,7 +57,7 @@ import type { ExportedLog } from '../telemetry/export/exports.ts';
 import { type GatewayTelemetry, openTelemetry } from '../telemetry/open-telemetry.ts';
 import { type ModelLists, openModelLists } from '../upstreams/lists/model-lists.ts';
 import { createModelCatalog } from '../upstreams/models.ts';
-import { type OpenUpstreamStates, openUpstreamStates } from '../upstreams/states/open-upstream-states.ts';
+import { type OpenUpstreamStates, openUpstreamStates } from '../upstreams/states/shared-states.ts';
 import { createGatewayHealth, observeGateway, observeServices } from './gateway-metrics.ts';
 import { createNoteLoad, openLoadRecord } from './loads.ts';
 import { configInForce, createReloader, loadToRun, logFinding, type Reloader, tellStarted } from './reload.ts';
@@ -431,7 +431,7 @@ async function openServices(
     condition: compileCondition,
     // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
-    decisions: (ctx, told) => (ctx as unknown as RequestContext).decisions(told),
+    record: (ctx, now) => (ctx as unknown as RequestContext).auditRecord(now),
   };
   return { lasting, foundation, database, ended_grants, upstreams, live, telemetry };
 }

@@ -37,7 +37,7 @@ const REFRESH_REQUESTS = 4;
 const REFRESH_REST_SECONDS = 20;
 
 /** `auth` of a configuration that has sign-in. */
-export type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
+type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
 
 export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;

@@ -3,7 +3,7 @@ import { basename, dirname } from 'node:path';
 import { ERRORS } from '../contract/errors.ts';
 import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../kit/net/addresses.ts';
 import { readSecretFile, type SecretFileError, secretKeys } from '../kit/secret-names.ts';
-import { didYouMean, listed, oneOf } from '../kit/text/suggest.ts';
+import { didYouMean, listed } from '../kit/text/suggest.ts';
 import type { Condition, ConditionChecker } from '../rules/check.ts';
 import { DIAGNOSTICS } from '../source/diagnostics/codes.ts';
 import { isEnvironmentName, looksSecret } from '../source/diagnostics/secrets.ts';
@@ -12,7 +12,7 @@ import { childOf, entriesOf, isWritten, keyName, type Node, nodeAt, pointerToken
 import { namesBeside } from '../source/read-text.ts';
 import { reportLiteralSecret } from '../source/schema-errors.ts';
 import type { Annotation, Validated } from '../source/validate.ts';
-import { reportExclusive } from './link/link-keys.ts';
+import { reportExclusive, reportUnknown } from './link/link-keys.ts';
 
 /** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
 export interface KnownNames {
@@ -146,12 +146,9 @@ function secretInFile({ value }: Annotation, node: Node, { findings, environment
 
 function reference({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
   const kind = parameter as keyof KnownNames | 'error-code';
-  const name = String(value);
   const known = kind === 'error-code' ? Object.keys(ERRORS) : context.names?.[kind];
-  if (known === undefined || known.includes(name)) return;
-  const word = kind.replace('-', ' ');
-  const help = oneOf(name, known, `${word}s`);
-  context.findings.report('C4004', node.mark, `there is no ${word} ${quote(name)}`, { help });
+  const written = { text: String(value), mark: node.mark };
+  if (known !== undefined) reportUnknown(written, kind.replace('-', ' '), known, context.findings);
 }
 
 /** Whether a file name ends like a module that can be imported. */

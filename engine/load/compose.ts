@@ -266,7 +266,26 @@ export function applyExtensions(
   return [...sources.map((source) => extended.get(source)?.result ?? source), ...made];
 }
 
-/** The pipelines that an extension names: by their own names, or by that of a file of several. */
+/** The pipelines of a name, which may be that of a file of several; reports where there are none. */
+function sourcesOf(
+  node: Node,
+  sources: readonly PipelineSource[],
+  findings: Findings,
+  what_for = '',
+): readonly PipelineSource[] {
+  const name = textOf(node);
+  // What is no text is reported by validation.
+  if (name === undefined) return [];
+  const found = sources.filter((source) => source.name === name || source.family === name);
+  if (found.length > 0) return found;
+  const known = [...new Set(sources.flatMap((source) => [source.name ?? [], source.family ?? []].flat()))];
+  findings.report('C2011', node.mark, `there is no pipeline ${quote(name)}${what_for}`, {
+    help: oneOf(name, known, 'pipelines'),
+  });
+  return [];
+}
+
+/** The pipelines that an extension names. */
 function targetsOf(
   { root }: Extension,
   sources: readonly PipelineSource[],
@@ -274,17 +293,9 @@ function targetsOf(
 ): readonly (readonly [name: Node, source: PipelineSource])[] {
   const written = childOf(root, 'extends')!;
   const names = written.kind === 'list' ? written.items : [written];
-  const known = [...new Set(sources.flatMap(({ name, family }) => [name ?? [], family ?? []].flat()))];
-  const found = names.flatMap((node) => {
-    const name = textOf(node) ?? '';
-    const targets = sources.filter((source) => source.name === name || source.family === name);
-    if (targets.length === 0) {
-      findings.report('C2011', node.mark, `there is no pipeline ${quote(name)} to extend`, {
-        help: oneOf(name, known, 'pipelines'),
-      });
-    }
-    return targets.map((target) => [node, target] as const);
-  });
+  const found = names.flatMap((node) =>
+    sourcesOf(node, sources, findings, ' to extend').map((one) => [node, one] as const),
+  );
   const pipeline = entryOf(root, 'pipeline');
   const match = entryOf(root, 'match');
   if (pipeline !== undefined && match === undefined) {
@@ -399,14 +410,6 @@ export function checkEverywhere(
   sources: readonly PipelineSource[],
   findings: Findings,
 ): void {
-  const known = [...new Set(sources.flatMap(({ name, family }) => [name ?? [], family ?? []].flat()))];
-  for (const edit of itemsOf(childOf(section, 'insert'))) {
-    for (const node of itemsOf(childOf(edit, 'pipelines'))) {
-      const name = textOf(node);
-      if (name === undefined || known.includes(name)) continue;
-      findings.report('C2011', node.mark, `there is no pipeline ${quote(name)}`, {
-        help: oneOf(name, known, 'pipelines'),
-      });
-    }
-  }
+  for (const edit of itemsOf(childOf(section, 'insert')))
+    for (const node of itemsOf(childOf(edit, 'pipelines'))) sourcesOf(node, sources, findings);
 }

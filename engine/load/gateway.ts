@@ -10,6 +10,7 @@ import { type AnnotationContext, allowWarnings, checkAnnotations, isModule, type
 import { shapeConfig } from './config-shape.ts';
 import { factNames, linkGroups } from './link/known-names.ts';
 import { checkRoutes, linkGateway, linkWays } from './link/link-gateway.ts';
+import { textsAt } from './link/link-keys.ts';
 import { checkPrices } from './link/link-money.ts';
 import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
@@ -88,7 +89,7 @@ export function checkGateway(
     'token-group': childOf(root, 'token_groups') === undefined ? ['all'] : namesOf(root, 'token_groups', 'name'),
   };
   const fact_names = factNames(root, names);
-  const headers = itemsOf(childOf(root, 'facts', 'headers')).flatMap((node) => textOf(node)?.toLowerCase() ?? []);
+  const headers = textsAt(root, 'facts.headers.*').map(({ text }) => text.toLowerCase());
   const conditions = createGatewayChecker(childOf(root, 'rules'), findings, {
     headers,
     of_stages: stages.facts,

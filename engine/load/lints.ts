@@ -29,11 +29,12 @@ import {
 import { filesIn } from '../source/read-text.ts';
 import { readSource } from '../source/source.ts';
 import type { PipelineSpec, StageEntry } from '../source/spec.ts';
-import { reaches } from '../upstreams/routes/route.ts';
+import { reaches } from '../upstreams/routes.ts';
 import { type PipelineSource, splitPipelines } from './compose.ts';
 import { ownBoundary } from './config-shape.ts';
 import { isAudit, isEnforced, type LinkedPipeline } from './flow.ts';
 import { markOfEntry, type WrittenRoute, writtenRoutes } from './link/link-gateway.ts';
+import { itemsAt, textsAt, type Written } from './link/link-keys.ts';
 import type { LinkedStage } from './link/link-stages.ts';
 
 /** Codes the engine itself raises around any stage. */
@@ -257,14 +258,9 @@ export function lintRouting(config: GatewayConfig, root: MapNode, findings: Find
     if (earlier === undefined || models.size === 0) return;
     const rule_node = nodeAt(root, `/routing/rules/${index}`);
     const { mark } = childOf(rule_node, 'name') ?? rule_node;
-    findings.report(
-      'W7017',
-      mark,
-      `the rule never matches: ${quote(earlier.name)} above it matches whatever it would`,
-      {
-        help: `move it above ${quote(earlier.name)}, or remove one of the two`,
-      },
-    );
+    const message = `the rule never matches: ${quote(earlier.name)} above it matches whatever it would`;
+    const help = `move it above ${quote(earlier.name)}, or remove one of the two`;
+    findings.report('W7017', mark, message, { help });
   });
 }
 
@@ -621,9 +617,8 @@ function lintWithin(node: Node, findings: Findings): void {
 
 /** Looks at the prices of models, of rows of `prices` and of upstreams as they are written. */
 export function lintPrices(root: MapNode, findings: Findings): void {
-  const models = itemsOf(childOf(root, 'models'));
-  const rows = itemsOf(childOf(root, 'prices', 'rows'));
-  for (const node of [...models, ...rows, ...itemsOf(childOf(root, 'upstreams'))]) lintWithin(node, findings);
+  for (const path of ['models', 'prices.rows', 'upstreams'])
+    for (const node of itemsAt(root, path)) lintWithin(node, findings);
 }
 
 const HELP =
@@ -632,34 +627,30 @@ const HELP =
 /** Warns of models that a gateway.yaml without a section `models` refers to, and that the catalogue of prices does not know. */
 export function lintFoundModels(config: GatewayConfig, root: MapNode, findings: Findings): void {
   if (!config.from_model_lists) return;
-  const sections: readonly (readonly [string, readonly string[]])[] = [
-    ['routing', ['rules']],
-    ['access', ['rules']],
-    ['token_groups', []],
-  ];
-  const entries = sections.flatMap(([section, keys]) => itemsOf(childOf(root, section, ...keys)));
   const at_homes = config.upstreams.map(({ base_url }) => idsAt(base_url));
   const ids = [...new Set(at_homes.flat())];
   // Elsewhere the catalogue has no list of what a glob could match.
   const are_complete = at_homes.every(({ length }) => length > 0);
-  for (const entry of entries) {
-    for (const node of itemsOf(childOf(entry, 'models')))
-      checkModel(node, config, are_complete ? ids : undefined, findings);
-    for (const node of itemsOf(childOf(entry, 'families'))) {
-      findings.report('W7002', node.mark, `no model is of the family ${quote(textOf(node) ?? '')}`, {
+  for (const path of ['routing.rules.*', 'access.rules.*', 'token_groups.*']) {
+    for (const model of textsAt(root, `${path}.models.*`))
+      checkModel(model, config, are_complete ? ids : undefined, findings);
+    for (const { text, mark } of textsAt(root, `${path}.families.*`))
+      findings.report('W7002', mark, `no model is of the family ${quote(text)}`, {
         help: 'a family is said of a model under `models`; without that section write globs: models: [...]',
       });
-    }
   }
 }
 
-function checkModel(node: Node, config: GatewayConfig, ids: readonly string[] | undefined, findings: Findings): void {
-  const text = textOf(node);
-  if (text === undefined) return;
+function checkModel(
+  { text, mark }: Written,
+  config: GatewayConfig,
+  ids: readonly string[] | undefined,
+  findings: Findings,
+): void {
   const is_glob = text.includes('*');
   if (is_glob ? (ids?.some((id) => matchesGlob(text, id)) ?? true) : modelById(text, config) !== undefined) return;
   const what = is_glob ? `has no model that matches ${quote(text)}` : `does not know the model ${quote(text)}`;
-  findings.report('W7190', node.mark, `the catalogue of prices (${CATALOGUE_DATE}) ${what}`, {
+  findings.report('W7190', mark, `the catalogue of prices (${CATALOGUE_DATE}) ${what}`, {
     help: didYouMean(text, ids ?? [], HELP),
   });
 }
@@ -669,15 +660,35 @@ const RESERVED = /(?:^|\.)(?:example(?:\.(?:com|net|org))?|test|invalid)\.?$/;
 
 /** Warns about what requests need that a pipeline translates into Messages: names of headers, bounds of models. */
 export function lintTranslation(
-  config: GatewayConfig,
+  { upstreams, models, routing }: GatewayConfig,
   pipelines: readonly PipelineSpec[],
   root: MapNode,
   findings: Findings,
 ): void {
   const names = pipelines.filter(translatesToMessages).map(({ name }) => name);
   if (names.length === 0) return;
-  lintHeaderNames(config, names, root, findings);
-  lintBounds(config, names, root, findings);
+  const reached = models.map((model) => reaches(model, routing));
+  const speaking = upstreams.filter(({ protocols }) => protocols[0] === 'messages');
+  for (const { name, base_url, profile } of speaking) {
+    if (profile !== undefined || RESERVED.test(new URL(base_url).hostname)) continue;
+    if (!reached.some((places) => places.has(name))) continue;
+    const node = itemsAt(root, 'upstreams')[upstreams.findIndex((upstream) => upstream.name === name)];
+    const { mark } = childOf(node, 'base_url') ?? node!;
+    findings.report('W7026', mark, `whose header names the upstream ${quote(name)} takes is not known`, {
+      expected: `\`profile\`: requests are translated into Messages by ${listed(names)}`,
+      help: 'write `profile: anthropic` beside the `base_url`, or a file with other names',
+    });
+  }
+  for (const [index, model] of models.entries()) {
+    const is_sent = speaking.some(({ name }) => reached[index]!.has(name));
+    if (!model.assumed.includes('max_output_tokens') || !is_sent) continue;
+    const node = itemsAt(root, 'models')[index];
+    const { mark } = childOf(node, 'id') ?? node!;
+    const sent = `max_tokens: ${model.default_output_tokens}`;
+    findings.report('W7027', mark, `how much the model ${quote(model.id)} can say in one answer is not known`, {
+      help: `write max_output_tokens; without it requests that say no bound get ${sent} in ${listed(names)}`,
+    });
+  }
 }
 
 /** Whether clients of another protocol are served, and what they ask is translated before it is sent. */
@@ -685,44 +696,4 @@ function translatesToMessages({ match, stages }: PipelineSpec): boolean {
   const protocol = protocolOf(match.protocol);
   if (protocol === undefined || protocol === 'messages') return false;
   return stages.some(({ definition, mode }) => definition.name === 'translate' && mode === 'enforce');
-}
-
-function lintHeaderNames(
-  { upstreams, models, routing }: GatewayConfig,
-  pipelines: readonly string[],
-  root: MapNode,
-  findings: Findings,
-): void {
-  const reached = new Set(models.flatMap((model) => [...reaches(model, routing)]));
-  for (const [index, upstream] of upstreams.entries()) {
-    const { name, base_url, protocols, profile } = upstream;
-    if (profile !== undefined || protocols[0] !== 'messages' || RESERVED.test(new URL(base_url).hostname)) continue;
-    if (!reached.has(name)) continue;
-    const node = itemsOf(childOf(root, 'upstreams'))[index];
-    const { mark } = childOf(node, 'base_url') ?? node!;
-    findings.report('W7026', mark, `whose header names the upstream ${quote(name)} takes is not known`, {
-      expected: `\`profile\`: requests are translated into Messages by ${listed(pipelines)}`,
-      help: 'write `profile: anthropic` beside the `base_url`, or a file with other names',
-    });
-  }
-}
-
-function lintBounds(
-  { upstreams, models, routing }: GatewayConfig,
-  pipelines: readonly string[],
-  root: MapNode,
-  findings: Findings,
-): void {
-  const vendors = upstreams.filter(({ protocols }) => protocols[0] === 'messages').map(({ name }) => name);
-  for (const [index, model] of models.entries()) {
-    if (!model.assumed.includes('max_output_tokens')) continue;
-    const reached = reaches(model, routing);
-    if (!vendors.some((name) => reached.has(name))) continue;
-    const node = itemsOf(childOf(root, 'models'))[index];
-    const { mark } = childOf(node, 'id') ?? node!;
-    const sent = `max_tokens: ${model.default_output_tokens}`;
-    findings.report('W7027', mark, `how much the model ${quote(model.id)} can say in one answer is not known`, {
-      help: `write max_output_tokens; without it requests that say no bound get ${sent} in ${listed(pipelines)}`,
-    });
-  }
 }

@@ -1,9 +1,11 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import type { GatewayConfig } from '../contract/config.ts';
+import type { StageNotCreated } from '../contract/start-error.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
 import type { Diagnostic } from '../source/diagnostics/diagnostic.ts';
 import { createFindings, type Findings } from '../source/findings.ts';
+import { quote } from '../source/node.ts';
 import { filesAt, namesBeside } from '../source/read-text.ts';
 import { readSource } from '../source/source.ts';
 import type { PipelineSpec } from '../source/spec.ts';
@@ -68,8 +70,13 @@ function kindOf(file: string): Kind | undefined {
 
 const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';
 
+/** A configuration without errors whose stages can be created. */
+type Creatable = LoadedGateway & { readonly config: GatewayConfig };
+
 /** What to check. */
 export interface PathOptions extends LoadOptions {
+  /** Creates the stages of a configuration for a moment. @returns the first that cannot be created */
+  readonly tryStages?: (gateway: Creatable) => Promise<StageNotCreated | undefined>;
   /** A gateway.yaml, whatever its name and text. */
   readonly config?: string;
 }
@@ -174,19 +181,28 @@ class PathChecker {
   private is_unread = false;
   /** Pipelines that no gateway.yaml brought along. */
   private readonly alone: PipelineSpec[] = [];
-  private readonly options: LoadOptions;
+  private readonly options: PathOptions;
   private readonly findings: Findings;
 
-  constructor(options: LoadOptions, findings: Findings) {
+  constructor(options: PathOptions, findings: Findings) {
     this.options = options;
     this.findings = findings;
   }
 
   async gateway(file: string): Promise<void> {
+    const before = this.findings.errors();
     const loaded = await loadInto(file, this.options, this.findings);
     if (loaded === undefined) {
       this.is_unread = true;
       return;
+    }
+    const { config, stages } = loaded;
+    if (config !== undefined && stages.own.size > 0 && this.findings.errors() === before) {
+      const broken = await this.options.tryStages?.({ ...loaded, config });
+      if (broken !== undefined) {
+        const mark = { file: broken.file, line: broken.line, column: 1, length: 1, pointer: '' };
+        this.findings.report('C4002', mark, `the stage ${quote(broken.stage)} cannot be created: ${broken.problem}`);
+      }
     }
     this.gateways.push({ file, directory: dirname(file), loaded });
     if (loaded.config !== undefined) this.configs.push(loaded.config);

@@ -20,7 +20,6 @@ import {
   entryOf,
   itemsOf,
   keyName,
-  type ListNode,
   type MapNode,
   type Mark,
   type Node,
@@ -36,7 +35,7 @@ import { validate } from '../source/validate.ts';
 import { allowWarnings } from './annotations.ts';
 import { checkGroups } from './link/known-names.ts';
 import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
-import { repeated } from './link/link-keys.ts';
+import { itemsAt, repeated, textsAt, type Written } from './link/link-keys.ts';
 import { isName } from './stage-definition.ts';
 
 /** Keys that would change how an object works in programs which copy settings into one. */
@@ -65,17 +64,6 @@ function reportRestrictsNothing(key: string, mark: Mark, help: string, findings:
   findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway acts on ${MODELS_KEY} only`, { help });
 }
 
-function reportNested(mark: Mark, findings: Findings): void {
-  findings.report(
-    'W7063',
-    mark,
-    `${keyName(MODELS_KEY)} restricts nothing here: the gateway acts on that of \`settings\` only`,
-    {
-      help: 'move it up, so that it stands directly under `settings`',
-    },
-  );
-}
-
 const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, '');
 
 interface SettingsContext {
@@ -93,7 +81,9 @@ function checkEntries(owner: MapNode, context: SettingsContext): void {
       context.findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
     }
     if (key === MODELS_KEY && !context.is_top) {
-      reportNested(key_mark, context.findings);
+      const message = `${keyName(key)} restricts nothing here: the gateway acts on that of \`settings\` only`;
+      const help = 'move it up, so that it stands directly under `settings`';
+      context.findings.report('W7063', key_mark, message, { help });
     }
     checkNode(value, key, { ...context, is_top: false, in_env: context.in_env || key === 'env' });
   }
@@ -146,7 +136,11 @@ function checkDropped(policies: readonly Policy[], default_policy: string | unde
       if (entry.value.kind !== 'list') texts.set(key, entry);
       else {
         const text = texts.get(key);
-        if (text !== undefined) reportDropped(text, path, name, findings);
+        if (text !== undefined) {
+          const list = keyName(path.join('.'));
+          const message = `the deny list ${list} of the policy ${quote(name)} would drop this text`;
+          findings.report('C9006', text.key_mark, message, { expected: UNITED });
+        }
         if (!lists.has(key)) lists.set(key, { path, policy: name });
       }
     }
@@ -165,17 +159,12 @@ function reportDropping(
     if (entry === undefined || told.has(entry)) continue;
     told.add(entry);
     const message = `this would drop the deny list ${keyName(path.join('.'))} of the policy ${quote(policy)}`;
-    const expected = entry.key === path.at(-1) ? 'a list, which is united with it' : 'a mapping';
+    const expected = entry.key === path.at(-1) ? UNITED : 'a mapping';
     findings.report('C9006', entry.key_mark, message, { expected });
   }
 }
 
-function reportDropped({ key_mark }: Entry, path: readonly string[], policy: string, findings: Findings): void {
-  const list = keyName(path.join('.'));
-  findings.report('C9006', key_mark, `the deny list ${list} of the policy ${quote(policy)} would drop this text`, {
-    expected: 'a list, which is united with it',
-  });
-}
+const UNITED = 'a list, which is united with it';
 
 /** Deny lists, and texts that stand under such a key, with their keys from the top. */
 function denials(settings: MapNode): { readonly path: string[]; readonly entry: Entry }[] {
@@ -208,22 +197,17 @@ type ServerConfig = Pick<GatewayConfig, 'server' | 'telemetry'>;
 export function withTelemetry(settings: MapNode, signals: Node | undefined, { server }: ServerConfig): MapNode {
   if (signals?.kind !== 'list') return settings;
   const feature_prefix = server.profile.clients?.messages?.feature_prefix ?? NEUTRAL_FEATURE_PREFIX;
-  const variables = telemetryVariables(signalsOf(signals), { feature_prefix });
+  const wanted = signals.items.map((item) => textOf(item) as Signal);
+  const variables = telemetryVariables(wanted, { feature_prefix });
   const { mark } = signals;
   const env: MapNode = {
     kind: 'map',
     mark,
-    entries: Object.entries(variables).map(([key, value]) => ({ key, key_mark: mark, value: textNode(value, mark) })),
+    entries: Object.entries(variables).map(([key, value]) => {
+      return { key, key_mark: mark, value: { kind: 'scalar', value, mark, range: [0, 0] } };
+    }),
   };
   return mergeSettings({ kind: 'map', mark, entries: [{ key: 'env', key_mark: mark, value: env }] }, settings);
-}
-
-function textNode(value: string, mark: Mark): Node {
-  return { kind: 'scalar', value, mark, range: [0, 0] };
-}
-
-function signalsOf(signals: ListNode): Signal[] {
-  return itemsOf(signals).map((item) => textOf(item) as Signal);
 }
 
 /** Reports telemetry that no client would send, or that would go nowhere. */
@@ -294,13 +278,12 @@ export function policySource(root: MapNode, value: unknown, groups?: NameSet): P
     kept_groups: keptGroups(root),
     groups,
     token_groups: new Map(
-      itemsOf(childOf(root, 'token_groups')).map((group) => [textOf(childOf(group, 'name')) ?? '', membersOf(group)]),
+      itemsAt(root, 'token_groups').map((group) => {
+        const members = textsAt(group, 'members.*').map(({ text }) => text);
+        return [textOf(childOf(group, 'name')) ?? '', members];
+      }),
     ),
   };
-}
-
-function membersOf(token_group: Node): readonly string[] {
-  return itemsOf(childOf(token_group, 'members')).flatMap((member) => textOf(member) ?? []);
 }
 
 /** Reads and checks the policies of a gateway.yaml, in the order of their names. */
@@ -417,7 +400,7 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
     checkSettings(settings, ok, findings);
     checkContent(settings, findings);
   }
-  checkPolicyGroups(itemsOf(childOf(root, 'match', 'groups')), source, findings);
+  checkPolicyGroups(textsAt(root, 'match.groups.*'), source, findings);
   const name = childOf(root, 'policy');
   if (name !== undefined) reportOtherName(name, nameOf(file), findings);
   allowWarnings(root, findings);
@@ -437,21 +420,19 @@ export function readPolicy(file: string, findings: Findings, source?: PolicySour
   };
 }
 
-function checkPolicyGroups(groups: readonly Node[], source: PolicySource | undefined, findings: Findings): void {
-  for (const node of groups) checkGroupName(node, findings);
+function checkPolicyGroups(groups: readonly Written[], source: PolicySource | undefined, findings: Findings): void {
+  for (const { node } of groups) checkGroupName(node, findings);
   if (source === undefined) return;
-  const names = groups.map((node) => textOf(node) ?? '');
-  reportForgotten(
-    groups.filter((_, index) => !source.token_groups.has(names[index]!)),
-    source.kept_groups,
-    findings,
-  );
+  const { token_groups, kept_groups } = source;
+  const others = groups.filter(({ text }) => !token_groups.has(text)).map(({ node }) => node);
+  reportForgotten(others, kept_groups, findings);
   checkGroups(groups, source.groups, findings);
-  for (const [index, node] of groups.entries()) {
-    const missed = source.token_groups.get(names[index]!)?.filter((member) => !names.includes(member)) ?? [];
+  const names = groups.map(({ text }) => text);
+  for (const { text, mark } of groups) {
+    const missed = token_groups.get(text)?.filter((member) => !names.includes(member)) ?? [];
     if (missed.length === 0) continue;
-    const message = `only access tokens of the group ${quote(names[index]!)} get this policy, its members who sign in do not`;
-    findings.report('W7064', node.mark, message, { help: `name their groups as well: ${missed.join(', ')}` });
+    const message = `only access tokens of the group ${quote(text)} get this policy, its members who sign in do not`;
+    findings.report('W7064', mark, message, { help: `name their groups as well: ${missed.join(', ')}` });
   }
 }
 

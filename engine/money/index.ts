@@ -24,7 +24,6 @@ export {
   type Charged,
   chargeFor,
   chargeUnknown,
-  clampedNumbers,
   createOddities,
   emptyBill,
   type Possible,

@@ -14,9 +14,14 @@ export const DEFINITIONS: Readonly<Record<Protocol, ProtocolDefinition>> = {
   responses: responsesProtocol,
 };
 
+/** The protocol with this name; `undefined` for the other names that a pipeline may serve. */
+export function definitionNamed(protocol: string | undefined): ProtocolDefinition | undefined {
+  return protocol !== undefined && Object.hasOwn(DEFINITIONS, protocol) ? DEFINITIONS[protocol as Protocol] : undefined;
+}
+
 /** The protocol with this name; Messages for the other names that a pipeline may serve. */
 export function definitionOf(protocol: string | undefined): ProtocolDefinition {
-  return protocol === 'chat' || protocol === 'responses' ? DEFINITIONS[protocol] : messagesProtocol;
+  return definitionNamed(protocol) ?? messagesProtocol;
 }
 
 /** Paths beside chat completions of the API that has them. */
@@ -54,7 +59,5 @@ export function textsOf(protocol: string | undefined): AnswerTexts {
 
 /** What a silent stream of a pipeline's protocol says; `undefined` for the names that are none of model requests. */
 export function keepAliveOf(protocol: string | undefined): string | undefined {
-  return protocol !== undefined && Object.hasOwn(DEFINITIONS, protocol)
-    ? DEFINITIONS[protocol as Protocol].keep_alive
-    : undefined;
+  return definitionNamed(protocol)?.keep_alive;
 }

@@ -1,8 +1,8 @@
 import { ERRORS, type ErrorCode, type ErrorDetails, type StageError } from '../contract/errors.ts';
 import { isShortWait } from '../kit/patience.ts';
 import { jsonText } from '../kit/text/printable.ts';
-import { MEANINGS, MESSAGES_STATUS, meaningOf, type ReadError, readError, statusOfNames } from './read-error.ts';
-import { isObject, own } from './read-json.ts';
+import { MEANINGS, MESSAGES_TYPES, meaningOf, type ReadError, readError, statusOfNames } from './read-error.ts';
+import { isObject, own, present } from './read-json.ts';
 import type { Json, Problem } from './translation/conversation.ts';
 
 /** The request that an error is told of. */
@@ -15,8 +15,8 @@ export interface FailedRequest {
 
 /** What is known of a stream that breaks off. */
 export interface BrokenStream extends FailedRequest {
-  /** Responses: the number of the next event, 0 where it is not known. */
-  readonly sequence_number?: number;
+  /** The events that it sent last. */
+  readonly said?: string;
 }
 
 interface ErrorName {
@@ -35,8 +35,8 @@ export interface ProtocolErrors {
   headers(error: StageError, refusal_header?: string): Record<string, string>;
   breakOff(error: StageError, stream: BrokenStream): string;
   /** What stands under `error` in the envelope. The message stays as it is, but for overflow of the context. */
-  fields(problem: Problem): Record<string, unknown>;
-  write(problem: Problem, request_id: string): Record<string, unknown>;
+  fields(problem: Problem): Json;
+  write(problem: Problem, request_id: string): Json;
   /** Whether the clients of this protocol know from these words that they must compact the conversation. */
   knowsOverflow(error: Pick<Problem, 'message' | 'code'>): boolean;
   /**
@@ -60,9 +60,7 @@ export function readProblem(status: number | undefined, body: unknown): Problem 
     // Whatever server says so with another status: clients send a request again that failed, but not one that was refused.
     status: context_overflow ? MEANINGS.context_full.status : known,
     message,
-    ...(type !== undefined && { type }),
-    ...(code !== undefined && { code }),
-    ...(param !== undefined && { param }),
+    ...present({ type, code, param }),
     context_overflow,
   };
 }
@@ -98,7 +96,7 @@ export function overflowAnswer(
 /** What the Messages protocol calls an error with this status. */
 export function messagesTypeOfStatus(status: number): string {
   if (status === 408) return 'timeout_error';
-  const exact = Object.entries(MESSAGES_STATUS).find(([, own_status]) => own_status === status);
+  const exact = Object.entries(MESSAGES_TYPES).find(([, [own_status]]) => own_status === status);
   if (exact !== undefined) return exact[0];
   return status >= 500 ? 'api_error' : 'invalid_request_error';
 }
@@ -141,22 +139,6 @@ export function errorHeaders(error: StageError): Record<string, string> {
     ...error.headers,
   };
 }
-
-/** What chat completions and Responses call each kind of error of the Messages protocol. */
-const COMPAT_NAMES: Readonly<Record<string, ErrorName>> = {
-  invalid_request_error: { type: 'invalid_request_error', code: null },
-  authentication_error: { type: 'invalid_request_error', code: 'invalid_api_key' },
-  billing_error: { type: 'insufficient_quota', code: 'insufficient_quota' },
-  permission_error: { type: 'invalid_request_error', code: 'forbidden' },
-  not_found_error: { type: 'invalid_request_error', code: 'model_not_found' },
-  conflict_error: { type: 'invalid_request_error', code: 'conflict' },
-  request_too_large: { type: 'invalid_request_error', code: 'request_too_large' },
-  rate_limit_error: { type: 'requests', code: 'rate_limit_exceeded' },
-  api_error: { type: 'server_error', code: null },
-  not_supported: { type: 'invalid_request_error', code: 'not_supported' },
-  timeout_error: { type: 'server_error', code: null },
-  overloaded_error: { type: 'server_error', code: 'server_is_overloaded' },
-};
 
 /** Refusals of limits: of these the clients of chat completions and Responses must know whether waiting helps. */
 const LIMITS: ReadonlySet<ErrorCode> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
@@ -206,20 +188,26 @@ export function headerText(text: string): string {
 
 function compatName({ type, code, status, context_overflow }: Problem): ErrorName {
   if (context_overflow) return { type: 'invalid_request_error', code: OVERFLOW_CODE };
-  const of_messages = own(COMPAT_NAMES, type);
+  const of_messages = compatOf(type);
   if (code !== undefined) return { type: of_messages?.type ?? type ?? compatNameOfStatus(status).type, code };
   if (type === undefined) return compatNameOfStatus(status);
   return of_messages ?? { type, code: null };
 }
 
+/** What they call a kind of error of the Messages protocol; `undefined` for what is none. */
+function compatOf(messages_type: string | undefined): ErrorName | undefined {
+  const [, type, code] = own(MESSAGES_TYPES, messages_type) ?? [];
+  return type === undefined ? undefined : { type, code: code ?? null };
+}
+
 function compatNameOfStatus(status: number): ErrorName {
-  return COMPAT_NAMES[messagesTypeOfStatus(status)]!;
+  return compatOf(messagesTypeOfStatus(status))!;
 }
 
 /** What an error of the gateway's own is called. */
 function ownName(error: StageError): ErrorName {
   const type = messagesTypeOf(error);
-  return type === ERRORS[error.code].type ? ERRORS[error.code].compat : COMPAT_NAMES[type]!;
+  return type === ERRORS[error.code].type ? ERRORS[error.code].compat : compatOf(type)!;
 }
 
 /** `error.code` of a conversation that is too long. */

@@ -1,6 +1,6 @@
 import { createParser } from 'eventsource-parser';
 import { tryParseBounded } from '../kit/json/bounded.ts';
-import { isObject, own } from './read-json.ts';
+import { isObject, own, present } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 
 /**
@@ -151,103 +151,91 @@ const WEAK_NAMES: ReadonlySet<string> = new Set(['requests', 'tokens']);
  * What servers write, by the server it was read at. Every expression is linear: the texts are an upstream's, and long.
  * Sources are the servers' own code and the tables of clients that recover from them (pi, opencode, LiteLLM).
  */
-export const PHRASES: readonly (readonly [meaning: Meaning, server: string, phrase: RegExp])[] = [
-  [
-    'context_full',
-    'Messages API, Vertex, Fireworks, Ollama, Baidu',
-    /\bprompt (?:tokens? )?(?:is |are )?too (?:long|large)\b/i,
+export const PHRASES: Readonly<Partial<Record<Meaning, readonly (readonly [server: string, phrase: RegExp])[]>>> = {
+  context_full: [
+    ['Messages API, Vertex, Fireworks, Ollama, Baidu', /\bprompt (?:tokens? )?(?:is |are )?too (?:long|large)\b/i],
+    ['Messages API', /input length and `?max_tokens`? exceed (?:the )?context limit/i],
+    ['Bedrock, Databricks', /\binputs? (?:is|are) too (?:long|large)\b/i],
+    ['Bedrock', /\btoo many input tokens\b/i],
+    ['OpenAI', /\bcontext[ _-](?:length|window|size)[ _-](?:limit )?(?:(?:is|was|has been) )?exceeded\b/i],
+    ['OpenAI', /\bexceed(?:s|ed|ing)? [^\n]{0,60}\bcontext[ _-](?:length|window|size|limit)/i],
+    [
+      'OpenAI, Azure, DeepSeek, vLLM, OpenRouter',
+      /\bmaximum context\b|\bmax context (?:length )?(?:is |was )?(?:reached|exceeded)/i,
+    ],
+    ['vLLM', /\bmodel's context length is only \d/i],
+    ['vLLM, Together, SGLang', /\b(?:longer|greater|larger) than the (?:model's )?(?:maximum )?context/i],
+    [
+      'Gemini, Azure, Copilot, Nova, SGLang, Triton, TabbyAPI, Volcengine',
+      /\b(?:input|prompt) (?:tokens?|token count|length)\b[^\n]{0,50}\b(?:exceed(?:s|ed)?|(?<!(?:must|should) be )(?:greater|longer|larger) than)\b/i,
+    ],
+    [
+      'Perplexity, DeepInfra, Mistral, Databricks',
+      /\b(?:input|prompt)\b[^\n]{0,60}\bexceeds? (?:the )?(?:model(?:'s)?|max(?:imum)?) (?:\w+ ){0,3}(?:of )?\d+ tokens\b/i,
+    ],
+    ['Perplexity', /\btokens \(prompt \+ max_tokens\) \d+ exceeds/i],
+    [
+      'SiliconFlow, Aphrodite, LMDeploy, MLX',
+      /\b(?:input|prompt)(?:_\w+)?\b[^\n]{0,80}\b(?:max_seq_len|max_model_len|max_input_len|session_len|n_ctx)\b/i,
+    ],
+    [
+      'Yandex, FriendliAI',
+      /\b(?:input|prompt) tokens\b[^\n]{0,40}\b(?:must|should) be (?:no more|less|fewer|at most)\b/i,
+    ],
+    ['SambaNova', /\bmaximum supported sequence length is\b/i],
+    ['DeepInfra', /\bmax(?:imum)? sequence length exceeded/i],
+    ['MLC', /\blarger than the model input length limit/i],
+    ['LMDeploy', /\binput_length_error\b/i],
+    ['Bedrock', /\bexpected maxLength: \d{5,}, actual:/i],
+    ['Baidu', /\bthe max input characters is \d/i],
+    ['Snowflake', /\bmax tokens of \d+ exceeded/i],
+    ['Volcengine', /\btotal tokens of image and text exceed/i],
+    ['GitHub Models', /\btoo large for [^\n]{1,80} model\. max size: \d+ tokens/i],
+    ['vLLM', /\blonger than the maximum model length\b/i],
+    ['Vertex', /\binput token count is \d+ but model only supports up to/i],
+    ['xAI', /\bmaximum prompt length is \d/i],
+    ['Groq, Cerebras', /\breduce the length of (?:the|your) (?:messages|prompt|input prompt|input)\b/i],
+    ['Cerebras', /\bcurrent length is \d+ while limit is \d/i],
+    ['TGI, Together', /`?inputs`? tokens \+ `?max_new_tokens`? must be/i],
+    ['TGI', /`inputs` must have less than \d+ tokens/i],
+    ['TensorRT-LLM', /\bsum of prompt length\b[^\n]{0,80}\bshould not exceed/i],
+    ['LM Studio', /\bcontext the overflows\b|\bcontext overflow\b|\bcontext length of only \d/i],
+    ['MiniMax', /\bcontext window exceeds limit/i],
+    ['Moonshot', /\bexceeded model token limit/i],
+    ['DashScope', /\brange of input length should be/i],
+    [
+      'Zhipu, Tencent',
+      /\bprompt exceeds (?:the )?max(?:imum)? length\b|(?:prompt|输入|上下文|提示词|请求内容)[^\n]{0,12}(?:超长|超过|超出|过长)/i,
+    ],
+    ['Zhipu', /\btokens in request more than max tokens allowed/i],
+    ['Cohere', /\btoo many tokens: (?:total )?(?:number of tokens in the prompt|size limit exceeded)/i],
+    ['watsonx', /\bnumber of input tokens \d+ cannot exceed/i],
+    ['DwarfStar', /\bprompt has [\d,]+ tokens?, but the configured context size is/i],
+    ['LiteLLM', /\bContextWindowExceededError\b/],
+    [
+      'others',
+      /\b(?:prompt|conversation|request|messages?) (?:(?:is|are) )?too (?:long|large) for (?:the|this) (?:model|context)/i,
+    ],
   ],
-  ['context_full', 'Messages API', /input length and `?max_tokens`? exceed (?:the )?context limit/i],
-  ['context_full', 'Bedrock, Databricks', /\binputs? (?:is|are) too (?:long|large)\b/i],
-  ['context_full', 'Bedrock', /\btoo many input tokens\b/i],
-  [
-    'context_full',
-    'OpenAI',
-    /\bcontext[ _-](?:length|window|size)[ _-](?:limit )?(?:(?:is|was|has been) )?exceeded\b/i,
+  payment: [
+    ['Messages API', /\bcredit balance is too low\b/i],
+    ['DeepSeek, Zhipu, MiniMax, Moonshot', /\binsufficient balance\b|余额不足|欠费/i],
+    ['OpenRouter', /\binsufficient credits\b/i],
+    ['xAI', /\bused all available credits\b/i],
   ],
-  ['context_full', 'OpenAI', /\bexceed(?:s|ed|ing)? [^\n]{0,60}\bcontext[ _-](?:length|window|size|limit)/i],
-  [
-    'context_full',
-    'OpenAI, Azure, DeepSeek, vLLM, OpenRouter',
-    /\bmaximum context\b|\bmax context (?:length )?(?:is |was )?(?:reached|exceeded)/i,
+  model_missing: [
+    ['OpenAI, vLLM, xAI', /\bmodel:? ['"`]?[^\s'"`]{1,200}['"`]? (?:does not exist|(?:is )?not found)/i],
+    ['DeepSeek', /^model not exist$/i],
+    ['OpenRouter', /\bis not a valid model id\b/i],
+    ['Bedrock', /\bprovided model identifier is invalid\b/i],
   ],
-  ['context_full', 'vLLM', /\bmodel's context length is only \d/i],
-  ['context_full', 'vLLM, Together, SGLang', /\b(?:longer|greater|larger) than the (?:model's )?(?:maximum )?context/i],
-  [
-    'context_full',
-    'Gemini, Azure, Copilot, Nova, SGLang, Triton, TabbyAPI, Volcengine',
-    /\b(?:input|prompt) (?:tokens?|token count|length)\b[^\n]{0,50}\b(?:exceed(?:s|ed)?|(?<!(?:must|should) be )(?:greater|longer|larger) than)\b/i,
+  overloaded: [['Messages API, Gemini, Moonshot', /\b(?:is|are) (?:currently |temporarily )?overloaded\b/i]],
+  limited: [['OpenAI, Groq', /\brate limit (?:reached|exceeded)\b/i]],
+  credential: [
+    ['Gemini', /\bapi key not valid\b/i],
+    ['OpenAI, xAI', /\bincorrect api key provided\b/i],
   ],
-  [
-    'context_full',
-    'Perplexity, DeepInfra, Mistral, Databricks',
-    /\b(?:input|prompt)\b[^\n]{0,60}\bexceeds? (?:the )?(?:model(?:'s)?|max(?:imum)?) (?:\w+ ){0,3}(?:of )?\d+ tokens\b/i,
-  ],
-  ['context_full', 'Perplexity', /\btokens \(prompt \+ max_tokens\) \d+ exceeds/i],
-  [
-    'context_full',
-    'SiliconFlow, Aphrodite, LMDeploy, MLX',
-    /\b(?:input|prompt)(?:_\w+)?\b[^\n]{0,80}\b(?:max_seq_len|max_model_len|max_input_len|session_len|n_ctx)\b/i,
-  ],
-  [
-    'context_full',
-    'Yandex, FriendliAI',
-    /\b(?:input|prompt) tokens\b[^\n]{0,40}\b(?:must|should) be (?:no more|less|fewer|at most)\b/i,
-  ],
-  ['context_full', 'SambaNova', /\bmaximum supported sequence length is\b/i],
-  ['context_full', 'DeepInfra', /\bmax(?:imum)? sequence length exceeded/i],
-  ['context_full', 'MLC', /\blarger than the model input length limit/i],
-  ['context_full', 'LMDeploy', /\binput_length_error\b/i],
-  ['context_full', 'Bedrock', /\bexpected maxLength: \d{5,}, actual:/i],
-  ['context_full', 'Baidu', /\bthe max input characters is \d/i],
-  ['context_full', 'Snowflake', /\bmax tokens of \d+ exceeded/i],
-  ['context_full', 'Volcengine', /\btotal tokens of image and text exceed/i],
-  ['context_full', 'GitHub Models', /\btoo large for [^\n]{1,80} model\. max size: \d+ tokens/i],
-  ['context_full', 'vLLM', /\blonger than the maximum model length\b/i],
-  ['context_full', 'Vertex', /\binput token count is \d+ but model only supports up to/i],
-  ['context_full', 'xAI', /\bmaximum prompt length is \d/i],
-  ['context_full', 'Groq, Cerebras', /\breduce the length of (?:the|your) (?:messages|prompt|input prompt|input)\b/i],
-  ['context_full', 'Cerebras', /\bcurrent length is \d+ while limit is \d/i],
-  ['context_full', 'TGI, Together', /`?inputs`? tokens \+ `?max_new_tokens`? must be/i],
-  ['context_full', 'TGI', /`inputs` must have less than \d+ tokens/i],
-  ['context_full', 'TensorRT-LLM', /\bsum of prompt length\b[^\n]{0,80}\bshould not exceed/i],
-  ['context_full', 'LM Studio', /\bcontext the overflows\b|\bcontext overflow\b|\bcontext length of only \d/i],
-  ['context_full', 'MiniMax', /\bcontext window exceeds limit/i],
-  ['context_full', 'Moonshot', /\bexceeded model token limit/i],
-  ['context_full', 'DashScope', /\brange of input length should be/i],
-  [
-    'context_full',
-    'Zhipu, Tencent',
-    /\bprompt exceeds (?:the )?max(?:imum)? length\b|(?:prompt|输入|上下文|提示词|请求内容)[^\n]{0,12}(?:超长|超过|超出|过长)/i,
-  ],
-  ['context_full', 'Zhipu', /\btokens in request more than max tokens allowed/i],
-  ['context_full', 'Cohere', /\btoo many tokens: (?:total )?(?:number of tokens in the prompt|size limit exceeded)/i],
-  ['context_full', 'watsonx', /\bnumber of input tokens \d+ cannot exceed/i],
-  ['context_full', 'DwarfStar', /\bprompt has [\d,]+ tokens?, but the configured context size is/i],
-  ['context_full', 'LiteLLM', /\bContextWindowExceededError\b/],
-  [
-    'context_full',
-    'others',
-    /\b(?:prompt|conversation|request|messages?) (?:(?:is|are) )?too (?:long|large) for (?:the|this) (?:model|context)/i,
-  ],
-
-  ['payment', 'Messages API', /\bcredit balance is too low\b/i],
-  ['payment', 'DeepSeek, Zhipu, MiniMax, Moonshot', /\binsufficient balance\b|余额不足|欠费/i],
-  ['payment', 'OpenRouter', /\binsufficient credits\b/i],
-  ['payment', 'xAI', /\bused all available credits\b/i],
-
-  ['model_missing', 'OpenAI, vLLM, xAI', /\bmodel:? ['"`]?[^\s'"`]{1,200}['"`]? (?:does not exist|(?:is )?not found)/i],
-  ['model_missing', 'DeepSeek', /^model not exist$/i],
-  ['model_missing', 'OpenRouter', /\bis not a valid model id\b/i],
-  ['model_missing', 'Bedrock', /\bprovided model identifier is invalid\b/i],
-
-  ['overloaded', 'Messages API, Gemini, Moonshot', /\b(?:is|are) (?:currently |temporarily )?overloaded\b/i],
-
-  ['limited', 'OpenAI, Groq', /\brate limit (?:reached|exceeded)\b/i],
-
-  ['credential', 'Gemini', /\bapi key not valid\b/i],
-  ['credential', 'OpenAI, xAI', /\bincorrect api key provided\b/i],
-];
+};
 
 /** Words of limits over time: what they say of contexts is no full one. */
 const OVER_TIME =
@@ -269,25 +257,23 @@ const MEANING_OF_NAME: ReadonlyMap<string, Meaning> = new Map(
   NAMES.flatMap(([meaning, , names]) => names.split(' ').map((name) => [name, meaning] as const)),
 );
 
-/** `error.type` of the Messages protocol, with the status each has. */
-export const MESSAGES_STATUS: Readonly<Record<string, number>> = {
-  invalid_request_error: 400,
-  authentication_error: 401,
-  billing_error: 402,
-  permission_error: 403,
-  not_found_error: 404,
-  conflict_error: 409,
-  request_too_large: 413,
-  rate_limit_error: 429,
-  api_error: 500,
-  not_supported: 501,
-  timeout_error: 504,
-  overloaded_error: 529,
+/** `error.type` of the Messages protocol: the status of each, and its `type` and `code` in chat completions and Responses. */
+export const MESSAGES_TYPES: Readonly<Record<string, readonly [status: number, type: string, code: string | null]>> = {
+  invalid_request_error: [400, 'invalid_request_error', null],
+  authentication_error: [401, 'invalid_request_error', 'invalid_api_key'],
+  billing_error: [402, 'insufficient_quota', 'insufficient_quota'],
+  permission_error: [403, 'invalid_request_error', 'forbidden'],
+  not_found_error: [404, 'invalid_request_error', 'model_not_found'],
+  conflict_error: [409, 'invalid_request_error', 'conflict'],
+  request_too_large: [413, 'invalid_request_error', 'request_too_large'],
+  rate_limit_error: [429, 'requests', 'rate_limit_exceeded'],
+  api_error: [500, 'server_error', null],
+  not_supported: [501, 'invalid_request_error', 'not_supported'],
+  timeout_error: [504, 'server_error', null],
+  overloaded_error: [529, 'server_error', 'server_is_overloaded'],
 };
 
 const ORDER = Object.keys(MEANINGS) as Meaning[];
-
-const PHRASES_OF: ReadonlyMap<Meaning, typeof PHRASES> = Map.groupBy(PHRASES, ([meaning]) => meaning);
 
 /** Names and texts of an error, as far as its meaning goes by them. */
 interface ErrorWords {
@@ -331,7 +317,7 @@ function ownWords(text: string): string {
 }
 
 function saysIt(meaning: Meaning, text: string): boolean {
-  if (!PHRASES_OF.get(meaning)?.some(([, , phrase]) => phrase.test(text))) return false;
+  if (!PHRASES[meaning]?.some(([, phrase]) => phrase.test(text))) return false;
   return meaning !== 'context_full' || !(OVER_TIME.test(text) || isOfOutput(text));
 }
 
@@ -356,7 +342,7 @@ export function meaningOf(words: ErrorWords, status: number): Found | undefined 
 export function statusOfNames(names: readonly string[]): number | undefined {
   for (const name of names) {
     const meaning = meaningOfName(name);
-    if (meaning !== undefined) return own(MESSAGES_STATUS, name) ?? MEANINGS[meaning].status;
+    if (meaning !== undefined) return own(MESSAGES_TYPES, name)?.[0] ?? MEANINGS[meaning].status;
   }
   return undefined;
 }
@@ -545,10 +531,7 @@ export function readError(received: unknown): ReadError {
     message: cut(reason, isInPlace(body, reading.source) ? MESSAGE_MAX : FOREIGN_TEXT_MAX),
     names,
     texts,
-    ...(type !== undefined && { type }),
-    ...(code !== undefined && { code }),
-    ...(param !== undefined && { param }),
-    ...(status !== undefined && { status }),
+    ...present({ type, code, param, status }),
   };
 }
 

@@ -42,6 +42,11 @@ export function listAt(value: unknown, param: string): readonly unknown[] {
   return value;
 }
 
+/** What is read of each object in a list. Raises invalid_request. */
+export function eachAt<T>(value: unknown, param: string, read: (object: Json, param: string) => T): T[] {
+  return listAt(value, param).map((one, index) => read(objectAt(one, `${param}.${index}`), `${param}.${index}`));
+}
+
 /** The value as a text, which may be empty. Raises invalid_request. */
 export function textAt(value: unknown, param: string): string {
   if (typeof value !== 'string') throw invalid(param, `must be a string, not ${kindOf(value)}`);
@@ -53,6 +58,11 @@ export function nameAt(value: unknown, param: string): string {
   const text = textAt(value, param);
   if (text === '') throw invalid(param, 'must not be empty');
   return text;
+}
+
+/** The value as a list of texts. Raises invalid_request. */
+export function textsAt(value: unknown, param: string): readonly string[] {
+  return listAt(value, param).map((text, index) => textAt(text, `${param}.${index}`));
 }
 
 /** The value as a finite number. Raises invalid_request. */
@@ -94,11 +104,13 @@ export function noteOthers(object: Json, known: ReadonlySet<string>, notes: Note
   }
 }
 
+type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
 /** The fields that are there: `undefined` ones are left out. */
-export function present<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as {
-    [K in keyof T]?: Exclude<T[K], undefined>;
-  };
+export function present<const T extends object>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
 }
 
 /** A value of a client's body as JSON text. Raises invalid_request where it is nested too deeply to be written. */

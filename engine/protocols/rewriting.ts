@@ -360,13 +360,16 @@ interface RewrittenEvent {
   readonly data: string;
 }
 
-interface OpenText {
-  readonly id: TextId;
-  readonly stream: TextStream;
-  /** The event that brought the last piece, and where in it. */
+/** The event that brought the last piece of a text, and where in it. */
+interface Opened {
   event: Json;
   path: Path;
   name: string | undefined;
+}
+
+interface OpenText extends Opened {
+  readonly id: TextId;
+  readonly stream: TextStream;
 }
 
 /**
@@ -469,51 +472,29 @@ export class AnswerRewriter {
       if (path.length > LEVELS_MAX)
         throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many levels.');
       const place = this.#texts.placeOf(path, event);
-      if (place === undefined) return undefined;
-      return this.#editAt(place, first, path, event, name);
+      return place && this.#editAt(place, first, { event, path, name });
     });
   }
 
-  #editAt(place: Place, first: string, path: Path, event: Json, name: string | undefined): Edit | undefined {
-    switch (place.is) {
-      case 'skip':
-        return () => undefined;
-      case 'put':
-        return (json) => (json === 'null' || json === '[]' ? undefined : place.json);
-      case 'values':
-        return (json) => this.#rewrittenJson(json, place.kind);
-      default:
-    }
+  #editAt(place: Place, first: string, at: Opened): Edit | undefined {
+    if (place.is === 'skip') return () => undefined;
+    if (place.is === 'put') return (json) => (json === 'null' || json === '[]' ? undefined : place.json);
+    if (place.is === 'values') return (json) => this.#rewrittenJson(json, place.kind);
     if (first !== '"') return undefined;
-    const opened = { event, path, name };
     return (json) => {
       const text = JSON.parse(json) as string;
-      const rewritten = this.#rewrite(place, text, opened);
+      const rewritten = this.#rewrite(place, text, at);
       return rewritten === text ? undefined : JSON.stringify(rewritten);
     };
   }
 
-  #rewrite(place: Place, text: string, opened: Pick<OpenText, 'event' | 'path' | 'name'>): string {
-    switch (place.is) {
-      case 'text':
-        return this.#whole(text, place.kind);
-      case 'json':
-        return this.#rewrittenJson(text, place.kind);
-      case 'piece':
-      case 'json_piece':
-        return this.#piece(place, text, opened);
-      case 'proof':
-        return text !== '' && isSignature(text) && this.#isChanged(place.of) ? this.#mark : text;
-      default:
-        return text;
-    }
+  #rewrite(place: Exclude<Place, { is: 'skip' | 'put' }>, text: string, at: Opened): string {
+    if ('id' in place) return this.#piece(place, text, at);
+    if (place.is === 'proof') return text !== '' && isSignature(text) && this.#isChanged(place.of) ? this.#mark : text;
+    return place.is === 'json' ? this.#rewrittenJson(text, place.kind) : this.#whole(text, place.kind);
   }
 
-  #piece(
-    { is, id, last }: Place & { is: 'piece' | 'json_piece' },
-    text: string,
-    opened: Pick<OpenText, 'event' | 'path' | 'name'>,
-  ): string {
+  #piece({ is, id, last }: Place & { is: 'piece' | 'json_piece' }, text: string, opened: Opened): string {
     let open = this.#open.get(id.key);
     if (open === undefined) {
       if (!this.#looksIn(id.kind)) return text;

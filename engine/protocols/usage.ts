@@ -1,7 +1,7 @@
 import { type CacheLifetime, SERVED_FIELDS, type Served, type TokenCounts } from '../contract/services.ts';
 import type { ResponseEvent } from '../contract/stage.ts';
 import { outlineOf } from '../kit/json/outline.ts';
-import type { ModelUsage } from './translation/conversation.ts';
+import type { Json, ModelUsage } from './translation/conversation.ts';
 
 /** What one `usage` object reports. */
 export interface UsageReport {
@@ -124,7 +124,7 @@ export class CountFinder {
   /** Whether a number was found that can't be a count. */
   unusable = false;
 
-  highest(places: readonly Readonly<Record<string, unknown>>[], names: readonly string[]): number | undefined {
+  highest(places: readonly Json[], names: readonly string[]): number | undefined {
     let count: number | undefined;
     for (const place of places) {
       for (const name of names) {
@@ -166,17 +166,17 @@ export function usageIn({ reported }: UsageReading): ModelUsage | undefined {
 }
 
 /** The objects among some values. */
-export function objectsOf(values: readonly unknown[]): Record<string, unknown>[] {
+export function objectsOf(values: readonly unknown[]): Json[] {
   return values.map(asObject).filter((value) => value !== undefined);
 }
 
 /** A value as an object whose fields may be anything; `undefined` when it is none. */
-export function asObject(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+export function asObject(value: unknown): Json | undefined {
+  return typeof value === 'object' && value !== null ? (value as Json) : undefined;
 }
 
 /** The object that a JSON text says, of a long text its outline; `undefined` when it says none. */
-export function parseObject(text: string): Record<string, unknown> | undefined {
+export function parseObject(text: string): Json | undefined {
   try {
     const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
     return shown === undefined ? undefined : asObject(JSON.parse(shown));
@@ -202,7 +202,7 @@ export function noteModel(reading: UsageReading, value: unknown): void {
 }
 
 /** Notes how an upstream says it has served a request; the last usable word on each field counts, until the answer is complete. */
-export function noteServed(reading: UsageReading, said: Readonly<Record<string, unknown>>): void {
+export function noteServed(reading: UsageReading, said: Json): void {
   for (const field of SERVED_FIELDS) {
     const name = said[field];
     if (name === undefined || name === null) continue;
@@ -211,6 +211,12 @@ export function noteServed(reading: UsageReading, said: Readonly<Record<string, 
     // A name that cannot be one stays unknown, which is billed at the most expensive price there is.
     reading.served = { ...reading.served, [field]: SERVED_NAME.test(plain) ? plain : 'unreadable' };
   }
+}
+
+/** Notes who answered, and how: some upstreams tell the tier beside the usage, others in it. */
+export function noteAnswer(reading: UsageReading, { model, usage, service_tier }: Json): void {
+  noteModel(reading, model);
+  noteServed(reading, { ...asObject(usage), ...(service_tier != null && { service_tier }) });
 }
 
 /** The most runs of a model that are kept apart; further ones are added to the last of their kind and model. */
@@ -227,7 +233,7 @@ const TYPE_MAX = 64;
 export function readIterations(
   reading: UsageReading,
   value: unknown,
-  readCounts: (run: Record<string, unknown>) => UsageReport | undefined,
+  readCounts: (run: Json) => UsageReport | undefined,
 ): void {
   if (value === undefined || value === null) return;
   if (!Array.isArray(value)) {
@@ -250,11 +256,7 @@ function tokensOf(iterations: readonly Iteration[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-function readIteration(
-  reading: UsageReading,
-  run: Record<string, unknown>,
-  report: UsageReport | undefined,
-): Iteration {
+function readIteration(reading: UsageReading, run: Json, report: UsageReport | undefined): Iteration {
   reading.unusable ||= report?.unusable === true;
   const model = modelName(run.model);
   const type = typeof run.type === 'string' ? run.type.slice(0, TYPE_MAX) : '';
@@ -283,8 +285,26 @@ function keep(iterations: Iteration[], run: Iteration): void {
 const QUOTE = '"';
 const BACKSLASH = 92;
 
-/** Length of a text inside JSON, as it is spelt there, from the character behind its opening quote. */
-export function jsonTextLength(json: string, start: number): number {
+/**
+ * Counts texts inside JSON as what a model said, by their length as they are spelt: each is a token or more.
+ * @param pattern finds what stands before a text, up to behind its opening quote; global
+ */
+export function countTexts(
+  reading: UsageReading,
+  json: string,
+  pattern: RegExp,
+  from: number,
+  most = Infinity,
+  to = Infinity,
+): void {
+  pattern.lastIndex = from;
+  for (let count = 0; count < most && pattern.test(json) && pattern.lastIndex < to; count++) {
+    reading.deltas++;
+    reading.delta_chars += textLength(json, pattern.lastIndex);
+  }
+}
+
+function textLength(json: string, start: number): number {
   let end = json.indexOf(QUOTE, start);
   while (end >= 0 && isEscaped(json, start, end)) end = json.indexOf(QUOTE, end + 1);
   return (end < 0 ? json.length : end) - start;
@@ -296,7 +316,7 @@ function isEscaped(json: string, start: number, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-type Fields = Readonly<Record<string, unknown>>;
+type Fields = Json;
 
 /** What servers call the counts of a `usage` object. Where several names of one count are there, the highest counts. */
 const NAMES = {
@@ -424,7 +444,7 @@ const OUTPUT_FIELDS: ReadonlySet<string> = new Set<keyof ModelUsage>(['output', 
  * Lays a report of `readTotals` over what was reported before: one that tells the input, or the output, tells all about it. Once
  * the answer is complete, one with less of it is not taken, and one with nothing of it never is.
  */
-export function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean): ModelUsage {
+function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean): ModelUsage {
   const isKept = (now_has: number | undefined, had: number) =>
     now_has === undefined || (now_has < had && (is_complete || now_has === 0));
   const input = now.input === undefined ? undefined : inputIn(now);
@@ -435,6 +455,13 @@ export function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: 
     ...Object.entries(before).filter(([field]) => keeps(field)),
     ...Object.entries(now).filter(([field]) => !keeps(field) || !(field in before)),
   ]);
+}
+
+/** Takes in what `readTotals` has read. */
+export function takeTotals(reading: UsageReading, { counts, unusable }: UsageReport): void {
+  reading.seen = true;
+  reading.unusable ||= unusable;
+  reading.reported = overlayTotals(reading.reported, counts, reading.complete);
 }
 
 /** All input, whether cached or not. */
@@ -464,7 +491,7 @@ export function readOtherUsage(reading: UsageReading, { name, data, large }: Res
   readTokens(reading, asObject(said.usage));
 }
 
-function readTokens(reading: UsageReading, usage: Record<string, unknown> | undefined): void {
+function readTokens(reading: UsageReading, usage: Json | undefined): void {
   if (usage === undefined) return;
   // Input that is written to a cache costs more, and is told beside the other.
   if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;

@@ -5,8 +5,8 @@ import { oneOf } from '../kit/text/suggest.ts';
 import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
 import type { Findings } from '../source/findings.ts';
 import { describe, entriesOf, keyName, type Mark, type Node } from '../source/node.ts';
-import { TypeChecker } from './check-types.ts';
-import { type Call, type Expression, ExpressionReader, type OwnFacts } from './expression.ts';
+import { createTypeChecker } from './check-types.ts';
+import { type Call, createExpressionReader, type Expression, type OwnFacts } from './expression.ts';
 import { isFact } from './fact-paths.ts';
 import { lintCondition } from './lint.ts';
 
@@ -29,66 +29,47 @@ export interface NameSet {
 /** The names that facts can have, or the items of those that are lists, by the path of the fact. */
 export type FactNames = ReadonlyMap<string, NameSet>;
 
-/** Reports names in conditions that no request can have. */
-class NameChecker {
-  private readonly findings: Findings;
-  private readonly names: FactNames;
-
-  constructor(findings: Findings, names: FactNames) {
-    this.findings = findings;
-    this.names = names;
-  }
-
-  /**
-   * @param item names of the item that `{ var: "" }` stands for.
-   * @returns whether anything was reported.
-   */
-  check(expression: Expression, item?: NameSet): boolean {
-    if (this.names.size === 0) return false;
-    if (expression.kind === 'list') return this.all(expression.items, item);
-    if (expression.kind !== 'call') return false;
-    const { operator, operands } = expression;
-    const [first, second] = operands as readonly [Expression, Expression];
-    if (operator === 'some' || operator === 'all' || operator === 'none') {
-      return this.check(second, this.namesOf(first, item));
-    }
-    return this.compared(expression, item) || this.all(operands, item);
-  }
-
-  private all(parts: readonly Expression[], item: NameSet | undefined): boolean {
-    return parts.map((part) => this.check(part, item)).includes(true);
-  }
-
-  private namesOf(expression: Expression, item: NameSet | undefined): NameSet | undefined {
+/** Makes what reports names in conditions that no request can have, and tells whether it did. */
+function createNameChecker(findings: Findings, names: FactNames): (condition: Expression) => boolean {
+  const namesOf = (expression: Expression, item: NameSet | undefined): NameSet | undefined => {
     if (expression.kind === 'item') return item;
-    return expression.kind === 'fact' ? this.names.get(expression.path) : undefined;
-  }
+    return expression.kind === 'fact' ? names.get(expression.path) : undefined;
+  };
 
-  private compared({ operator, operands }: Call, item: NameSet | undefined): boolean {
-    const [first, second] = operands as readonly [Expression, Expression];
-    if (operator === 'glob') {
-      const set = this.namesOf(first, item);
-      return this.report(operands.slice(1), (text) => set?.problemOfGlob(text));
-    }
-    if (operator !== '===' && operator !== '!==' && operator !== 'in') return false;
-    const set = this.namesOf(first, item) ?? this.namesOf(second, item);
-    const values = operands.flatMap((operand) => (operand.kind === 'list' ? operand.items : [operand]));
-    return this.report(values, (text) => set?.problemOf(text));
-  }
-
-  private report(values: readonly Expression[], problemOf: (text: string) => NameProblem | undefined): boolean {
-    let found = false;
-    for (const value of values) {
+  function report(values: readonly Expression[], problemOf: (text: string) => NameProblem | undefined): boolean {
+    const wrong = values.flatMap((value) => {
       const text = value.kind === 'literal' && typeof value.value === 'string' ? value.value : '';
       // What stands for a value of a fragment was reported, or is not known here.
       const problem = text === '' || text.includes('${{') ? undefined : problemOf(text);
-      if (problem === undefined) continue;
-      const { code, message, help } = problem;
-      this.findings.report(code, value.mark, message, { help });
-      found = true;
-    }
-    return found;
+      return problem === undefined ? [] : [{ ...problem, mark: value.mark }];
+    });
+    for (const { code, mark, message, help } of wrong) findings.report(code, mark, message, { help });
+    return wrong.length > 0;
   }
+
+  function compared({ operator, operands }: Call, item: NameSet | undefined): boolean {
+    const [first, second] = operands as readonly [Expression, Expression];
+    const set = namesOf(first, item);
+    if (operator === 'glob') return report(operands.slice(1), (text) => set?.problemOfGlob(text));
+    if (operator !== '===' && operator !== '!==' && operator !== 'in') return false;
+    const either = set ?? namesOf(second, item);
+    const values = operands.flatMap((operand) => (operand.kind === 'list' ? operand.items : [operand]));
+    return report(values, (text) => either?.problemOf(text));
+  }
+
+  /** @param item names of the item that `{ var: "" }` stands for. */
+  function check(expression: Expression, item?: NameSet): boolean {
+    const all = (parts: readonly Expression[]) => parts.map((part) => check(part, item)).includes(true);
+    if (expression.kind === 'list') return all(expression.items);
+    if (expression.kind !== 'call') return false;
+    const { operator, operands } = expression;
+    if (operator === 'some' || operator === 'all' || operator === 'none') {
+      return check(operands[1]!, namesOf(operands[0]!, item));
+    }
+    return compared(expression, item) || all(operands);
+  }
+
+  return (condition) => names.size > 0 && check(condition);
 }
 
 /** A fact that a condition reads, and where. */
@@ -136,126 +117,115 @@ interface NamedRule {
   condition: CheckedCondition | undefined;
 }
 
-class Checker implements ConditionChecker {
-  private readonly rules: Map<string, NamedRule>;
-  private readonly findings: Findings;
-  private readonly reader: ExpressionReader;
-  private readonly types: TypeChecker;
-  private readonly name_checker: NameChecker;
-  private readonly shared: Checker | undefined;
+/** What a checker can do for those of files that share its rules. */
+interface Checker extends ConditionChecker {
   readonly known: KnownToConditions;
+  readonly rules: ReadonlyMap<string, NamedRule>;
+  reference(name: string, node: Node): CheckedCondition | undefined;
+}
+
+function createChecker(
+  written: Node | undefined,
+  findings: Findings,
+  shared: Checker | undefined,
+  known: KnownToConditions,
+): Checker {
+  const rules = new Map(
+    entriesOf(written).map(({ key, key_mark, value }): [string, NamedRule] => [
+      key,
+      { node: value, mark: key_mark, state: 'new', used: false, condition: undefined },
+    ]),
+  );
+  const read = createExpressionReader(findings, reference, known);
+  const checkTypes = createTypeChecker(findings);
+  const checkNames = createNameChecker(findings, known.names);
+  const find = (name: string) => rules.get(name) ?? shared?.rules.get(name);
   /** Names of the rules that are being resolved, outermost first. */
-  private readonly open: string[] = [];
+  const open: string[] = [];
 
-  constructor(rules: Node | undefined, findings: Findings, shared: Checker | undefined, known: KnownToConditions) {
-    this.findings = findings;
-    this.shared = shared;
-    this.known = known;
-    this.reader = new ExpressionReader(findings, (name, node) => this.reference(name, node), known);
-    this.types = new TypeChecker(findings);
-    this.name_checker = new NameChecker(findings, known.names);
-    this.rules = new Map(
-      entriesOf(rules).map(({ key, key_mark, value }) => [
-        key,
-        { node: value, mark: key_mark, state: 'new', used: false, condition: undefined },
-      ]),
-    );
-  }
-
-  check(node: Node): CheckedCondition | undefined {
-    const before = this.findings.errors();
-    this.isCondition(node);
-    const expression = this.reader.read(node);
-    if (this.findings.errors() === before) this.types.condition(expression);
-    if (this.findings.errors() > before) return undefined;
+  function check(node: Node): CheckedCondition | undefined {
+    const before = findings.errors();
+    if (node.kind !== 'map' && !(node.kind === 'scalar' && typeof node.value === 'boolean')) {
+      const more = { found: describe(node), expected: 'an expression, such as { var: request.stream }' };
+      findings.report('C5012', node.mark, 'a constant is not a condition', { ...more, help: constantHelp(node) });
+    }
+    const expression = read(node);
+    if (findings.errors() === before) checkTypes(expression);
+    if (findings.errors() > before) return undefined;
     // What a name that does not exist makes of a condition is no second mistake.
-    const linted = this.name_checker.check(expression) || lintCondition(expression, this.findings);
+    const linted = checkNames(expression) || lintCondition(expression, findings);
     const reads = new Map<Mark, FactRead>();
-    this.collectReads(expression, reads);
+    collectReads(expression, reads);
     const { logic, size, depth } = expression;
     return { logic, reads: [...reads.values()], linted, size, depth };
   }
 
-  named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[] {
-    return [...this.rules].flatMap(([name, rule]) => {
-      this.resolve(name, rule);
-      return rule.condition === undefined ? [] : [{ name, logic: rule.condition.logic, mark: rule.mark }];
-    });
-  }
-
-  reportUnused(): void {
-    for (const [name, rule] of this.rules) {
-      if (rule.state === 'new') this.resolve(name, rule);
-      if (rule.used) continue;
-      this.findings.report('W7008', rule.mark, `nothing refers to the rule ${keyName(name)}`, {
-        help: `remove it, or refer to it: when: { rule: ${name} }`,
-      });
-    }
-  }
-
-  private isCondition(node: Node): void {
-    if (node.kind === 'map') return;
-    if (node.kind === 'scalar' && typeof node.value === 'boolean') return;
-    const help = this.constantHelp(node);
-    this.findings.report('C5012', node.mark, 'a constant is not a condition', {
-      found: describe(node),
-      expected: 'an expression, such as { var: request.stream }',
-      ...(help === undefined ? {} : { help }),
-    });
-  }
-
-  private constantHelp(node: Node): string | undefined {
+  function constantHelp(node: Node): string | undefined {
     if (node.kind === 'list') return 'say how the conditions combine: { and: [...] } or { or: [...] }';
     const text = node.kind === 'scalar' ? String(node.value) : '';
     if (isFact(text)) return `write { var: ${text} }`;
-    if (this.find(text) !== undefined) return `write { rule: ${text} }`;
+    if (find(text) !== undefined) return `write { rule: ${text} }`;
     return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not text' : comparisonMeant(text);
   }
 
   /** Every fact an expression reads, once per place: a rule used twice reads its facts where it stands. */
-  private collectReads(expression: Expression, reads: Map<Mark, FactRead>): void {
+  function collectReads(expression: Expression, reads: Map<Mark, FactRead>): void {
     if (expression.kind === 'fact')
       reads.set(expression.path_mark, { path: heldBy(expression.path), mark: expression.path_mark });
-    if (expression.kind === 'list') for (const part of expression.items) this.collectReads(part, reads);
-    if (expression.kind === 'call') for (const part of expression.operands) this.collectReads(part, reads);
+    if (expression.kind === 'list') for (const part of expression.items) collectReads(part, reads);
+    if (expression.kind === 'call') for (const part of expression.operands) collectReads(part, reads);
     if (expression.kind !== 'rule') return;
-    for (const read of this.find(expression.name)?.condition?.reads ?? []) reads.set(read.mark, read);
+    for (const fact of find(expression.name)?.condition?.reads ?? []) reads.set(fact.mark, fact);
   }
 
-  private find(name: string): NamedRule | undefined {
-    return this.rules.get(name) ?? this.shared?.find(name);
-  }
-
-  private reference(name: string, node: Node): CheckedCondition | undefined {
-    const rule = this.rules.get(name);
-    if (rule === undefined && this.shared?.rules.has(name)) return this.shared.reference(name, node);
+  function reference(name: string, node: Node): CheckedCondition | undefined {
+    const rule = rules.get(name);
+    if (rule === undefined && shared?.rules.has(name)) return shared.reference(name, node);
     if (rule === undefined) {
-      const known = [...this.rules.keys(), ...(this.shared?.rules.keys() ?? [])];
-      const help = oneOf(name, known, 'named rules', noRules(node.mark, this.shared !== undefined));
-      this.findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, { help });
+      const names = [...rules.keys(), ...(shared?.rules.keys() ?? [])];
+      const help = oneOf(name, names, 'named rules', noRules(node.mark, shared !== undefined));
+      findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, { help });
       return undefined;
     }
     rule.used = true;
     if (rule.state === 'open') {
-      const circle = [...this.open.slice(this.open.indexOf(name)), name].map(keyName);
-      this.findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`, {
+      const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
+      findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`, {
         found: circle.length > 2 ? circle.join(' -> ') : undefined,
         help: 'write the condition out at one of them',
       });
       return undefined;
     }
-    this.resolve(name, rule);
+    resolve(name, rule);
     return rule.condition;
   }
 
-  private resolve(name: string, rule: NamedRule): void {
+  function resolve(name: string, rule: NamedRule): void {
     if (rule.state !== 'new') return;
     rule.state = 'open';
-    this.open.push(name);
-    rule.condition = this.check(rule.node);
-    this.open.pop();
+    open.push(name);
+    rule.condition = check(rule.node);
+    open.pop();
     rule.state = 'done';
   }
+
+  return {
+    ...{ known, rules, check, reference },
+    named: () =>
+      [...rules].flatMap(([name, rule]) => {
+        resolve(name, rule);
+        return rule.condition === undefined ? [] : [{ name, logic: rule.condition.logic, mark: rule.mark }];
+      }),
+    reportUnused() {
+      for (const [name, rule] of rules) {
+        resolve(name, rule);
+        if (rule.used) continue;
+        findings.report('W7008', rule.mark, `nothing refers to the rule ${keyName(name)}`, {
+          help: `remove it, or refer to it: when: { rule: ${name} }`,
+        });
+      }
+    },
+  };
 }
 
 /** A comparison as most languages write it, as an expression. */
@@ -285,8 +255,8 @@ export function createConditionChecker(
   shared?: ConditionChecker,
   knows_stages = true,
 ): ConditionChecker {
-  const of_gateway = shared instanceof Checker ? shared : undefined;
-  return new Checker(rules, findings, of_gateway, of_gateway?.known ?? { ...NOTHING_KNOWN, knows_stages });
+  const of_gateway = shared as Checker | undefined;
+  return createChecker(rules, findings, of_gateway, of_gateway?.known ?? { ...NOTHING_KNOWN, knows_stages });
 }
 
 /** The checker of gateway.yaml. */
@@ -295,5 +265,5 @@ export function createGatewayChecker(
   findings: Findings,
   known: KnownToConditions,
 ): ConditionChecker {
-  return new Checker(rules, findings, undefined, known);
+  return createChecker(rules, findings, undefined, known);
 }

@@ -6,6 +6,7 @@ import { usdToNano } from '../kit/money.ts';
 import { compileRanges } from '../kit/net/address-range.ts';
 import { isTimeZone } from '../kit/net/addresses.ts';
 import { didYouMean } from '../kit/text/suggest.ts';
+import { wallClock } from '../kit/zoned-time.ts';
 import { expressionOf, truthy } from './logic.ts';
 import { type Operator, operatorSpec, takesOperands } from './operators.ts';
 
@@ -101,32 +102,18 @@ export function windowProblem(text: string): WindowProblem | undefined {
   return 'problem' in window ? window : undefined;
 }
 
-/** A moment on the clocks of a time zone. */
-interface LocalTime {
-  /** Monday is 0. */
-  readonly day: number;
-  /** Since midnight. */
-  readonly minute: number;
-}
-
-type LocalClock = (ms: number) => LocalTime;
+/** Tells what the clocks of a time zone show: the day of the week, where Monday is 0, and minutes since midnight. */
+type LocalClock = (ms: number) => { readonly day: number; readonly minute: number };
 
 function createLocalClock(zone: string): LocalClock {
-  const format = new Intl.DateTimeFormat('en-US', {
-    timeZone: zone,
-    weekday: 'short',
-    hour: '2-digit',
-    minute: '2-digit',
-    hourCycle: 'h23',
-  });
   let minute_read = Number.NaN;
-  let time: LocalTime = { day: 0, minute: 0 };
+  let time = { day: 0, minute: 0 };
   return (ms) => {
     // Every rule of a request asks for the same minute, and asking Intl takes longer than all else a rule does.
     const minute = Math.floor(ms / MS_PER_MINUTE);
     if (minute === minute_read) return time;
-    const [, name = '', hours, minutes] = /^(\w+)\W+(\d+):(\d+)/.exec(format.format(ms)) ?? [];
-    time = { day: DAYS.indexOf(name.toLowerCase()), minute: Number(hours) * 60 + Number(minutes) };
+    const wall = new Date(wallClock(ms, zone));
+    time = { day: (wall.getUTCDay() + 6) % 7, minute: wall.getUTCHours() * 60 + wall.getUTCMinutes() };
     minute_read = minute;
     return time;
   };
@@ -135,9 +122,7 @@ function createLocalClock(zone: string): LocalClock {
 const clocks = new Map<string, LocalClock>();
 
 function clockOf(zone: string): LocalClock {
-  const known = clocks.get(zone);
-  if (known !== undefined) return known;
-  const clock = createLocalClock(zone);
+  const clock = clocks.get(zone) ?? createLocalClock(zone);
   clocks.set(zone, clock);
   return clock;
 }

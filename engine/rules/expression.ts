@@ -1,9 +1,10 @@
 import type { FactPath } from '../contract/facts.ts';
 import { type FactSpec, factSpec, HEADER_FACTS, mayBeStageFact, type StageFacts } from '../contract/own-facts.ts';
 import { didYouMean, listed } from '../kit/text/suggest.ts';
+import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
 import { looksSecret } from '../source/diagnostics/secrets.ts';
 import type { Findings } from '../source/findings.ts';
-import { describe, keyName, type MapNode, type Mark, type Node, type ScalarNode } from '../source/node.ts';
+import { describe, keyName, type Mark, type Node, type ScalarNode } from '../source/node.ts';
 import { isFact, unknownFactHelp } from './fact-paths.ts';
 import {
   OPERATORS,
@@ -88,201 +89,160 @@ export interface OwnFacts {
   readonly knows_stages: boolean;
 }
 
-/** Reads the nodes of conditions as expressions and reports what has not the form of one. */
-export class ExpressionReader {
-  private readonly findings: Findings;
-  private readonly findRule: FindRule;
-  private readonly own: OwnFacts;
+/** What a diagnostic says beside its message. */
+type More = { readonly found?: string; readonly expected?: string; readonly help?: string | undefined };
+
+/** Makes what reads the nodes of conditions as expressions, and reports what has not the form of one. */
+export function createExpressionReader(
+  findings: Findings,
+  findRule: FindRule,
+  own: OwnFacts,
+): (node: Node) => Expression {
   /** Errors there were before the condition that is read now. */
-  private before = 0;
+  let before = 0;
 
-  constructor(findings: Findings, findRule: FindRule, own: OwnFacts) {
-    this.findings = findings;
-    this.findRule = findRule;
-    this.own = own;
-  }
+  const broken = (mark: Mark): Expression => ({ kind: 'broken', mark, logic: null, size: 0, depth: 0 });
 
-  read(node: Node): Expression {
-    const outer = this.before;
-    this.before = this.findings.errors();
-    const expression = this.part(node, false, 0);
-    this.before = outer;
-    return expression;
+  /** Reports what is wrong at a place; `mark` is that of the expression. */
+  function refuse(code: DiagnosticCode, at: Mark, message: string, more: More = {}, mark = at): Expression {
+    findings.report(code, at, message, more);
+    return broken(mark);
   }
 
   /** @param in_item whether `node` is evaluated once per item of a list, where only `{ var: "" }` can be seen. */
-  private part(node: Node, in_item: boolean, level: number): Expression {
+  function readPart(node: Node, in_item: boolean, level: number): Expression {
     const { mark } = node;
-    if (level > MAX_DEPTH) return this.tooLarge(mark);
+    if (level > MAX_DEPTH) return tooLarge(mark);
     if (node.kind === 'scalar')
       return { kind: 'literal', mark, logic: node.value, size: 0, depth: 0, value: node.value, node };
     if (node.kind === 'list') {
-      const items = node.items.map((item) => this.part(item, in_item, level + 1));
+      const items = node.items.map((item) => readPart(item, in_item, level + 1));
       const logic = items.map((item) => item.logic);
-      return this.measured({ kind: 'list', mark, logic, items }, items, 0);
+      return measured({ kind: 'list', mark, logic, items }, items, 0);
     }
     const [entry, second] = node.entries;
-    if (entry === undefined || second !== undefined) return this.severalKeys(node);
+    if (entry === undefined) {
+      return refuse('C5003', mark, 'an empty mapping is not an expression', {
+        expected: 'a mapping with one key, the operator',
+      });
+    }
+    if (second !== undefined) {
+      const keys = node.entries.map(({ key }) => keyName(key)).join(' and ');
+      const help = 'combine conditions: { and: [ {...}, {...} ] }';
+      return refuse('C5003', second.key_mark, `an expression has one operator, this one has ${keys}`, { help }, mark);
+    }
     const { key, value, key_mark } = entry;
-    if (key === 'rule') return this.rule(value, mark, in_item);
-    if (key === 'var') return this.variable(value, mark, in_item);
+    if (key === 'rule') return readRule(value, mark, in_item);
+    if (key === 'var') return readVariable(value, mark, in_item);
     const spec = operatorSpec(key);
-    if (spec === undefined) return this.unknownOperator(key, key_mark);
-    return this.call(key as Operator, spec, value, { mark, key: key_mark }, in_item, level);
-  }
-
-  private call(
-    operator: Operator,
-    spec: OperatorSpec,
-    value: Node,
-    { mark, key }: { mark: Mark; key: Mark },
-    in_item: boolean,
-    level: number,
-  ): Expression {
+    if (spec === undefined) return refuseOperator(key, key_mark);
+    const operator = key as Operator;
     const operands = operandsOf(value).map((operand, at) =>
-      this.part(operand, in_item || (spec.iterates === true && at > 0), level + 1),
+      readPart(operand, in_item || (spec.iterates === true && at > 0), level + 1),
     );
     if (!takesOperands(spec, operands.length)) {
-      const empty = value.kind === 'scalar' && value.value === null;
-      return this.wrongCount(operator, spec, empty ? 0 : operands.length, key);
+      const is_empty = value.kind === 'scalar' && value.value === null;
+      return refuseCount(operator, spec, is_empty ? 0 : operands.length, key_mark);
     }
     const logic = { [operator]: operands.map((operand) => operand.logic) };
-    return this.measured({ kind: 'call', mark, key, logic, operator, operands }, operands, 1);
+    return measured({ kind: 'call', mark, key: key_mark, logic, operator, operands }, operands, 1);
   }
 
-  private measured<E>(expression: E & { mark: Mark }, parts: readonly Expression[], own: 0 | 1): Expression {
-    let [size, depth] = [own as number, 0];
-    for (const part of parts) {
-      size += part.size;
-      depth = Math.max(depth, part.depth);
-    }
-    if (size > MAX_SIZE || depth >= MAX_DEPTH) return this.tooLarge(expression.mark);
+  function measured<E>(expression: E & { mark: Mark }, parts: readonly Expression[], own_size: 0 | 1): Expression {
+    const size = parts.reduce<number>((sum, part) => sum + part.size, own_size);
+    const depth = parts.reduce((most, part) => Math.max(most, part.depth), 0);
+    if (size > MAX_SIZE || depth >= MAX_DEPTH) return tooLarge(expression.mark);
     return { ...expression, size, depth: depth + 1 } as Expression & E;
   }
 
-  private broken(mark: Mark): Expression {
-    return { kind: 'broken', mark, logic: null, size: 0, depth: 0 };
-  }
-
-  private tooLarge(mark: Mark): Expression {
+  function tooLarge(mark: Mark): Expression {
     // What is too large is so at every level above, too.
-    if (this.findings.errors() === this.before)
-      this.findings.report('C5025', mark, 'the condition is too large', {
-        expected: `at most ${MAX_SIZE} operators, nested ${MAX_DEPTH} deep, named rules counted each time they are used`,
-      });
-    return this.broken(mark);
+    if (findings.errors() !== before) return broken(mark);
+    return refuse('C5025', mark, 'the condition is too large', {
+      expected: `at most ${MAX_SIZE} operators, nested ${MAX_DEPTH} deep, named rules counted each time they are used`,
+    });
   }
 
-  private wrongCount(operator: Operator, spec: OperatorSpec, count: number, key: Mark): Expression {
-    const [min] = spec.operands;
+  function refuseCount(operator: Operator, spec: OperatorSpec, count: number, key: Mark): Expression {
+    const [min, max] = spec.operands;
     if (spec.odd === true && count >= min) {
-      this.findings.report('C5011', key, '`if` needs a last value for when no condition holds', {
-        found: `${count} operands`,
-        expected: 'an odd number of them',
-      });
-    } else {
-      const operands = spec.operands[1] === 1 ? 'operand' : 'operands';
-      const message = `${keyName(operator)} takes ${plural(spec.operands)} ${operands}`;
-      const of_one = count === 1 && spec.operands[0] > 1;
-      this.findings.report('C5011', key, message, {
-        found: String(count),
-        help: of_one ? `write them as a list: { "${operator}": [..., ...] }` : `for example ${spec.example}`,
-      });
+      const more = { found: `${count} operands`, expected: 'an odd number of them' };
+      return refuse('C5011', key, '`if` needs a last value for when no condition holds', more);
     }
-    return this.broken(key);
+    const as_list = `write them as a list: { "${operator}": [..., ...] }`;
+    const help = count === 1 && min > 1 ? as_list : `for example ${spec.example}`;
+    const message = `${keyName(operator)} takes ${plural(spec.operands)} ${max === 1 ? 'operand' : 'operands'}`;
+    return refuse('C5011', key, message, { found: String(count), help });
   }
 
-  private severalKeys(node: MapNode): Expression {
-    const second = node.entries[1];
-    if (second === undefined) {
-      this.findings.report('C5003', node.mark, 'an empty mapping is not an expression', {
-        expected: 'a mapping with one key, the operator',
-      });
-    } else {
-      const keys = node.entries.map((entry) => keyName(entry.key)).join(' and ');
-      this.findings.report('C5003', second.key_mark, `an expression has one operator, this one has ${keys}`, {
-        help: 'combine conditions: { and: [ {...}, {...} ] }',
-      });
-    }
-    return this.broken(node.mark);
+  function refuseOperator(key: string, mark: Mark): Expression {
+    const help = REFUSED_OPERATORS.get(key);
+    if (help !== undefined) return refuse('C5005', mark, `the operator ${keyName(key)} is not allowed`, { help });
+    return refuse('C5001', mark, `unknown operator ${keyName(key)}`, {
+      expected: listed(Object.keys(OPERATORS), 30),
+      help: looksSecret(key) ? undefined : unknownOperatorHelp(key),
+    });
   }
 
-  private unknownHeader(name: string, mark: Mark): void {
-    const help = didYouMean(name, this.own.headers, `name it in gateway.yaml: facts: { headers: [${name}] }`);
-    this.findings.report('C5002', mark, `the header ${keyName(name)} is no fact here`, { help });
-  }
-
-  private unknownOperator(key: string, mark: Mark): Expression {
-    const instead = REFUSED_OPERATORS.get(key);
-    if (instead !== undefined) {
-      this.findings.report('C5005', mark, `the operator ${keyName(key)} is not allowed`, { help: instead });
-    } else {
-      const help = looksSecret(key) ? undefined : unknownOperatorHelp(key);
-      this.findings.report('C5001', mark, `unknown operator ${keyName(key)}`, {
-        expected: listed(Object.keys(OPERATORS), 30),
-        ...(help === undefined ? {} : { help }),
-      });
-    }
-    return this.broken(mark);
-  }
-
-  private variable(value: Node, mark: Mark, in_item: boolean): Expression {
+  function readVariable(value: Node, mark: Mark, in_item: boolean): Expression {
     const operands = operandsOf(value);
     const [operand] = operands;
     if (operands.length !== 1 || operand?.kind !== 'scalar' || typeof operand.value !== 'string') {
       const computed = operand?.kind === 'map' || operand?.kind === 'list';
-      this.findings.report('C5004', value.mark, computed ? 'the path of a fact is computed' : '`var` takes one path', {
+      const more = {
         found: operands.length > 1 ? `${operands.length} operands` : describe(value),
         expected: 'one literal path, such as { var: request.model }',
         help: computed ? undefined : defaultMeant(operands),
-      });
-      return this.broken(mark);
+      };
+      const message = computed ? 'the path of a fact is computed' : '`var` takes one path';
+      return refuse('C5004', value.mark, message, more, mark);
     }
     const path = operand.value;
     const common = { mark, logic: { var: path }, size: 0, depth: 0 };
-    const spec = factSpec(path, this.own.of_stages);
-    if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key))) {
-      this.findings.report('C5002', operand.mark, `${keyName(path)} leads into the prototype of an object`);
-    } else if (in_item) {
+    const spec = factSpec(path, own.of_stages);
+    const wrong = (message: string, more: More = {}) => refuse('C5002', operand.mark, message, more, mark);
+    if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key)))
+      return wrong(`${keyName(path)} leads into the prototype of an object`);
+    if (in_item) {
       if (path === '') return { ...common, kind: 'item' };
-      this.findings.report('C5002', operand.mark, `${keyName(path)} cannot be seen from here`, {
+      return wrong(`${keyName(path)} cannot be seen from here`, {
         expected: '{ var: "" }, the item',
         help: 'compare with facts outside of some, all and none',
       });
-    } else if (path.startsWith(HEADER_FACTS) && !this.own.headers.includes(path.slice(HEADER_FACTS.length))) {
-      this.unknownHeader(path.slice(HEADER_FACTS.length), operand.mark);
-    } else if (spec === undefined && mayBeStageFact(path) && !this.own.knows_stages) {
-      return this.broken(mark);
-    } else if (spec === undefined) {
-      const help = unknownFactHelp(path, this.own.of_stages);
-      const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;
-      this.findings.report('C5002', operand.mark, message, help === undefined ? {} : { help });
-    } else if (spec.kind === 'object') {
-      const by_name = factSpec(`${path}.name`) !== undefined;
-      this.findings.report(
-        'C5002',
-        operand.mark,
-        `${keyName(path)} is a group of values that no operator can compare`,
-        {
-          ...(by_name && { help: `read one of them by its name: { var: ${path}.web_search }` }),
-        },
-      );
-    } else {
-      return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
     }
-    return this.broken(mark);
+    const header = path.startsWith(HEADER_FACTS) ? path.slice(HEADER_FACTS.length) : undefined;
+    if (header !== undefined && !own.headers.includes(header)) {
+      const help = didYouMean(header, own.headers, `name it in gateway.yaml: facts: { headers: [${header}] }`);
+      return wrong(`the header ${keyName(header)} is no fact here`, { help });
+    }
+    if (spec === undefined) {
+      if (mayBeStageFact(path) && !own.knows_stages) return broken(mark);
+      const message = path === '' ? 'the path of the fact is empty' : `unknown fact ${keyName(path)}`;
+      return wrong(message, { help: unknownFactHelp(path, own.of_stages) });
+    }
+    if (spec.kind === 'object') {
+      const has_names = factSpec(`${path}.name`) !== undefined;
+      const help = has_names ? `read one of them by its name: { var: ${path}.web_search }` : undefined;
+      return wrong(`${keyName(path)} is a group of values that no operator can compare`, { help });
+    }
+    return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
   }
 
-  private rule(value: Node, mark: Mark, in_item: boolean): Expression {
+  function readRule(value: Node, mark: Mark, in_item: boolean): Expression {
     if (in_item) {
-      this.findings.report('C5002', value.mark, 'the facts of a named rule cannot be seen from here', {
-        expected: '{ var: "" }, the item',
-        help: 'use the rule outside of some, all and none',
-      });
-      return this.broken(mark);
+      const more = { expected: '{ var: "" }, the item', help: 'use the rule outside of some, all and none' };
+      return refuse('C5002', value.mark, 'the facts of a named rule cannot be seen from here', more, mark);
     }
     const name = value.kind === 'scalar' ? String(value.value) : '';
-    const found = this.findRule(name, value);
-    return found === undefined ? this.broken(mark) : { kind: 'rule', mark, name, ...found };
+    const found = findRule(name, value);
+    return found === undefined ? broken(mark) : { kind: 'rule', mark, name, ...found };
   }
+
+  return (node) => {
+    const outer = before;
+    before = findings.errors();
+    const expression = readPart(node, false, 0);
+    before = outer;
+    return expression;
+  };
 }

@@ -119,7 +119,7 @@ function isConstant(expression: Expression): boolean {
 }
 
 /** What a condition depends on, by names that mean the same in every condition. */
-export function dependencies(expression: Expression): ReadonlySet<string> {
+function dependencies(expression: Expression): ReadonlySet<string> {
   const abstraction = new Abstraction();
   abstraction.of(expression);
   return new Set(abstraction.unknowns.keys());
@@ -163,107 +163,76 @@ function shown(expression: Expression): string {
   return text.length > MAX_CHARS ? 'this' : `\`${text}\``;
 }
 
-/** A condition made of two of the operands of another. */
-function pair(call: Call, operands: readonly Expression[]): Call {
-  return { ...call, operands, logic: { [call.operator]: operands.map(({ logic }) => logic) } };
-}
-
-/** Reports the innermost parts of a condition that decide nothing. */
-class Linter {
-  private readonly findings: Findings;
-
-  constructor(findings: Findings) {
-    this.findings = findings;
-  }
-
-  /** Whether anything about the condition was reported. */
-  lint(expression: Expression): boolean {
-    if (expression.kind === 'call') {
-      const { operator } = expression;
-      if (operator === 'and' || operator === 'or') return this.connection(expression);
-      if (operator === 'cidr' && this.noAddress(expression)) return true;
-      if (
-        this.parts(expression)
-          .map((part) => this.lint(part))
-          .some(Boolean)
-      )
-        return true;
-    }
-    return this.constant(expression);
-  }
-
-  private parts({ operator, operands }: Call): readonly Expression[] {
-    const nested = ({ kind }: Expression) => kind === 'call';
-    if (operator === '!' || operator === '!!') return operands.filter(nested);
-    if (operator === 'if')
-      return operands.filter((operand, at) => nested(operand) || (at % 2 === 0 && at + 1 < operands.length));
-    if (operator === 'some' || operator === 'all' || operator === 'none') return operands.slice(1);
-    return [];
-  }
-
-  private noAddress({ operands: [subject] }: Call): boolean {
-    if (subject?.kind !== 'fact' || !(subject.path in FACTS) || subject.path === ADDRESS) return false;
-    this.findings.report('W7182', subject.path_mark, `${quote(subject.path)} is never an address`, {
-      help: `\`cidr\` looks at addresses: write { var: ${ADDRESS} }`,
-    });
-    return true;
-  }
-
-  private constant(expression: Expression): boolean {
-    if (expression.kind === 'item' || expression.kind === 'rule' || expression.kind === 'broken') return false;
-    const always = constancy(expression);
-    if (always !== undefined) this.report(expression, always);
-    return always !== undefined;
-  }
-
-  private report(expression: Expression, always: boolean): void {
-    const message = always ? 'this condition always holds' : 'this condition never holds';
-    this.findings.report('W7020', expression.mark, message, {
-      help: 'remove it, or what depends on it',
-    });
-  }
-
-  private connection(call: Call): boolean {
-    const found = call.operands.map((operand) => this.lint(operand));
-    if (found.some(Boolean)) return true;
-    // Conditions that depend on different things cannot contradict or imply each other.
-    const needs = call.operands.map(dependencies);
-    const related = (a: number, b: number) => [...needs[a]!].some((name) => needs[b]!.has(name));
-    const any_related = needs.some((_, at) => needs.some((_, other) => other < at && related(other, at)));
-    return any_related && (this.pairs(call, related) || this.constant(call));
-  }
-
-  private pairs(call: Call, related: (a: number, b: number) => boolean): boolean {
-    const { operator, operands } = call;
-    if (operands.length > MAX_PAIRED) return false;
-    return operands.some((second, at) =>
-      operands.slice(0, at).some((first, before) => related(before, at) && this.pair(call, operator, first, second)),
-    );
-  }
-
-  private pair(call: Call, operator: string, first: Expression, second: Expression): boolean {
-    const both = pair(call, [first, second]);
-    if (operator === 'and') {
-      if (constancy(both) !== false) return false;
-      this.findings.report('W7020', second.mark, 'these two conditions never hold together', {
-        found: `${shown(first)} and ${shown(second)}`,
-        help: 'if either is meant, write `or`',
-      });
-      return true;
-    }
-    if (constancy(both) !== true) return false;
-    this.findings.report('W7020', second.mark, 'one of these two conditions always holds', {
-      found: `${shown(first)} or ${shown(second)}`,
-      help: 'if both are meant, write `and`',
-    });
-    return true;
-  }
+/** Parts of an expression that are conditions of their own, and may decide nothing. */
+function conditionsIn({ operator, operands }: Call): readonly Expression[] {
+  const nested = ({ kind }: Expression) => kind === 'call';
+  if (operator === '!' || operator === '!!') return operands.filter(nested);
+  if (operator === 'if')
+    return operands.filter((operand, at) => nested(operand) || (at % 2 === 0 && at + 1 < operands.length));
+  return operator === 'some' || operator === 'all' || operator === 'none' ? operands.slice(1) : [];
 }
 
 /**
- * Warns about a condition that type-checks, but always holds or never does, or has a part like that.
+ * Warns about a condition that type-checks, but always holds or never does, or of its innermost part like that.
  * @returns whether there was something to warn about.
  */
 export function lintCondition(expression: Expression, findings: Findings): boolean {
-  return new Linter(findings).lint(expression);
+  if (expression.kind === 'call') {
+    const { operator } = expression;
+    if (operator === 'and' || operator === 'or') return lintConnection(expression, findings);
+    if (operator === 'cidr' && isNoAddress(expression, findings)) return true;
+    if (lintAll(conditionsIn(expression), findings)) return true;
+  }
+  return lintWhole(expression, findings);
+}
+
+function lintAll(parts: readonly Expression[], findings: Findings): boolean {
+  return parts.map((part) => lintCondition(part, findings)).includes(true);
+}
+
+function isNoAddress({ operands: [subject] }: Call, findings: Findings): boolean {
+  if (subject?.kind !== 'fact' || !(subject.path in FACTS) || subject.path === ADDRESS) return false;
+  findings.report('W7182', subject.path_mark, `${quote(subject.path)} is never an address`, {
+    help: `\`cidr\` looks at addresses: write { var: ${ADDRESS} }`,
+  });
+  return true;
+}
+
+function lintWhole(expression: Expression, findings: Findings): boolean {
+  if (expression.kind === 'item' || expression.kind === 'rule' || expression.kind === 'broken') return false;
+  const always = constancy(expression);
+  if (always === undefined) return false;
+  const message = always ? 'this condition always holds' : 'this condition never holds';
+  findings.report('W7020', expression.mark, message, { help: 'remove it, or what depends on it' });
+  return true;
+}
+
+function lintConnection(call: Call, findings: Findings): boolean {
+  const { operands } = call;
+  if (lintAll(operands, findings)) return true;
+  // Conditions that depend on different things cannot contradict or imply each other.
+  const needs = operands.map(dependencies);
+  const isRelated = (a: number, b: number) => [...needs[a]!].some((name) => needs[b]!.has(name));
+  if (!needs.some((_, at) => needs.some((_, other) => other < at && isRelated(other, at)))) return false;
+  const is_odd = (at: number, before: number) =>
+    isRelated(before, at) && lintPair(call, [operands[before]!, operands[at]!], findings);
+  const found =
+    operands.length <= MAX_PAIRED &&
+    operands.some((_, at) => operands.slice(0, at).some((_, before) => is_odd(at, before)));
+  return found || lintWhole(call, findings);
+}
+
+/** Warns of two operands of `and` that never hold together, and of two of `or` of which one always does. */
+function lintPair(call: Call, operands: readonly [Expression, Expression], findings: Findings): boolean {
+  const { operator } = call;
+  const [first, second] = operands;
+  const is_or = operator === 'or';
+  const both = { ...call, operands, logic: { [operator]: operands.map(({ logic }) => logic) } };
+  if (constancy(both) !== is_or) return false;
+  const what = is_or ? 'one of these two conditions always holds' : 'these two conditions never hold together';
+  findings.report('W7020', second.mark, what, {
+    found: `${shown(first)} ${operator} ${shown(second)}`,
+    help: is_or ? 'if both are meant, write `and`' : 'if either is meant, write `or`',
+  });
+  return true;
 }

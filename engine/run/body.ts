@@ -18,6 +18,7 @@ import { TEXT_BYTES_MAX, withShortTexts } from '../kit/json/short-texts.ts';
 import { CLOSE_BRACE, OPEN_BRACE } from '../kit/json/tokens.ts';
 import { releaseMemory } from '../kit/memory.ts';
 import type { HeldBytes } from './holdings.ts';
+import type { ReceivedContent } from './receive-body.ts';
 
 /** What a JSON body may have where nothing is configured. */
 export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
@@ -32,9 +33,11 @@ interface Outermost {
 const UNBOUNDED: JsonBounds = { depth: Infinity, values: Infinity };
 const SHOWN_CHARS_MAX = 60;
 const NOTHING = Buffer.alloc(0);
+const NO_REWRITES: readonly string[] = [];
 
 /** A body as it was. */
 export interface BodyState {
+  readonly rewrites: readonly string[];
   readonly bytes: Buffer;
   readonly replaced: boolean;
   readonly rewritten: boolean;
@@ -94,43 +97,44 @@ export class HeldBody implements RequestBody {
   }
 
   async json(names?: KeyNames): Promise<unknown> {
-    return this.#parsed(await this.#scanned({ names }));
+    const scan = this.#begin({ names });
+    await scanAll(scan, this.#owner);
+    this.#check(scan);
+    try {
+      return await parseScanned(scan, this.#owner);
+    } catch (error) {
+      throw new StageError('invalid_json', `The request body ${describeSyntaxError(error)}.`);
+    }
   }
 
   async skim(names?: KeyNames): Promise<SkimmedBody> {
-    const scan = await this.#scanned({ names, text_bytes: TEXT_BYTES_MAX });
+    const scan = this.#begin({ names, text_bytes: TEXT_BYTES_MAX });
+    // Most are short, and nothing is waited for.
+    const scanning = scanAll(scan, this.#owner);
+    if (scanning !== undefined) await scanning;
+    this.#check(scan);
     const text = withShortTexts(scan);
     try {
-      return { json: await parseScanned(scan, this.#owner, text), text };
+      const json = parseScanned(scan, this.#owner, text);
+      return { json: json instanceof Promise ? await json : json, text };
     } catch {
       // The whole text tells better where it is wrong.
       return { json: await this.json(names), text: scan.bytes };
     }
   }
 
-  async #scanned(options: ScanOptions): Promise<JsonScan> {
-    const { bytes } = this;
-    if (!isUtf8(bytes)) {
-      throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
-    }
-    const scan = new JsonScan(bytes, this.#bounds, options);
-    await scanAll(scan, this.#owner);
-    if (scan.fault !== undefined) {
-      const is_json = scan.fault.kind !== 'structure' && scan.fault.kind !== 'end';
-      const code = is_json ? 'invalid_request' : 'invalid_json';
-      throw new StageError(code, `The request body ${describeFault(scan.fault, bytes, this.#bounds)}.`);
-    }
-    if (scan.ambiguous !== undefined) throw ambiguous(scan.ambiguous);
-    if (!scan.more_members) this.#outermost = { is_object: scan.is_object, offsets: scan.offsets };
-    return scan;
+  #begin(options: ScanOptions): JsonScan {
+    if (isUtf8(this.bytes)) return new JsonScan(this.bytes, this.#bounds, options);
+    throw new StageError('invalid_encoding', 'The request body is not valid UTF-8; JSON must be sent as UTF-8.');
   }
 
-  async #parsed(scan: JsonScan): Promise<unknown> {
-    try {
-      return await parseScanned(scan, this.#owner);
-    } catch (error) {
-      throw new StageError('invalid_json', `The request body ${describeSyntaxError(error)}.`);
+  #check({ bytes, fault, ambiguous, more_members, is_object, offsets }: JsonScan): void {
+    if (fault !== undefined) {
+      const code = fault.kind !== 'structure' && fault.kind !== 'end' ? 'invalid_request' : 'invalid_json';
+      throw new StageError(code, `The request body ${describeFault(fault, bytes, this.#bounds)}.`);
     }
+    if (ambiguous !== undefined) throw refuseAmbiguous(ambiguous);
+    if (!more_members) this.#outermost = { is_object, offsets };
   }
 
   get #owner(): string {
@@ -235,13 +239,13 @@ export class HeldBody implements RequestBody {
   }
 
   /** Keeps the body as it is, so that `restore` can go back to it. */
-  save(): BodyState {
+  save(): Omit<BodyState, 'rewrites'> {
     this.#saved = this.bytes;
     return { bytes: this.bytes, replaced: this.replaced, rewritten: this.rewritten, outermost: this.#outermost };
   }
 
   /** Undoes every rewrite since `save`; `is_last`: nobody will go back to it again. */
-  restore({ bytes, replaced, rewritten, outermost }: BodyState, is_last: boolean): void {
+  restore({ bytes, replaced, rewritten, outermost }: Omit<BodyState, 'rewrites'>, is_last: boolean): void {
     if (this.bytes !== bytes) this.#room?.give(this.bytes.length);
     this.bytes = bytes;
     this.replaced = replaced;
@@ -304,6 +308,54 @@ export class HeldBody implements RequestBody {
   }
 }
 
+/** The body of one request: received when somebody asks for it, and let go of once there is an answer. */
+export class IncomingBody {
+  held: HeldBody | undefined;
+  /** Top-level keys that were rewritten; `*` for all. */
+  rewrites: readonly string[] = NO_REWRITES;
+  #reading: Promise<RequestBody> | undefined;
+  #room: HeldBytes | undefined;
+
+  /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
+  read(receive: () => Promise<RequestBody>): Promise<RequestBody> {
+    this.#reading ??= receive();
+    return this.#reading;
+  }
+
+  /** Takes what was received. @param mayRewrite throws to refuse a rewrite */
+  hold(received: ReceivedContent, room: HeldBytes, bounds: JsonBounds, mayRewrite: () => void): HeldBody {
+    const onRewrite = (key: string) => {
+      mayRewrite();
+      this.rewrites = [...this.rewrites, key];
+    };
+    this.#room = room;
+    this.held = new HeldBody(received.bytes, onRewrite, { room, bounds, compressed: received.compressed });
+    return this.held;
+  }
+
+  /** Takes room for a copy of the body, which lives as long as the body. Raises rate_limit_exceeded, overloaded. */
+  takeForCopy(bytes: number): void {
+    this.#room?.take(bytes);
+  }
+
+  save(): BodyState | undefined {
+    return this.held && { ...this.held.save(), rewrites: this.rewrites };
+  }
+
+  restore(before: BodyState, is_last: boolean): void {
+    this.held?.restore(before, is_last);
+    this.rewrites = before.rewrites;
+  }
+
+  /** Nothing needs it once there is an answer. */
+  drop(): void {
+    this.#reading = undefined;
+    this.held?.drop();
+    this.held = undefined;
+    this.#room?.release();
+  }
+}
+
 /** Throws for what is no JSON, such as `undefined` and `NaN`: the operator's stages need not be written with types. */
 function jsonText(value: JsonValue): string {
   const text = JSON.stringify(value);
@@ -343,7 +395,7 @@ function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): numbe
   });
 }
 
-function ambiguous({ name, spelling }: AmbiguousKey): StageError {
+function refuseAmbiguous({ name, spelling }: AmbiguousKey): StageError {
   const problem =
     spelling === name
       ? 'occurs more than once in the same object of the body; send it once'

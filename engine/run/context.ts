@@ -11,18 +11,18 @@ import type {
   LimitStatus,
   Reservation,
   RouteFacts,
-  Timer,
 } from '../contract/services.ts';
 import type { Capability, ConvertedHead, DrainLimits, Relay, RequestBody, StageContext } from '../contract/stage.ts';
 import type { EndedRequest, Telemetry, TraceIdentity } from '../contract/telemetry.ts';
 import type { JsonBounds } from '../kit/json/scan.ts';
 import type { Connections } from './answer.ts';
-import { type BodyState, HeldBody } from './body.ts';
+import { RequestAttempts } from './attempts.ts';
+import { type HeldBody, IncomingBody } from './body.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import { rewritesAnswer } from './compiled.ts';
 import { writeStageFact } from './contained/own-data.ts';
-import { isRefusal } from './contained/result.ts';
-import { describeDecisions, KeptNotes } from './decisions.ts';
+import { describeRequest, KeptNotes } from './decisions.ts';
+import { RequestDrain } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
 import {
   type Bagged,
@@ -74,138 +74,6 @@ export function makeConverter(ctx: Convertible, head: ConvertedHead): ReturnType
   return converter;
 }
 
-/** An answer that may still come although the request has failed, and who gives up on it. */
-export interface LateAnswer {
-  readonly relay: Promise<Relay>;
-  readonly cancel: (reason: StageError) => void;
-}
-
-/** The part of `DrainLimits.requests` that one caller can take, so that whoever leaves on purpose leaves room for others. */
-const SHARE = 1 / 4;
-
-/** One answer that is read on for its bill, although nobody gets it any more. */
-export class Drain {
-  readonly #limits: DrainLimits;
-  readonly #caller: string;
-  readonly #timer: Timer;
-  #bytes = 0;
-
-  private constructor(limits: DrainLimits, caller: string, timer: Timer) {
-    this.#limits = limits;
-    this.#caller = caller;
-    this.#timer = timer;
-  }
-
-  /**
-   * Begins to drain; `undefined` when as many as may are drained already, over all or of this caller.
-   * @param seconds at most, if the limits allow as many.
-   */
-  static begin(
-    limits: DrainLimits,
-    clock: Clock,
-    options: { readonly caller: string; readonly seconds: number; readonly onTimeUp: () => void },
-  ): Drain | undefined {
-    const { caller, seconds, onTimeUp } = options;
-    const own = limits.running_of.get(caller) ?? 0;
-    if (limits.running >= limits.requests || own >= Math.ceil(limits.requests * SHARE)) return undefined;
-    limits.running++;
-    limits.running_of.set(caller, own + 1);
-    return new Drain(limits, caller, clock.after(Math.min(seconds, limits.seconds) * 1000, onTimeUp));
-  }
-
-  /** Notes that bytes came. @returns whether more may come. */
-  take(bytes: number): boolean {
-    this.#bytes += bytes;
-    return this.#bytes <= this.#limits.bytes;
-  }
-
-  end(): void {
-    this.#timer.close();
-    this.#limits.running--;
-    const own = this.#limits.running_of.get(this.#caller)! - 1;
-    if (own > 0) this.#limits.running_of.set(this.#caller, own);
-    else this.#limits.running_of.delete(this.#caller);
-  }
-}
-
-/** Makes one request ready for each upstream it is to be sent to. */
-class Preparation {
-  /** Whether `attempt` hooks run, which may write facts anew. */
-  is_running = false;
-  /** The last error of an `attempt` hook, whose it is, and what was thrown for it: the stage that sends may pass that on. */
-  failed: { readonly stage: CompiledStage; readonly error: unknown; readonly thrown: unknown } | undefined;
-  /** What the request was before; set while another upstream may follow. */
-  #before: (Pick<RequestContext, 'rewrites' | 'conversion'> & { readonly body: BodyState | undefined }) | undefined;
-
-  /** See `StageContext.prepareAttempt`. */
-  prepare(ctx: RequestContext, facts: RouteFacts, is_last: boolean): void | Promise<void> {
-    const sender = ctx.stage;
-    this.#goBack(ctx, is_last);
-    ctx.replaceFacts(facts);
-    this.is_running = true;
-    const done = () => {
-      this.is_running = false;
-      ctx.stage = sender;
-    };
-    const fail = (error: unknown): never => {
-      const stage = ctx.stage!;
-      done();
-      // A stage that fails ends the request; only one that refuses keeps it from this upstream alone.
-      const is_failure = error instanceof StageError && !isRefusal(stage, error);
-      const thrown = is_failure ? new Error('a stage failed before an attempt', { cause: error }) : error;
-      this.failed = { stage, error, thrown };
-      throw thrown;
-    };
-    try {
-      const waiting = runAttemptHooks(ctx, 0);
-      if (waiting !== undefined) return waiting.then(done, fail);
-    } catch (error) {
-      fail(error);
-    }
-    done();
-    return undefined;
-  }
-
-  /** See `StageContext.passOver`. */
-  passOver(ctx: RequestContext, reason: DropReason): boolean {
-    const [passed, ...others] = ctx.candidates ?? [];
-    const [next] = others;
-    if (passed === undefined || next === undefined) return false;
-    const { name } = passed.upstream;
-    ctx.candidates = others;
-    ctx.replaceFacts({
-      ...next.facts,
-      'route.candidates': ctx.peek('route.candidates')?.filter((candidate) => candidate !== name),
-      'route.dropped': [...(ctx.peek('route.dropped') ?? []), `${name}: ${reason}`],
-    });
-    return true;
-  }
-
-  #goBack(ctx: RequestContext, is_last: boolean): void {
-    if (this.#before === undefined) {
-      const { rewrites, conversion } = ctx;
-      if (!is_last) this.#before = { body: ctx.body?.save(), rewrites, conversion };
-      return;
-    }
-    const { body, rewrites, conversion } = this.#before;
-    if (body !== undefined) ctx.body?.restore(body, is_last);
-    ctx.rewrites = rewrites;
-    ctx.conversion = conversion;
-  }
-}
-
-/** Hooks that take no time are not waited for. */
-function runAttemptHooks(ctx: RequestContext, from: number): Promise<void> | undefined {
-  for (let i = from; i < ctx.entered.length; i++) {
-    const stage = ctx.entered[i]!;
-    if (stage.hooks.attempt === undefined) continue;
-    ctx.stage = stage;
-    const returned = stage.hooks.attempt(ctx);
-    if (returned instanceof Promise) return returned.then(() => runAttemptHooks(ctx, i + 1));
-  }
-  return undefined;
-}
-
 const NOTHING: readonly never[] = [];
 
 /** Why nothing more is done for a request. Never sent: nobody is there to read it. */
@@ -222,15 +90,14 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   readonly url: string;
   readonly pipeline: CompiledPipeline;
   readonly entered: CompiledStage[] = [];
-  rewrites: readonly string[] = NOTHING;
   readonly clock: Clock;
   readonly started_at: number;
   /** The stage whose hook is running; facts it writes and errors it throws are its own. */
   stage: CompiledStage | undefined;
-  body: HeldBody | undefined;
+  readonly incoming = new IncomingBody();
+  readonly attempted = new RequestAttempts();
+  readonly draining = new RequestDrain();
   reservation: Reservation | undefined;
-  candidates: readonly Candidate[] | undefined;
-  attempts: readonly AttemptRecord[] = NOTHING;
   aborted = false;
   given_up: StageError | undefined;
   /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */
@@ -245,8 +112,6 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   onDrain: (() => void) | undefined;
   /** Ends a wait that nobody needs any more; set while the request waits for a slot. */
   stopWaiting: (() => void) | undefined;
-  /** Reads the answer on for its bill, once the client has gone. */
-  drain: Drain | undefined;
   /** Whether the answer was read on to its end. */
   drained = false;
   /** Stages that failed and that the request goes on without. */
@@ -255,18 +120,12 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   unread = false;
   /** Names of what held in shadow mode. */
   shadows: readonly string[] = NOTHING;
-  late: LateAnswer | undefined;
   conversion: Conversion | undefined;
-  readonly preparation = new Preparation();
   readonly notes: KeptNotes;
   readonly #facts: FactStore;
   #states: Map<CompiledStage | undefined, unknown> | undefined;
-  #receiving: Promise<RequestBody> | undefined;
   #answered = false;
-  #forwarded = false;
-  #drain_limits: DrainLimits | undefined;
   readonly #environment: RequestEnvironment;
-  #held: HeldBytes | undefined;
   readonly #holdings: Holdings;
 
   constructor(pipeline: CompiledPipeline, call: Call, environment: RequestEnvironment, started_at: number) {
@@ -282,6 +141,31 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#holdings = new Holdings(environment.under_way);
   }
 
+  get body(): HeldBody | undefined {
+    return this.incoming.held;
+  }
+
+  get rewrites(): readonly string[] {
+    return this.incoming.rewrites;
+  }
+
+  get candidates(): readonly Candidate[] | undefined {
+    return this.attempted.candidates;
+  }
+
+  set candidates(candidates: readonly Candidate[] | undefined) {
+    this.attempted.candidates = candidates;
+  }
+
+  get attempts(): readonly AttemptRecord[] {
+    return this.attempted.records;
+  }
+
+  /** Reads the answer on for its bill, once the client has gone. */
+  get drain(): RequestDrain | undefined {
+    return this.draining.has_begun ? this.draining : undefined;
+  }
+
   get trace(): TraceIdentity {
     return this.notes.trace;
   }
@@ -290,10 +174,11 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#environment.telemetry.requestEnded(this);
   }
 
-  decisions(told: ReadonlySet<string>): AuditRecord {
+  /** @param now in milliseconds since the epoch */
+  auditRecord(now: number): AuditRecord {
     // Stages of the operator's may ask before the record is written.
     if (this.stage?.definition.name === 'audit') this.notes.is_recorded = true;
-    return describeDecisions(this, told);
+    return describeRequest(this, now);
   }
 
   get facts(): FactView {
@@ -306,20 +191,12 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   get state(): unknown {
-    return this.stateOf(this.stage);
+    return this.#states?.get(this.stage);
   }
 
   set state(value: unknown) {
-    this.keepState(this.stage, value);
-  }
-
-  stateOf(stage: CompiledStage | undefined): unknown {
-    return this.#states?.get(stage);
-  }
-
-  keepState(stage: CompiledStage | undefined, value: unknown): void {
     this.#states ??= new Map();
-    this.#states.set(stage, value);
+    this.#states.set(this.stage, value);
   }
 
   get<P extends FactPath>(path: P): FactValue<P> {
@@ -331,10 +208,11 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    if (this.stage !== undefined && this.stage.writable[factIndex(path)] !== 1) {
+    const index = factIndex(path);
+    if (this.stage !== undefined && this.stage.writable[index] !== 1) {
       throw new Error(`the fact "${path}" is not declared in "writes"`);
     }
-    this.note(path, value);
+    this.#facts.put(index, value, this.attempted.is_running);
   }
 
   /** Reads a fact for the engine, which may see all. */
@@ -342,9 +220,14 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.get(path);
   }
 
+  /** Like `peek`, by the position of the fact. */
+  factAt(index: number): unknown {
+    return this.#facts.at(index);
+  }
+
   /** Writes a fact of the engine's own. */
   note<P extends FactPath>(path: P, value: FactValue<P>): void {
-    this.#facts[this.preparation.is_running ? 'replace' : 'set'](path, value);
+    this.#facts.put(factIndex(path), value, this.attempted.is_running);
   }
 
   /** Writes a fact that only this configuration knows: a header that it names, or what a stage of its finds out. */
@@ -359,7 +242,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
     this.#require('network', 'noting an attempt');
     this.relayed_bytes = received_bytes;
-    this.attempts = [...this.attempts.slice(0, attempt.n - 1), attempt];
+    this.attempted.note(attempt);
     this.notes.attemptEnded(attempt, began_at ?? this.clock.monotonic() - attempt.ms);
   }
 
@@ -375,12 +258,12 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   prepareAttempt(facts: RouteFacts, is_last: boolean): void | Promise<void> {
     this.#require('network', 'preparing an attempt');
-    return this.preparation.prepare(this, facts, is_last);
+    return this.attempted.prepare(this, facts, is_last);
   }
 
   passOver(reason: DropReason): boolean {
     this.#require('database', 'passing an upstream over');
-    return this.preparation.passOver(this, reason);
+    return this.attempted.passOver(this, reason);
   }
 
   replaceFacts(facts: RouteFacts): void {
@@ -394,13 +277,12 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
 
   drainWithin(limits: DrainLimits | undefined): void {
     this.#require('network', 'draining');
-    this.#forwarded = true;
-    this.#drain_limits = limits;
+    this.draining.within(limits);
   }
 
   drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean {
     if (this.aborted || !this.#beginDrain(seconds)) return false;
-    this.late = { relay, cancel };
+    this.draining.late = { relay, cancel };
     return true;
   }
 
@@ -409,21 +291,14 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.aborted = true;
     this.stopWaiting?.();
     // Without anybody who could be told, the answer is through.
-    if (!this.#forwarded || this.cancel === undefined) return;
+    if (!this.draining.is_forwarded || this.cancel === undefined) return;
     if (this.#beginDrain(Infinity)) this.onDrain?.();
     else this.cancel?.(clientGone());
   }
 
-  endDrain(): void {
-    this.#forwarded = false;
-    this.drain?.end();
-  }
-
   #beginDrain(seconds: number): boolean {
-    if (this.#drain_limits === undefined) return false;
     const onTimeUp = () => this.cancel?.(clientGone(', and the answer took too long'));
-    this.drain ??= Drain.begin(this.#drain_limits, this.clock, { caller: this.#caller(), seconds, onTimeUp });
-    if (this.drain === undefined) return false;
+    if (!this.draining.begin(this.clock, { caller: this.#caller(), seconds, onTimeUp })) return false;
     this.#holdings.linger(this);
     return true;
   }
@@ -452,10 +327,8 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.conversion !== undefined || rewritesAnswer(this);
   }
 
-  /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
   readBody(): Promise<RequestBody> {
-    this.#receiving ??= this.#receiveBody();
-    return this.#receiving;
+    return this.incoming.read(() => this.#receiveBody());
   }
 
   async #receiveBody(): Promise<RequestBody> {
@@ -467,19 +340,14 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
       throw tooMany(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
     const room = new HeldBytes(budget, caller);
-    const { bytes, compressed } = await receiveContent(this.call.req, { ...body_limits, max_bytes }, room, clock).catch(
-      (error) => {
-        room.release();
-        throw error;
-      },
-    );
-    if (this.#answered) {
+    try {
+      const received = await receiveContent(this.call.req, { ...body_limits, max_bytes }, room, clock);
+      if (this.#answered) throw new StageError('bad_http', 'The request was answered before its body was complete.');
+      return this.incoming.hold(received, room, json_bounds, () => this.#require('rewrite-body', 'rewriting the body'));
+    } catch (error) {
       room.release();
-      throw new StageError('bad_http', 'The request was answered before its body was complete.');
+      throw error;
     }
-    this.#held = room;
-    this.body = new HeldBody(bytes, (key) => this.#recordRewrite(key), { room, bounds: json_bounds, compressed });
-    return this.body;
   }
 
   /** Whose share of the process a request uses: who is behind the credential, else the address. */
@@ -515,29 +383,16 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#holdings.addRoom(new HeldBytes(this.#environment.budget, this.#caller()));
   }
 
-  /** Takes room for a copy of the body, which lives as long as the body. Raises rate_limit_exceeded, overloaded. */
-  takeForCopy(bytes: number): void {
-    this.#held?.take(bytes);
-  }
-
   /** Lets go of the body: nothing needs it once there is an answer. */
   dropBody(): void {
     this.#answered = true;
     this.stopWaiting?.();
-    this.#receiving = undefined;
-    this.body?.drop();
-    this.body = undefined;
-    this.#held?.release();
+    this.incoming.drop();
   }
 
   leave(): void {
     this.dropBody();
     this.#holdings.leave(this);
-  }
-
-  #recordRewrite(key: string): void {
-    this.#require('rewrite-body', 'rewriting the body');
-    this.rewrites = [...this.rewrites, key];
   }
 
   #require(capability: Capability, what: string): void {

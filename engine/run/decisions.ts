@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { type EndedFacts, recordOf } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { StageError } from '../contract/errors.ts';
 import type { FactPath } from '../contract/facts.ts';
@@ -156,7 +157,7 @@ export class KeptNotes implements RequestNotes {
  */
 
 /** What of a request that is over tells how it was decided. */
-interface Decided {
+interface Decided extends EndedFacts {
   readonly pipeline: CompiledPipeline;
   readonly entered: readonly CompiledStage[];
   readonly shadows: readonly string[];
@@ -164,7 +165,6 @@ interface Decided {
   readonly ended_at: number | undefined;
   readonly clock: { monotonic(): number };
   readonly left_out: ReadonlySet<CompiledStage> | undefined;
-  peek(path: FactPath): unknown;
 }
 
 /** Longest text, and most entries of a list, that are kept of a fact. */
@@ -183,18 +183,18 @@ export function ruleFacts({ stages, on_error, finally: last }: PipelineSpec, con
 }
 
 /**
- * How a request was decided, as an audit record keeps it: `config` is the version of the configuration, `steps` how each stage
- * ended, as `id: ran, 0.3 ms`; `limits` those it came under as it found them, `seen` the facts that rules look at.
- * @param told facts that the record tells elsewhere.
+ * The audit record of a request: its facts, and how it was decided. `config` is the version of the configuration, `steps` how each
+ * stage ended, as `id: ran, 0.3 ms`; `limits` those it came under as it found them, `seen` the facts that rules look at and no
+ * field keeps.
+ * @param now in milliseconds since the epoch
  */
-export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): AuditRecord {
+export function describeRequest(ctx: Decided, now: number): AuditRecord {
   const { pipeline, notes } = ctx;
-  const seen = pipeline.rule_facts.flatMap((path) => {
-    if (told.has(path)) return [];
+  const seen = pipeline.seen_facts.flatMap((path) => {
     const value = bounded(ctx.peek(path));
     return value === undefined ? [] : [[path, value] as const];
   });
-  return {
+  return Object.assign(recordOf(ctx, now), {
     config: pipeline.version,
     pipeline: pipeline.spec.name,
     steps: describeSteps(ctx),
@@ -203,7 +203,7 @@ export function describeDecisions(ctx: Decided, told: ReadonlySet<string>): Audi
     ...(notes.all_limits.length > 0 && { limits: describeLimits(ctx) }),
     ...describeFound(ctx),
     ...(seen.length > 0 && { seen: Object.fromEntries(seen.slice(0, TOLD_MAX)) }),
-  };
+  });
 }
 
 /** What stages of the operator's own found out, where they say that it is to be recorded, and what they wrote: by stage. */
@@ -236,22 +236,23 @@ function describeRefusal(error: StageError | undefined): AuditRecord {
 
 /** Stages up to the last that was reached, and those below it that watched. */
 function describeSteps(ctx: Decided): string[] {
-  const { pipeline, notes, clock, ended_at } = ctx;
+  const { pipeline, notes, clock } = ctx;
   const { stages } = pipeline;
-  const error_at = stages.findIndex(({ id }) => id === ctx.peek('error.stage'));
-  const reached = Math.max(error_at, notes.begun.at(-1)?.place ?? -1);
-  const ended = ended_at ?? clock.monotonic();
-  const msOf = (place: number): number | undefined => {
-    const at = notes.begun.findIndex((begun) => begun.place === place);
-    return at < 0 ? undefined : (notes.begun[at + 1]?.at ?? ended) - notes.begun[at]!.at;
-  };
-  const steps = stages.flatMap((stage, place) => {
-    const end = endOf(ctx, stage, place, { reached, error_at });
-    if (end === undefined) return [];
-    const ms = msOf(place);
-    return [`${stage.id}: ${end}${ms === undefined ? '' : `, ${Math.max(0, Math.round(ms * 10) / 10)} ms`}`];
-  });
-  return steps.slice(0, TOLD_MAX);
+  const { begun } = notes;
+  const error_stage = ctx.peek('error.stage');
+  const error_at = error_stage === undefined ? -1 : stages.findIndex(({ id }) => id === error_stage);
+  const reached = Math.max(error_at, begun.at(-1)?.place ?? -1);
+  const ended = ctx.ended_at ?? clock.monotonic();
+  const steps: string[] = [];
+  let next = 0;
+  for (let place = 0; place < stages.length && steps.length < TOLD_MAX; place++) {
+    const began_at = begun[next]?.place === place ? begun[next++]!.at : undefined;
+    const end = endOf(ctx, stages[place]!, place, { reached, error_at });
+    if (end === undefined) continue;
+    const ms = began_at === undefined ? undefined : Math.max(0, (begun[next]?.at ?? ended) - began_at);
+    steps.push(`${stages[place]!.id}: ${end}${ms === undefined ? '' : `, ${Math.round(ms * 10) / 10} ms`}`);
+  }
+  return steps;
 }
 
 function endOf(

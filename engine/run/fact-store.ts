@@ -101,15 +101,19 @@ export class FactStore {
 
   /** Throws when there is no such fact or it was already written. */
   set<P extends FactPath>(path: P, value: FactValue<P>): void {
-    const index = factIndex(path);
-    if (this.#values[index] !== undefined) throw new Error(`the fact "${path}" was already written`);
-    this.#values[index] = value;
-    this.#view = undefined;
+    this.put(factIndex(path), value, false);
   }
 
   /** Writes a fact whether it was written or not; `undefined` takes it out. */
   replace<P extends FactPath>(path: P, value: FactValue<P> | undefined): void {
-    this.#values[factIndex(path)] = value;
+    this.put(factIndex(path), value, true);
+  }
+
+  /** Writes the fact at a position. Throws when it was already written, unless it may change. */
+  put(index: number, value: unknown, may_change: boolean): void {
+    if (!may_change && this.#values[index] !== undefined)
+      throw new Error(`the fact "${PATHS[index]}" was already written`);
+    this.#values[index] = value;
     this.#view = undefined;
   }
 

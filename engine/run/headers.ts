@@ -1,7 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import type { ResponseHead } from '../contract/stage.ts';
-import { CONNECTION_HEADERS, nominated } from '../upstreams/decisive-headers.ts';
-import { actsOnOrigin } from '../upstreams/origin-headers.ts';
+import { actsOnOrigin, CONNECTION_HEADERS, nominated } from '../upstreams/headers.ts';
 import { checkHeader } from './contained/result.ts';
 
 /** The gateway's own request identifier, set on every response. */

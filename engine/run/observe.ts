@@ -8,131 +8,8 @@ import { outlinePolitely } from '../kit/json/polite.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
 import type { HeldBytes } from './holdings.ts';
 
-const LF = 10;
-const CR = 13;
-
-/** An event longer than this is passed on as it comes, so that holding it can't fill memory. */
-const HELD_BYTES_MAX = 1024 * 1024;
-
 /** What is held is counted from here on: most events are far shorter. */
 const UNCOUNTED_BYTES = 65_536;
-
-/**
- * Lets server-sent events through whole, byte for byte: what arrives of an event stays here until its blank line does, so
- * that a stream can be ended between two events wherever its source breaks off.
- */
-export class WholeEvents {
-  /** Whether what was let through ends inside an event, because that was too long to be held. */
-  inside = false;
-  /** What was let through last, and what had been held of it. */
-  #latest: Buffer | string = '';
-  #latest_held: Buffer | undefined;
-  readonly #send: (bytes: Buffer | string) => void;
-  readonly #room: HeldBytes | undefined;
-  #held: Buffer | undefined;
-  #size = 0;
-  /** The last byte seen, and the one before it. */
-  #last = 0;
-  #second_last = 0;
-
-  /** @param room for what is held of long events; what has none is passed on as it comes */
-  constructor(send: (bytes: Buffer | string) => void, room?: HeldBytes) {
-    this.#room = room;
-    this.#send = (bytes) => {
-      this.#latest = bytes;
-      send(bytes);
-    };
-  }
-
-  /** The events that were let through last. */
-  get latest(): string {
-    if (this.#latest_held === undefined) return this.#latest.toString();
-    return Buffer.concat([this.#latest_held, Buffer.from(this.#latest)]).toString();
-  }
-
-  push(chunk: Buffer): void {
-    const { length } = chunk;
-    if (length === 0) return;
-    const end = this.#endOfLastEvent(chunk);
-    this.#second_last = length > 1 ? chunk[length - 2]! : this.#last;
-    this.#last = chunk[length - 1]!;
-    if (end === 0 && this.inside) {
-      this.#send(chunk);
-      return;
-    }
-    if (end > 0) {
-      this.#latest_held = this.#held?.subarray(0, this.#size);
-      this.#release();
-      this.inside = false;
-      this.#send(end === length ? chunk : chunk.subarray(0, end));
-    }
-    if (end < length) this.#hold(end === 0 ? chunk : chunk.subarray(end));
-  }
-
-  /** Like `push`; a text of whole events passes as it is. */
-  pushText(text: string): void {
-    if (this.#size > 0 || this.inside || !text.endsWith('\n\n')) {
-      this.push(Buffer.from(text));
-      return;
-    }
-    this.#second_last = this.#last = LF;
-    this.#latest_held = undefined;
-    this.#send(text);
-  }
-
-  /** Lets through what is left of a stream that has ended well. */
-  end(): void {
-    this.#release();
-  }
-
-  /** The offset behind the last blank line in a chunk; 0 without one. */
-  #endOfLastEvent(chunk: Buffer): number {
-    for (let i = chunk.length - 1; i >= 0; i--) {
-      const byte = chunk[i]!;
-      if (byte !== LF && byte !== CR) continue;
-      const previous = this.#byteAt(chunk, i - 1);
-      if (byte === previous) return i + 1;
-      if (byte !== LF || previous !== CR) continue;
-      const line_end = this.#byteAt(chunk, i - 2);
-      if (line_end === LF || line_end === CR) return i + 1;
-    }
-    return 0;
-  }
-
-  #byteAt(chunk: Buffer, i: number): number {
-    return i >= 0 ? chunk[i]! : i === -1 ? this.#last : this.#second_last;
-  }
-
-  #release(): void {
-    if (this.#held === undefined) return;
-    this.#send(this.#held.subarray(0, this.#size));
-    this.#held = undefined;
-    if (this.#size > UNCOUNTED_BYTES) this.#room?.hold(0);
-    this.#size = 0;
-  }
-
-  #hold(bytes: Buffer): void {
-    const size = this.#size + bytes.length;
-    if (size > HELD_BYTES_MAX || (size > UNCOUNTED_BYTES && this.#room?.hold(2 * size) === false)) {
-      this.#release();
-      this.inside = true;
-      this.#send(bytes);
-      return;
-    }
-    if (this.#held === undefined) {
-      this.#held = bytes;
-    } else {
-      if (this.#held.length < size) {
-        // Twice as much as needed, so that an event in many small pieces is not copied for each of them.
-        const grown = Buffer.allocUnsafe(2 * size);
-        this.#held.copy(grown, 0, 0, this.#size);
-        this.#held = grown;
-      }
-      bytes.copy(this.#held, this.#size);
-    }
-    this.#size = size;
-  }
-}
 
 /** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */
 const OBSERVED_BYTES_MAX = 32 * 1024 * 1024;
@@ -152,8 +29,8 @@ export interface Observer {
   end(): Promise<boolean>;
 }
 
-/** `end` gives a promise where the last of what it shows takes long. */
-type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; end(): Promise<void> | undefined };
+/** `end` gives a promise where the last of what it shows takes long. `read` shows what has come, where no end follows. */
+type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; read(): void; end(): Promise<void> | undefined };
 
 /** A large document is shown with its outline, made while others are served. */
 async function showLarge(bytes: Buffer, owner: string, onEvent: (event: ResponseEvent) => void): Promise<void> {
@@ -168,9 +45,18 @@ async function showLarge(bytes: Buffer, owner: string, onEvent: (event: Response
   });
 }
 
+/** So much of a copy, or what has come for so long, is read at once: many small pieces cost little more than one. */
+const BULK_BYTES = 16_384;
+const BULK_MS = 50;
+
+/** Reads events behind the bytes' way to the client, in bulk. */
 function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
   const decoder = new StringDecoder('utf8');
+  let unread: Buffer[] = [];
+  let size = 0;
+  let timer: NodeJS.Timeout | undefined;
   let overflown = false;
+  let is_last = false;
   /** Bytes since the last event ended. */
   let pending = 0;
   const parser = createParser({
@@ -190,23 +76,34 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
     parser.reset();
     room.hold(0);
   }
-  const feed = (text: string) => {
+  function read(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    if (size === 0) return;
+    const text = decoder.write(unread.length === 1 ? unread[0]! : Buffer.concat(unread, size));
+    pending += size;
+    unread = [];
+    size = 0;
     if (!overflown) parser.feed(text);
-  };
-  let is_last = false;
+    if (overflown || pending <= UNCOUNTED_BYTES) return;
+    if (pending > EVENT_BYTES_MAX || !room.hold(pending)) overflow();
+  }
   return {
     get overflown() {
       return overflown;
     },
     write(chunk) {
-      pending += chunk.length;
-      feed(decoder.write(chunk));
-      if (overflown || pending <= UNCOUNTED_BYTES) return;
-      if (pending > EVENT_BYTES_MAX || !room.hold(pending)) overflow();
+      if (overflown) return;
+      unread.push(chunk);
+      size += chunk.length;
+      if (size >= BULK_BYTES) read();
+      else timer ??= setTimeout(read, BULK_MS);
     },
+    read,
     end() {
+      read();
       is_last = true;
-      feed(`${decoder.end()}\n\n`);
+      if (!overflown) parser.feed(`${decoder.end()}\n\n`);
       room.hold(0);
       return undefined;
     },
@@ -236,6 +133,7 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
         room.hold(0);
       }
     },
+    read() {},
     end() {
       if (chunks.length === 0) return undefined;
       const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
@@ -247,32 +145,21 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
   };
 }
 
-function plainObserver(sink: Sink): Observer {
-  return {
-    write(chunk) {
-      sink.write(chunk);
-      return true;
-    },
-    onDrain() {},
-    async end() {
-      await sink.end();
-      return !sink.overflown;
-    },
-  };
+async function shown(sink: Sink): Promise<boolean> {
+  await sink.end();
+  return !sink.overflown;
 }
 
 function compressedObserver(sink: Sink, inflate: Duplex): Observer {
-  const shown = async () => {
-    await sink.end();
-    return !sink.overflown;
-  };
   const done = new Promise<boolean>((resolve) => {
     inflate.on('data', (chunk: Buffer) => sink.write(chunk));
-    inflate.on('end', () => resolve(shown()));
-    // A copy that doesn't decompress is not metered; the original has already been passed on untouched.
-    inflate.on('error', () => resolve(false));
-    // An end comes first.
-    inflate.on('close', () => resolve(false));
+    inflate.on('end', () => resolve(shown(sink)));
+    // A copy that doesn't decompress is not metered; the original has already been passed on untouched. An end comes first.
+    const breakOff = () => {
+      sink.read();
+      resolve(false);
+    };
+    inflate.on('error', breakOff).on('close', breakOff);
   });
   return {
     write: (chunk) => inflate.destroyed || inflate.write(chunk),
@@ -302,7 +189,13 @@ export function createObserver(
 ): Observer | undefined {
   const stream = isEventStream(content_type);
   const sink = stream ? eventSink(onEvent, room) : documentSink(onEvent, room);
-  if (isPlain(content_encoding)) return plainObserver(sink);
+  if (isPlain(content_encoding)) {
+    const write = (chunk: Buffer) => {
+      sink.write(chunk);
+      return true;
+    };
+    return { write, onDrain() {}, end: () => shown(sink) };
+  }
   const inflate = decompressor(content_encoding!);
   return inflate === undefined ? undefined : compressedObserver(sink, inflate);
 }

@@ -1,9 +1,11 @@
+import { RECORDED_FACTS } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import { ENGINE_FACTS } from '../contract/engine-facts.ts';
 import type { FactPath } from '../contract/facts.ts';
 import { PROTOCOLS } from '../contract/protocol.ts';
 import type { PipelineNotes, Services, SharedServices } from '../contract/services.ts';
 import type { StageDefinition, StageHooks } from '../contract/stage.ts';
+import { StageNotCreated } from '../contract/start-error.ts';
 import { pathFinder } from '../kit/path-patterns.ts';
 import { runAsStage } from '../kit/strays.ts';
 import { compileCondition } from '../rules/compile.ts';
@@ -85,22 +87,20 @@ function hooksProblem(hooks: unknown, { terminal, place, needs }: StageDefinitio
 }
 
 function createHooks({ id, definition, options, position }: StageEntry, services: Services): StageHooks {
-  const at = `the stage ${JSON.stringify(id)} (${position.file}:${position.line})`;
   let hooks: StageHooks;
   try {
     hooks = runAsStage(id, () => definition.create(options, servicesFor(definition, services)));
   } catch (error) {
     const reason = error instanceof Error ? error.message : `it threw a ${typeof error}, which is no error`;
-    throw new Error(`${at} cannot be created: ${reason}`, { cause: error });
+    throw new StageNotCreated(id, position, reason, error);
   }
   const problem = hooksProblem(hooks, definition);
-  if (problem !== undefined) throw new Error(`${at} cannot be created: its \`create\` ${problem}`);
+  if (problem !== undefined) throw new StageNotCreated(id, position, `its \`create\` ${problem}`);
   return hooks;
 }
 
 /**
- * Instantiates the stage of an entry; one in shadow mode is not even created, unless it replaces texts. Throws an error that names the stage and
- * its position when the stage cannot be created.
+ * Instantiates the stage of an entry; one in shadow mode is not even created, unless it replaces texts. Raises StageNotCreated.
  */
 function compileStage(
   pipeline: PipelineSpec,
@@ -201,10 +201,14 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
 }
 
 /**
- * Instantiates every stage of a configuration that loaded without errors. Throws when one cannot be created, after
- * releasing what the others opened.
+ * Instantiates every stage of a configuration that loaded without errors. Raises StageNotCreated, after releasing what the
+ * others opened.
  */
-export function buildPlan(loaded: Loaded, services: SharedServices, observer?: PlanObserver): Plan {
+export function buildPlan(
+  loaded: Pick<Loaded, 'config' | 'pipelines' | 'other_requests'>,
+  services: SharedServices,
+  observer?: PlanObserver,
+): Plan {
   const { config } = loaded;
   if (config === undefined) throw new Error('a configuration with errors has no plan');
   const version = configHash(config);
@@ -220,7 +224,7 @@ export function buildPlan(loaded: Loaded, services: SharedServices, observer?: P
     return {
       spec,
       version,
-      rule_facts,
+      seen_facts: rule_facts.filter((path) => !RECORDED_FACTS.has(path)),
       rule_view: selectFacts(rule_facts),
       stages,
       on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),

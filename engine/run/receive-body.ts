@@ -106,19 +106,6 @@ function late(message: string): StageError {
   return new StageError('request_timeout', message, { headers: { connection: 'close' } });
 }
 
-/**
- * Collects a request body into one piece of memory, which stays taken from `room`. A declared length is taken before
- * anything is read. Raises body_too_large, request_timeout, bad_http and what `room` raises, and then holds nothing.
- */
-export function receiveBody(req: IncomingMessage, limits: BodyLimits, room: HeldBytes, clock: Clock): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const length = Number(req.headers['content-length'] ?? 0);
-    if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
-    const memory = new BodyMemory(room, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
-    new Receiving(req, { limits, clock, memory }, { resolve, reject }).start();
-  });
-}
-
 /** What a body is received with. */
 interface Reception {
   readonly limits: BodyLimits;
@@ -132,7 +119,7 @@ interface Conclusion {
   reject(error: Error): void;
 }
 
-/** One body on its way in. */
+/** One body on its way into one piece of memory; when it fails nothing is held. */
 class Receiving {
   readonly #req: IncomingMessage;
   readonly #limits: BodyLimits;
@@ -242,36 +229,52 @@ function notServed(what: string): StageError {
 }
 
 /** A received body without its compression. */
-interface ReceivedContent {
+export interface ReceivedContent {
   readonly bytes: Buffer;
   /** As it came; absent where it was not compressed. */
   readonly compressed: CompressedBody | undefined;
 }
 
 /**
- * Receives a body and decompresses it; both stay taken from `room`, and neither is larger than `limits.max_bytes`. Raises what
- * `receiveBody` and `encodingsOf` raise, and invalid_encoding for a body that is not what its content-encoding says; the caller
- * then releases `room`.
+ * Receives a body and decompresses it; both stay taken from `room`, and neither is larger than `limits.max_bytes`. A declared
+ * length is taken before anything is read. Raises body_too_large, request_timeout, bad_http, what `room` and `encodingsOf` raise,
+ * and invalid_encoding for a body that is not what its content-encoding says; the caller then releases `room`.
  */
-export async function receiveContent(
+export function receiveContent(
   req: IncomingMessage,
   limits: BodyLimits,
   room: HeldBytes,
   clock: Clock,
 ): Promise<ReceivedContent> {
-  const encodings = encodingsOf(req.headers['content-encoding']);
-  const received = await receiveBody(req, limits, room, clock);
-  if (encodings.length === 0 || received.length === 0) return { bytes: received, compressed: undefined };
+  return new Promise((resolve, reject) => {
+    const encodings = encodingsOf(req.headers['content-encoding']);
+    const length = Number(req.headers['content-length'] ?? 0);
+    if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
+    const memory = new BodyMemory(room, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
+    const conclude = (bytes: Buffer) => {
+      const is_plain = encodings.length === 0 || bytes.length === 0;
+      const isGone = () => req.socket?.destroyed ?? false;
+      resolve(is_plain ? { bytes, compressed: undefined } : decoded(bytes, encodings, { limits, room, isGone }));
+    };
+    new Receiving(req, { limits, clock, memory }, { resolve: conclude, reject }).start();
+  });
+}
+
+async function decoded(
+  received: Buffer,
+  encodings: readonly ContentEncoding[],
+  { limits, room, isGone }: Pick<Decoding, 'isGone'> & { readonly limits: BodyLimits; readonly room: HeldBytes },
+): Promise<ReceivedContent> {
   let memory: BodyMemory | undefined;
   let bytes = received;
   for (const encoding of encodings.toReversed()) {
-    const decoded = new BodyMemory(room, 0, limits.max_bytes, () =>
+    const into = new BodyMemory(room, 0, limits.max_bytes, () =>
       tooLarge(limits.max_bytes, ' without its compression'),
     );
-    await decode(encoding, bytes, { into: decoded, owner: room.owner, isGone: () => req.socket?.destroyed ?? false });
+    await decode(encoding, bytes, { into, owner: room.owner, isGone });
     memory?.drop();
-    memory = decoded;
-    bytes = decoded.finish();
+    memory = into;
+    bytes = into.finish();
   }
   return { bytes, compressed: { bytes: received, encodings } };
 }

@@ -6,17 +6,18 @@ import type { Relay, ResponseConverter, ResponseEvent } from '../contract/stage.
 import type { UpstreamResponse } from '../contract/upstream-response.ts';
 import { decompressor } from '../kit/decompressor.ts';
 import { isEventStream, isPlain } from '../kit/media-type.ts';
+import { WholeEvents } from '../kit/net/whole-events.ts';
 import { definitionFor, keepAliveOf } from '../protocols/definitions.ts';
 import { endsWithError } from '../protocols/read-error.ts';
 import { endSaidIn } from '../protocols/stop-reasons.ts';
 import { Silence } from './answer.ts';
 import { makeConverter, type RequestContext } from './context.ts';
 import { passedHeaders, reasonPhrase, UpstreamHead } from './headers.ts';
-import { createObserver, type Observer, WholeEvents } from './observe.ts';
+import { createObserver, type Observer } from './observe.ts';
 import { behind, makeRewriter, RewriteFailure } from './rewriting.ts';
 
-/** The way of an upstream's bytes to the client. */
-interface Passage {
+/** Turns an upstream's bytes into those of the client. */
+interface ResponseTransform {
   /** Whether the head goes out before there are bytes for the client; otherwise the first of them bring it. */
   readonly head_first: boolean;
   write(chunk: Buffer): void;
@@ -33,8 +34,8 @@ interface Passage {
   close(): void;
 }
 
-/** Where a passage leads, and whom it tells. */
-interface PassageEnds {
+/** Where a transform writes to, and whom it tells how it ended. */
+interface ResponseSink {
   send(bytes: Buffer | string): void;
   /** Everything was sent; `last` comes behind it. */
   done(last?: Buffer | string): void;
@@ -48,7 +49,12 @@ interface PassageEnds {
  * Opens the way for a response whose head the `response` hooks have seen: through the converter that a stage wants, or as
  * the bytes are. Raises upstream_invalid for an encoding that cannot be converted, and what making the converter raises.
  */
-function openPassage(ctx: RequestContext, upstream: UpstreamResponse, head: UpstreamHead, ends: PassageEnds): Passage {
+function openTransform(
+  ctx: RequestContext,
+  upstream: UpstreamResponse,
+  head: UpstreamHead,
+  sink: ResponseSink,
+): ResponseTransform {
   const translator = makeConverter(ctx, head);
   const rewriter = makeRewriter(ctx, head);
   const converter = rewriter === undefined ? translator : behind(translator, rewriter);
@@ -56,19 +62,17 @@ function openPassage(ctx: RequestContext, upstream: UpstreamResponse, head: Upst
   const to_events = isEventStream(head.get('content-type'));
   // Proxies before us that keep an answer until it is complete let a stream through for this, whatever the upstream's own say.
   if (to_events) head.set('x-accel-buffering', 'no');
-  const events = to_events && isOpen(head) ? new WholeEvents(ends.send, ctx.room()) : undefined;
+  const events = to_events && isOpen(head) ? new WholeEvents(sink.send, ctx.room()) : undefined;
   if (events !== undefined) ctx.endEvents = (error) => endOf(ctx, events, converter, error);
   const from_events = isEventStream(upstream.headers['content-type']);
-  const passage =
-    converter === undefined
-      ? plainPassage(events, ends)
-      : convertingPassage(from_events ? converter : counted(ctx, converter), inflate, events, from_events, ends);
+  const bounded = converter === undefined || from_events ? converter : counted(ctx, converter);
+  const transform = createTransform(bounded, inflate, events, from_events, sink);
   const keep_alive = keepAliveOf(ctx.pipeline.spec.match.protocol);
-  if (events === undefined || keep_alive === undefined) return passage;
+  if (events === undefined || keep_alive === undefined) return transform;
   return {
-    ...passage,
+    ...transform,
     keepAlive() {
-      if (!events.inside) ends.send(keep_alive);
+      if (!events.inside) sink.send(keep_alive);
     },
   };
 }
@@ -107,20 +111,13 @@ function endOf(
     // The converter is what failed; the engine's own words do as well.
   }
   const { protocol } = ctx.pipeline.spec.match;
-  const sequence_number = protocol === 'responses' ? nextNumber(latest.toString()) : 0;
   const stream = {
     request_id: ctx.peek('request.id')!,
     model: ctx.peek('request.model') ?? '',
     created_at: Math.floor(ctx.peek('request.received_at')! / 1000),
-    sequence_number,
+    said: latest,
   };
   return between + definitionFor(protocol, ctx).errors.breakOff(error, stream);
-}
-
-/** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */
-function nextNumber(events: string): number {
-  const last = events.lastIndexOf('"sequence_number":');
-  return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
 }
 
 /** A converter that keeps a whole document, whose bytes are counted. Raises overloaded where they have no room. */
@@ -149,28 +146,14 @@ function saysEnd(events: WholeEvents | undefined): boolean {
   return endSaidIn(latest) === 'whole' || endsWithError(latest);
 }
 
-function plainPassage(events: WholeEvents | undefined, { send, done }: PassageEnds): Passage {
-  return {
-    head_first: true,
-    write: events === undefined ? send : (chunk) => events.push(chunk),
-    end(is_well) {
-      if (is_well) events?.end();
-      done();
-    },
-    hasEnd: () => saysEnd(events),
-    pause() {},
-    resume() {},
-    close() {},
-  };
-}
-
-function convertingPassage(
-  converter: ResponseConverter,
+/** The way through a converter, or without one as the bytes are. */
+function createTransform(
+  converter: ResponseConverter | undefined,
   inflate: Duplex | undefined,
   events: WholeEvents | undefined,
   from_events: boolean,
-  ends: PassageEnds,
-): Passage {
+  sink: ResponseSink,
+): ResponseTransform {
   let over = false;
   let is_well = true;
   const attempt = (convert: () => Buffer | string): Buffer | string | undefined => {
@@ -178,46 +161,46 @@ function convertingPassage(
       return convert();
     } catch (error) {
       over = true;
-      ends.fail(error);
+      sink.fail(error);
       return undefined;
     }
   };
   const emit = (bytes: Buffer | string | undefined) => {
     if (bytes === undefined || bytes.length === 0) return;
-    if (events === undefined) ends.send(bytes);
+    if (events === undefined) sink.send(bytes);
     else if (typeof bytes === 'string') events.pushText(bytes);
     else events.push(bytes);
   };
   const convert = (chunk: Buffer) => {
-    if (!over) emit(attempt(() => converter.write(chunk)));
+    if (!over) emit(converter === undefined ? chunk : attempt(() => converter.write(chunk)));
   };
   const finish = () => {
     if (over) return;
-    const last = attempt(() => converter.end());
-    if (last === undefined) return;
-    if (events === undefined) return ends.done(last);
+    const last = converter && attempt(() => converter.end());
+    if (over) return;
+    if (events === undefined) return sink.done(last);
     emit(last);
     if (is_well) events.end();
-    ends.done();
+    sink.done();
   };
   inflate?.on('data', convert).on('end', finish);
   inflate?.on('error', () => {
     if (over) return;
     over = true;
-    ends.fail(new StageError('upstream_invalid', 'The upstream compressed its answer wrongly; it cannot be read.'));
+    sink.fail(new StageError('upstream_invalid', 'The upstream compressed its answer wrongly; it cannot be read.'));
   });
   return {
-    head_first: from_events && events !== undefined,
+    head_first: converter === undefined || (from_events && events !== undefined),
     write(chunk) {
       if (inflate === undefined) convert(chunk);
-      else if (!over && !inflate.write(chunk)) ends.hold((resume) => inflate.once('drain', resume));
+      else if (!over && !inflate.write(chunk)) sink.hold((resume) => inflate.once('drain', resume));
     },
     end(well) {
       is_well = well;
       if (inflate === undefined) finish();
       else inflate.end();
     },
-    hasEnd: () => !over && (converter.hasEnd?.() ?? saysEnd(events)),
+    hasEnd: () => !over && (converter?.hasEnd?.() ?? saysEnd(events)),
     pause: () => void inflate?.pause(),
     resume: () => void inflate?.resume(),
     close() {
@@ -266,11 +249,11 @@ class Transfer {
   readonly #silence: Silence;
   #quiet: Timer | undefined;
   #head: UpstreamHead | undefined;
-  #passage: Passage | undefined;
+  #transform: ResponseTransform | undefined;
   /** How many must be ready before more is taken from the upstream. */
   #waiting_for = 0;
-  /** Grows when the client goes away: nobody waits for what was waited for until then. */
-  #era = 0;
+  /** Incremented when the client goes away: callbacks of what was waited for until then are void. */
+  #generation = 0;
   #client_waits = false;
   /** The last bytes of an answer of which all has come: its end goes out with them. */
   #unsent: Buffer | string | undefined;
@@ -334,12 +317,12 @@ class Transfer {
         this.#onDrained(chunk);
         return;
       }
-      if (this.#passage === undefined && !this.#open(chunk)) return;
+      if (this.#transform === undefined && !this.#open(chunk)) return;
       this.#silence.end();
       // What a converter refuses was sent by the upstream all the same, and is on its bill.
       const observe_first = this.#ctx.converts_response;
       if (observe_first) this.#observe(chunk);
-      this.#passage!.write(chunk);
+      this.#transform!.write(chunk);
       if (!observe_first) this.#observe(chunk);
     } catch (error) {
       this.#fail(error);
@@ -362,9 +345,9 @@ class Transfer {
         this.#settle(() => this.#conclusion.resolve());
         return;
       }
-      if (this.#passage === undefined && !this.#open(undefined)) return;
+      if (this.#transform === undefined && !this.#open(undefined)) return;
       this.#ended = true;
-      this.#passage!.end(is_well);
+      this.#transform!.end(is_well);
     } catch (error) {
       this.#fail(error);
     }
@@ -380,7 +363,7 @@ class Transfer {
    * So has one whose last word was an error.
    */
   #endsAsSaid(): boolean {
-    if (this.#draining || this.#passage?.hasEnd() !== true) return false;
+    if (this.#draining || this.#transform?.hasEnd() !== true) return false;
     this.#upstream.destroy();
     this.#onEnd(false);
     return true;
@@ -394,7 +377,7 @@ class Transfer {
 
   #onQuiet(): void {
     // A head that is not sent may still become an error; a client that takes nothing needs no more of it.
-    if (this.#res.headersSent && !this.#client_waits) this.#passage!.keepAlive!();
+    if (this.#res.headersSent && !this.#client_waits) this.#transform!.keepAlive!();
     this.#quiet!.refresh();
   }
 
@@ -408,8 +391,8 @@ class Transfer {
   readonly #drain = (): void => {
     this.#draining = true;
     this.#quiet?.close();
-    this.#passage?.close();
-    this.#era++;
+    this.#transform?.close();
+    this.#generation++;
     this.#waiting_for = 0;
     this.#ctx.drained = this.#ended;
     if (this.#ended || this.#observer === undefined) this.#stop();
@@ -438,9 +421,9 @@ class Transfer {
       const head = new UpstreamHead(statusCode!, passedHeaders(rawHeaders, headers.connection));
       this.#head = head;
       this.#hooks.onHead(head);
-      this.#passage = openPassage(this.#ctx, this.#upstream, head, this.#ends());
-      if (this.#passage.head_first) this.#sendHead();
-      if (this.#passage.keepAlive)
+      this.#transform = openTransform(this.#ctx, this.#upstream, head, this.#sink());
+      if (this.#transform.head_first) this.#sendHead();
+      if (this.#transform.keepAlive)
         this.#quiet = this.#ctx.clock.after(KEEP_ALIVE_SECONDS * 1000, () => this.#onQuiet());
       return true;
     } catch (error) {
@@ -449,7 +432,7 @@ class Transfer {
     }
   }
 
-  #ends(): PassageEnds {
+  #sink(): ResponseSink {
     return {
       send: (bytes) => this.#send(bytes),
       done: (last) => this.#finish(last),
@@ -516,9 +499,9 @@ class Transfer {
 
   #waitFor(listen: (resume: () => void) => void): void {
     if (this.#waiting_for++ === 0) this.#upstream.pause();
-    const era = this.#era;
+    const generation = this.#generation;
     listen(() => {
-      if (era !== this.#era) return;
+      if (generation !== this.#generation) return;
       this.#silence.refresh();
       if (--this.#waiting_for === 0) this.#upstream.resume();
     });
@@ -527,12 +510,12 @@ class Transfer {
   #waitForClient(): void {
     if (this.#client_waits) return;
     this.#client_waits = true;
-    const passage = this.#passage!;
-    passage.pause();
+    const transform = this.#transform!;
+    transform.pause();
     this.#waitFor((go) =>
       this.#res.once('drain', () => {
         this.#client_waits = false;
-        passage.resume();
+        transform.resume();
         go();
       }),
     );
@@ -557,7 +540,7 @@ class Transfer {
     this.#ctx.onDrain = undefined;
     let finished: Promise<boolean> | undefined;
     try {
-      this.#passage?.close();
+      this.#transform?.close();
       finished = this.#observer?.end();
     } finally {
       if (finished === undefined) conclude();

@@ -2,6 +2,7 @@ import { protocolOf } from '../contract/protocol.ts';
 import { type Replacement, type Rewriting, TEXT_KINDS } from '../contract/rewriting.ts';
 import type { ResponseConverter, ResponseEvent } from '../contract/stage.ts';
 import { textsOf } from '../protocols/definitions.ts';
+import { present } from '../protocols/read-json.ts';
 import { AnswerRewriter, compileRewriting, type NamedRewriting, rewriteAnswer } from '../protocols/rewriting.ts';
 import { proofToText } from '../protocols/translation/made-reasoning.ts';
 import { DESCRIBING } from '../protocols/translation/translate.ts';
@@ -34,12 +35,10 @@ export function checkRewriting(returned: unknown): Rewriting | undefined {
     throw new Error('`never_contains` is a regular expression for one character');
   if (kinds !== undefined && !(Array.isArray(kinds) && kinds.every((kind) => TEXT_KINDS.includes(kind))))
     throw new Error(`\`kinds\` is a list of ${TEXT_KINDS.join(', ')}`);
-  return {
-    replacements: replacements.map(checkReplacement),
-    ...(window_characters !== undefined && { window_characters }),
-    ...(never_contains !== undefined && { never_contains }),
-    ...(kinds !== undefined && { kinds: [...kinds] }),
-  };
+  return present({
+    ...{ replacements: replacements.map(checkReplacement), window_characters, never_contains },
+    kinds: kinds && [...kinds],
+  });
 }
 
 /** A longer document is not looked through for stages in shadow mode; in force it would be refused. */

@@ -6,7 +6,8 @@ import { definitionFor } from '../protocols/definitions.ts';
 import { sendWhole } from './answer.ts';
 import type { CompiledStage } from './compiled.ts';
 import { asError, discardResult, failureOf, isRefusal, type Result, reportFailure } from './contained/result.ts';
-import { clientGone, type LateAnswer, type RequestContext } from './context.ts';
+import { clientGone, type RequestContext } from './context.ts';
+import type { LateAnswer } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
@@ -29,8 +30,8 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   });
   try {
     await answer(plan, ctx);
-    if (ctx.late !== undefined) await drainLate(plan, ctx, ctx.late);
-    ctx.endDrain();
+    if (ctx.draining.late !== undefined) await drainLate(plan, ctx, ctx.draining.late);
+    ctx.draining.end();
     ctx.leave();
     onAnswered();
     await endOfTurn();
@@ -61,7 +62,12 @@ export async function runAfterwards(plan: Plan, ctx: RequestContext, onAnswered:
 /** Never rejects: where even the error cannot be sent, the connection is cut. */
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
-    await respond(plan, ctx, await findAnswer(ctx));
+    const result = await findAnswer(ctx);
+    if (result.kind === 'answer') sendAnswer(ctx, result);
+    else {
+      ctx.dropBody();
+      await relay(plan, ctx, result);
+    }
   } catch (error) {
     try {
       await answerError(plan, ctx, attribute(plan, ctx, error));
@@ -134,15 +140,6 @@ function sendAnswer(ctx: RequestContext, answer: Answer): void {
   sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
-async function respond(plan: Plan, ctx: RequestContext, result: Result): Promise<void> {
-  if (result.kind === 'answer') {
-    sendAnswer(ctx, result);
-    return;
-  }
-  ctx.dropBody();
-  await relay(plan, ctx, result);
-}
-
 /** Reads the answer of a request that has failed already, if it still comes. Whatever goes wrong, there is nobody to tell. */
 async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Promise<void> {
   ctx.cancel = late.cancel;
@@ -156,10 +153,10 @@ async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Pro
   }
 }
 
-async function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
+function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
   const watch = ctx.pipeline.rewrites ? watchAnswer(ctx, reportRewrite(plan, ctx)) : undefined;
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
-  await relayResponse(ctx, result, {
+  return relayResponse(ctx, result, {
     onHead(head) {
       for (const stage of ctx.entered) {
         if (stage.hooks.response === undefined) continue;
@@ -195,7 +192,7 @@ function observe(ctx: RequestContext, observers: readonly CompiledStage[], event
 
 /** Turns anything thrown into a catalogue error, and records the stage it came from. */
 function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError {
-  const { failed } = ctx.preparation;
+  const { failed } = ctx.attempted;
   const is_of_attempt = failed !== undefined && failed.thrown === raised;
   const { stage, error } = is_of_attempt ? failed : { stage: ctx.stage, error: raised };
   ctx.stage = undefined;
@@ -293,12 +290,22 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   }
   for (let i = ctx.entered.length - 1; i >= 0; i--) {
     const stage = ctx.entered[i]!;
-    if (stage.hooks.finish !== undefined) await runLast(ctx, stage, 'finish');
+    if (stage.hooks.finish === undefined) continue;
+    ctx.stage = stage;
+    const ended = stage.hooks.finish(ctx);
+    if (ended instanceof Promise) await ended;
   }
+  ctx.stage = undefined;
   const last = ctx.pipeline.finally;
-  for (const stage of last) if (stage.shadow) await runFinally(plan, ctx, stage);
+  for (const stage of last) if (stage.shadow && isMeant(plan, ctx, stage)) ctx.noteShadow(stage.id);
   if (ctx.shadows.length > 0) ctx.note('outcome.shadow', ctx.shadows);
-  for (const stage of last) if (!stage.shadow) await runFinally(plan, ctx, stage);
+  for (const stage of last) {
+    if (stage.shadow || !isMeant(plan, ctx, stage)) continue;
+    ctx.stage = stage;
+    const ended = stage.hooks.finally?.(ctx);
+    if (ended instanceof Promise) await ended;
+    ctx.stage = undefined;
+  }
 }
 
 function noteOutcome(plan: Plan, ctx: RequestContext): void {
@@ -320,20 +327,12 @@ function noteReplaced(ctx: RequestContext): void {
   for (const id of watched.keys()) ctx.noteShadow(id);
 }
 
-/** Runs a `finally` hook unless its guard says no or cannot be evaluated. */
-async function runFinally(plan: Plan, ctx: RequestContext, stage: CompiledStage): Promise<void> {
+/** Whether the guard of a `finally` stage holds; one that cannot be evaluated does not. */
+function isMeant(plan: Plan, ctx: RequestContext, stage: CompiledStage): boolean {
   try {
-    if (stage.guard !== undefined && !stage.guard(ctx.facts)) return;
+    return stage.guard === undefined || stage.guard(ctx.facts);
   } catch (error) {
     reportFailure(plan.services.log, ctx, stage, 'finally', error);
-    return;
+    return false;
   }
-  if (stage.shadow) ctx.noteShadow(stage.id);
-  else await runLast(ctx, stage, 'finally');
-}
-
-async function runLast(ctx: RequestContext, stage: CompiledStage, moment: 'finish' | 'finally'): Promise<void> {
-  ctx.stage = stage;
-  await stage.hooks[moment]?.(ctx);
-  ctx.stage = undefined;
 }

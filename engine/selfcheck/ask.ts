@@ -1,3 +1,4 @@
+import { failed } from '../contract/checks.ts';
 import { type Exchange, exchange } from '../kit/net/exchange.ts';
 import { formatNetworkError } from '../kit/net/format-network-error.ts';
 import type { Way } from '../kit/net/way.ts';
@@ -156,11 +157,7 @@ export function noAnswer(error: unknown, root_url: string, usual_seconds: number
   const why = formatNetworkError(error, seconds);
   const host = new URL(root_url).host;
   const reach = `can ${host} be reached from here, and is it the address of the gateway?`;
-  return {
-    verdict: 'failed',
-    found: isTimeout(error) ? why : `no answer: ${why}`,
-    remedy: known ?? (isTimeout(error) ? WAITS : reach),
-  };
+  return failed(isTimeout(error) ? why : `no answer: ${why}`, known ?? (isTimeout(error) ? WAITS : reach));
 }
 
 /** What is worth knowing where the environment names a proxy for an address: then it may be the proxy that gives no answer. */

@@ -1,5 +1,5 @@
 import type { ClientNames } from '../client-files/names.ts';
-import type { CheckOutcome } from '../contract/checks.ts';
+import { type CheckOutcome, failed, ok, skipped, warning } from '../contract/checks.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { isEventStream } from '../kit/media-type.ts';
 import type { Exchange } from '../kit/net/exchange.ts';
@@ -138,14 +138,14 @@ export function outcomeOf(
   const { good, faults, lesser = [], remedy, details = [] } = given;
   const more = { ...travelled, ...(details.length === 0 ? {} : { details }) };
   const found = [...faults, ...lesser].join('; ');
-  if (found === '') return { verdict: 'ok', found: good, ...more };
-  return { verdict: faults.length > 0 ? 'failed' : 'warning', found, remedy, ...more };
+  if (found === '') return ok(good, more);
+  return (faults.length > 0 ? failed : warning)(found, remedy, more);
 }
 
 /** The outcome for an answer that is no JSON of any API; `undefined` for one that is. */
 export function foreignOutcome({ answer, travelled }: Asked): SelfCheckOutcome | undefined {
   const foreign = foreignAnswer(answer);
-  return foreign && { verdict: 'failed', ...foreign, found: `in place of JSON comes ${foreign.found}`, ...travelled };
+  return foreign && failed(`in place of JSON comes ${foreign.found}`, foreign.remedy, travelled);
 }
 
 const REFUSED: Readonly<Record<number, string>> = {
@@ -163,14 +163,12 @@ export function refusedOutcome(asked: Asked): SelfCheckOutcome | undefined {
   if (foreign !== undefined || answer.status === 200) return foreign;
   const { status } = answer;
   const upstream = 'look into the logs of the gateway: does its upstream work, and does it have a credential for it?';
-  return {
-    verdict: 'failed',
-    found: `the request was refused with status ${status}: ${errorText(answer.json) ?? 'without a reason'}`,
-    remedy:
-      REFUSED[status] ??
+  return failed(
+    `the request was refused with status ${status}: ${errorText(answer.json) ?? 'without a reason'}`,
+    REFUSED[status] ??
       (status >= 500 ? upstream : 'look into the logs of the gateway: the request is one that clients send'),
-    ...travelled,
-  };
+    travelled,
+  );
 }
 
 /** A prompt with a short answer. */
@@ -199,11 +197,10 @@ export function notServed(asked: Asked, protocol: Protocol): SelfCheckOutcome | 
   const says = errorText(answer.json);
   const is_about_model =
     fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found' || /\bmodel\b/i.test(says ?? '');
-  return {
-    verdict: 'skipped',
-    found: `${what} are not served for this${is_about_model ? ' model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${clients} can't use it here`,
-    ...travelled,
-  };
+  return skipped(
+    `${what} are not served for this${is_about_model ? ' model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${clients} can't use it here`,
+    travelled,
+  );
 }
 
 /** The outcome where no whole stream came although one was asked for; `undefined` for one. */
@@ -213,20 +210,15 @@ export function notStreamed(asked: Asked): SelfCheckOutcome | undefined {
   if (answer.status === 200 && isEventStream(answer.headers['content-type'])) {
     if (fault === undefined) return undefined;
     const seconds = (answer.total_ms / 1000).toFixed(1);
-    return {
-      ...foreignOutcome(asked)!,
-      found:
-        fault === 'cut'
-          ? `the stream broke off after ${seconds} seconds`
-          : `the stream did not end as it should after ${seconds} seconds`,
-    };
+    const how = fault === 'cut' ? 'broke off' : 'did not end as it should';
+    return { ...foreignOutcome(asked)!, found: `the stream ${how} after ${seconds} seconds` };
   }
   return (
-    refusedOutcome(asked) ?? {
-      verdict: 'failed',
-      found: 'a whole answer came although a stream was asked for',
-      remedy: 'have the gateway stream where "stream" is true, and proxies leave content-type as it is',
-      ...travelled,
-    }
+    refusedOutcome(asked) ??
+    failed(
+      'a whole answer came although a stream was asked for',
+      'have the gateway stream where "stream" is true, and proxies leave content-type as it is',
+      travelled,
+    )
   );
 }

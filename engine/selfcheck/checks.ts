@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { failed, ok, skipped, warning } from '../contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../contract/protocol.ts';
 import { isJson } from '../kit/media-type.ts';
 import { describeJson, errorText, fieldsOf, readEvents, shortText } from './answer.ts';
@@ -127,7 +128,7 @@ function checksOf(protocol: Protocol): SelfCheck[] {
 /** The outcome where a request was refused for whose it is, before anybody looked at what it says. */
 function refusedAtTheDoor({ answer: { status, json }, travelled }: Asked): SelfCheckOutcome | undefined {
   if (![401, 402, 403, 429].includes(status) || json === undefined) return undefined;
-  return { verdict: 'skipped', found: `can not be told: ${errorText(json) ?? `status ${status}`}`, ...travelled };
+  return skipped(`can not be told: ${errorText(json) ?? `status ${status}`}`, travelled);
 }
 
 const wrongToken = () => `selfcheck-${randomUUID()}`;
@@ -261,25 +262,22 @@ async function checkArrival(subject: Subject): Promise<SelfCheckOutcome> {
   const told = { ...travelled, details: tellArrivals(answer) };
   const { 'content-length': length } = answer.headers;
   const arriving = length === undefined ? judgeArrivals(answer) : 'whole';
-  if (arriving === 'one_by_one') return { verdict: 'ok', found: 'events arrive one by one, as they are made', ...told };
-  if (arriving === 'unclear') {
-    const found = 'can not be told: the answer was too short or too quick; --echo or a slower model tells';
-    return { verdict: 'skipped', found, ...told };
-  }
+  if (arriving === 'one_by_one') return ok('events arrive one by one, as they are made', told);
+  if (arriving === 'unclear')
+    return skipped('can not be told: the answer was too short or too quick; --echo or a slower model tells', told);
   if (arriving === 'at_once' && !(await waitsForTheEnd(long, () => ask(PROMPT, SHORT.output, 'a short one')))) {
-    return {
-      verdict: 'warning',
-      found: 'all events came at once: either something holds streams back, or the model makes its whole answer first',
-      remedy: `find out which with --echo, or with a model that streams; ${BUFFERING}`,
-      ...told,
-    };
+    return warning(
+      'all events came at once: either something holds streams back, or the model makes its whole answer first',
+      `find out which with --echo, or with a model that streams; ${BUFFERING}`,
+      told,
+    );
   }
   const found = {
     whole: 'it was whole before its first byte was sent: its head has a content-length',
     in_blocks: 'events arrive in blocks, as a buffer on the way gets full',
     at_once: 'a long answer comes all at once at its end, a short one much earlier',
   };
-  return { verdict: 'failed', found: found[arriving], remedy: BUFFERING, ...told };
+  return failed(found[arriving], BUFFERING, told);
 }
 
 const BUFFERING =

@@ -5,6 +5,7 @@ import { basename, delimiter, dirname, join } from 'node:path';
 import { CLIENTS, type ClientKind, planClient, TIERS } from '../client-files/clients.ts';
 import { platformOf } from '../client-files/key-helper.ts';
 import type { ClientNames } from '../client-files/names.ts';
+import { failed, ok, skipped, warning } from '../contract/checks.ts';
 import type { Protocol } from '../contract/protocol.ts';
 import { findProgram } from '../kit/process/find-program.ts';
 import { type ProgramEnd, runProgram } from '../kit/process/run-program.ts';
@@ -100,7 +101,7 @@ async function runClient(runnable: Runnable, subject: Subject): Promise<SelfChec
   const { clients, echo, model, root_url, signal } = subject;
   const found = clients === undefined ? undefined : findClient(runnable.client, clients);
   if (clients === undefined || found === undefined || model === undefined)
-    return { verdict: 'skipped', found: 'there is no client or no model' };
+    return skipped('there is no client or no model');
   const useless = await whyUseless(runnable, subject);
   if (useless !== undefined) return useless;
   const word = `echo-${randomBytes(4).toString('hex')}`;
@@ -123,8 +124,7 @@ async function whyUseless({ api }: Runnable, subject: Subject): Promise<SelfChec
   if (refused === undefined) return undefined;
   const { status, json } = asked.answer;
   if (json !== undefined && status >= 400 && status < 500 && status !== 401 && status !== 403) {
-    const found = `not run: the gateway does not serve ${path}, or not with this model`;
-    return { verdict: 'skipped', found, ...asked.travelled };
+    return skipped(`not run: the gateway does not serve ${path}, or not with this model`, asked.travelled);
   }
   return { ...refused, found: `not run: the client would get the same: ${refused.found}` };
 }
@@ -291,10 +291,7 @@ function judgeRun(
   const { path } = APIS[api];
   const reply = printableLine(stdout.trim());
   const end = exit_code === undefined ? ending.replaceAll('_', ' ') : `exit code ${exit_code}`;
-  const outcome = (verdict: SelfCheckOutcome['verdict'], found: string, remedy?: string): SelfCheckOutcome => ({
-    verdict,
-    found,
-    ...(remedy !== undefined && { remedy }),
+  const more = {
     sent: `${[basename(program), ...args('<prompt>')].map(printableWord).join(' ')}, in a home directory of its own`,
     came: `${end}, ${reply === '' ? 'no reply' : `the reply: ${shorten(reply)}`}`,
     details: [
@@ -302,44 +299,43 @@ function judgeRun(
       // Where something went wrong its reason is in the last lines.
       ...(exit_code === 0 ? [] : linesOf(stderr).map((line) => `it said: ${shorten(line)}`)),
     ],
-  });
+  };
   if (opened.length > 0)
-    return outcome(
-      'failed',
+    return failed(
       `it opened a browser at ${opened.join(' and ')} to sign in, so it read no key or got none accepted`,
       `does the gateway take this token for ${path}? appscli doctor ${client} looks at the files of the client here`,
+      more,
     );
-  if (ending === 'no_start') return outcome('skipped', `${program} can not be started`);
+  if (ending === 'no_start') return skipped(`${program} can not be started`, more);
   if (ending === 'too_late')
-    return outcome(
-      'failed',
+    return failed(
       `it gave no reply within ${seconds} seconds`,
       'see what the other checks say of streams and errors; clients try again for minutes before they tell of an error',
+      more,
     );
   if (ending === 'exit' && exit_code !== 0 && NO_SUCH_OPTION.test(stderr))
-    return outcome(
-      'skipped',
+    return skipped(
       'this version can not be run without its tools, which a gateway could have read files and run commands here',
-      'update the client, if it is an old one',
+      { ...more, remedy: 'update the client, if it is an old one' },
     );
   if (ending !== 'exit' || exit_code !== 0) {
     const said = [...linesOf(stderr), ...linesOf(stdout)].join('\n');
     const known = REMEDIES.find(([pattern]) => pattern.test(said))?.[1];
     const how = ending === 'exit' ? `it ended with exit code ${exit_code}` : 'it was ended, or printed without end,';
     const remedy = known ?? 'its last lines say why; the other checks show what the gateway answers';
-    return outcome('failed', `${how} and gave no reply`, remedy);
+    return failed(`${how} and gave no reply`, remedy, more);
   }
-  if (isExpected(stdout)) return outcome('ok', 'it replied as asked, and opened no browser');
+  if (isExpected(stdout)) return ok('it replied as asked, and opened no browser', more);
   if (reply === '')
-    return outcome(
-      'failed',
+    return failed(
       'it ended well and printed no reply',
       `look at what the gateway answers on ${path}: an empty answer, or one without its last event, does this`,
+      more,
     );
-  return outcome(
-    'warning',
+  return warning(
     `it printed something else than was asked for, and opened no browser: ${shorten(reply)}`,
     'a model may not have done as it was told: run it again, or with another --model',
+    more,
   );
 }
 

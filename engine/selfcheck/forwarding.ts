@@ -1,3 +1,4 @@
+import { failed, ok, skipped } from '../contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../contract/protocol.ts';
 import { errorText, type Fields, fieldsOf, readEvents, shortText } from './answer.ts';
 import { APIS, streamError, streamText, streamUsage } from './apis.ts';
@@ -95,8 +96,9 @@ export const FORWARDING_CHECKS: readonly SelfCheck[] = [
       const echo = subject.echo!;
       const first = await firstForwarded(subject, echo);
       const { received, served } = first;
-      if (received === undefined) return skip('no request reaches the echo upstream: see the check forwarding.reached');
-      if (as_messages && served !== 'messages') return skip('the gateway does not serve Messages');
+      if (received === undefined)
+        return skipped('no request reaches the echo upstream: see the check forwarding.reached');
+      if (as_messages && served !== 'messages') return skipped('the gateway does not serve Messages');
       return as_messages && received.protocol !== 'messages'
         ? translated(received.protocol)
         : look(subject, echo, first);
@@ -109,10 +111,8 @@ function withoutEcho({ echo, model }: Subject): string | undefined {
   return model === undefined ? NO_MODEL : undefined;
 }
 
-const skip = (found: string): SelfCheckOutcome => ({ verdict: 'skipped', found });
-
 function translated(protocol: Protocol): SelfCheckOutcome {
-  return skip(
+  return skipped(
     `the gateway asks the upstream in ${APIS[protocol].what}: what arrives can't be compared with what was sent`,
   );
 }
@@ -190,15 +190,13 @@ async function checkReached(subject: Subject): Promise<SelfCheckOutcome> {
   if (foreign !== undefined && (received === undefined || answer.status === 200)) return foreign;
   const { status } = answer;
   if (received === undefined) {
-    return {
-      verdict: 'failed',
-      found:
-        status === 200
-          ? `another upstream answered for ${model}`
-          : `nothing arrived, and the gateway answered with status ${status}`,
-      remedy: `point an upstream of the gateway at ${echo.url}, send the model ${model} there, and see that the gateway's machine reaches that address (--echo host:port says where to listen)`,
-      ...travelled,
-    };
+    return failed(
+      status === 200
+        ? `another upstream answered for ${model}`
+        : `nothing arrived, and the gateway answered with status ${status}`,
+      `point an upstream of the gateway at ${echo.url}, send the model ${model} there, and see that the gateway's machine reaches that address (--echo host:port says where to listen)`,
+      travelled,
+    );
   }
   return outcomeOf(forwarded, {
     good: `requests for ${model} arrive at ${echo.url}`,
@@ -214,13 +212,12 @@ function notForwarded(forwarded: Forwarded): SelfCheckOutcome | undefined {
   const { received, answer, travelled } = forwarded;
   if (received !== undefined) return undefined;
   return (
-    foreignOutcome(forwarded) ?? {
-      verdict: 'failed',
-      found: `the request did not reach the upstream; the gateway answered with status ${answer.status}`,
-      remedy:
-        'have the gateway pass on what it does not know: clients send new fields and headers before gateways know them',
-      ...travelled,
-    }
+    foreignOutcome(forwarded) ??
+    failed(
+      `the request did not reach the upstream; the gateway answered with status ${answer.status}`,
+      'have the gateway pass on what it does not know: clients send new fields and headers before gateways know them',
+      travelled,
+    )
   );
 }
 
@@ -252,7 +249,7 @@ async function checkHeaders(subject: Subject, echo: Echo): Promise<SelfCheckOutc
   const version = isRefusedByName(newest, /version/i) ? USUAL_VERSION : NEW_VERSION;
   const forwarded = version === NEW_VERSION ? newest : await send(version);
   if (isRefusedByName(forwarded, /beta/i))
-    return { verdict: 'ok', found: 'betas that are not known are refused, and said to be', ...forwarded.travelled };
+    return ok('betas that are not known are refused, and said to be', forwarded.travelled);
   const missing = notForwarded(forwarded);
   if (missing !== undefined) return missing;
   const { headers, path } = forwarded.received!;
@@ -300,7 +297,7 @@ async function checkBody(subject: Subject, echo: Echo, protocol: Protocol): Prom
   };
   const forwarded = await forward(subject, echo, protocol, { body, note: 'with fields nobody knows' });
   if (isRefusedByName(forwarded, /selfcheck_unknown/))
-    return { verdict: 'ok', found: 'fields that are not known are refused by name', ...forwarded.travelled };
+    return ok('fields that are not known are refused by name', forwarded.travelled);
   const missing = notServed(forwarded, protocol) ?? notForwarded(forwarded);
   if (missing !== undefined) return missing;
   const { body: came, protocol: spoken } = forwarded.received!;

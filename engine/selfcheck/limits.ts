@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { warning } from '../contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../contract/protocol.ts';
 import { errorText, type Fields, fieldsOf, shortText } from './answer.ts';
 import { APIS } from './apis.ts';
@@ -52,12 +53,11 @@ async function checkLimit(subject: Subject): Promise<SelfCheckOutcome> {
   const instead = foreignOutcome(first);
   if (instead !== undefined && first.answer.status >= 300) return instead;
   if (first.answer.status === 401) {
-    return {
-      verdict: 'warning',
-      found: `nothing can be told of limits: the token was refused with status 401: ${errorText(first.answer.json) ?? 'without a reason'}`,
-      remedy: 'is the variable that --limit-token-env names set to a valid token?',
-      ...first.travelled,
-    };
+    return warning(
+      `nothing can be told of limits: the token was refused with status 401: ${errorText(first.answer.json) ?? 'without a reason'}`,
+      'is the variable that --limit-token-env names set to a valid token?',
+      first.travelled,
+    );
   }
   const again = await send('messages');
   const changes =

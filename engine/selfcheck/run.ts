@@ -1,4 +1,4 @@
-import type { CheckResult } from '../contract/checks.ts';
+import { type CheckResult, failed, skipped, warning } from '../contract/checks.ts';
 import { isOfNetwork, NotAsked, noAnswer } from './ask.ts';
 import type { SelfCheck, SelfCheckOutcome, Subject } from './check.ts';
 
@@ -34,8 +34,8 @@ export async function* runChecks(
 function notMade(check: SelfCheck, subject: Subject, { refuse }: RunOptions): SelfCheckOutcome | undefined {
   const { signal } = subject;
   if (signal?.aborted) return stopped(signal.reason);
-  const skipped = check.skipped?.(subject);
-  return skipped === undefined ? refuse?.(check) : { verdict: 'skipped', found: skipped };
+  const why = check.skipped?.(subject);
+  return why === undefined ? refuse?.(check) : skipped(why);
 }
 
 async function make(
@@ -71,22 +71,20 @@ async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefi
 }
 
 function stopped(reason: unknown): SelfCheckOutcome {
-  const why = reason instanceof Error ? reason.message : 'it was stopped';
-  return { verdict: 'skipped', found: `not made: ${why}` };
+  return skipped(`not made: ${reason instanceof Error ? reason.message : 'it was stopped'}`);
 }
 
 /** A check that broke says nothing about a gateway, unless what broke it is an answer that nobody could read. */
 function broken(error: unknown): SelfCheckOutcome {
   if (error instanceof RangeError) {
-    return {
-      verdict: 'failed',
-      found: 'its answer is too large or nested too deeply to be read',
-      remedy: 'is this the address of a model gateway? Look at what it answers with curl',
-    };
+    return failed(
+      'its answer is too large or nested too deeply to be read',
+      'is this the address of a model gateway? Look at what it answers with curl',
+    );
   }
-  return {
-    verdict: 'warning',
-    found: `this check broke (${error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error'}), which says nothing about the gateway`,
-    remedy: 'please report it, with the version of appscli and which gateway it is',
-  };
+  const what = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
+  return warning(
+    `this check broke (${what}), which says nothing about the gateway`,
+    'please report it, with the version of appscli and which gateway it is',
+  );
 }

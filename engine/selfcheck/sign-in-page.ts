@@ -1,3 +1,4 @@
+import { failed, ok, skipped, warning } from '../contract/checks.ts';
 import { CALLBACK_PATH, CONSOLE_SIGN_IN_PATH, DISCOVERY_PATH } from '../http/sign-in/paths.ts';
 import type { Exchange } from '../kit/net/exchange.ts';
 import { REQUEST_ID_HEADER } from '../run/headers.ts';
@@ -22,9 +23,8 @@ export async function probeSignIn(subject: SignInSubject): Promise<SelfCheckOutc
   const { status, json } = await readAnswer(await get(DISCOVERY_PATH));
   const { issuer } = fieldsOf(json);
   if (status !== 200 || typeof issuer !== 'string')
-    return { verdict: 'skipped', found: `nobody signs in here (GET ${DISCOVERY_PATH}: status ${status})` };
-  if (issuer !== root_url)
-    return { verdict: 'skipped', found: `people sign in at another address: ask at ${shortText(issuer)}` };
+    return skipped(`nobody signs in here (GET ${DISCOVERY_PATH}: status ${status})`);
+  if (issuer !== root_url) return skipped(`people sign in at another address: ask at ${shortText(issuer)}`);
   let path = CONSOLE_SIGN_IN_PATH;
   for (const asked = new Set<string>(); ; ) {
     asked.add(path);
@@ -36,12 +36,10 @@ export async function probeSignIn(subject: SignInSubject): Promise<SelfCheckOutc
   }
 }
 
-const LOOP: SelfCheckOutcome = {
-  verdict: 'failed',
-  found: 'the sign-in page of the console redirects to itself: no browser gets in',
-  remedy:
-    'upgrade the gateway; until then let the proxy pass the host with its port on (nginx: proxy_set_header Host $http_host). Where the proxy makes the redirect itself, remove it there',
-};
+const LOOP = failed(
+  'the sign-in page of the console redirects to itself: no browser gets in',
+  'upgrade the gateway; until then let the proxy pass the host with its port on (nginx: proxy_set_header Host $http_host). Where the proxy makes the redirect itself, remove it there',
+);
 
 function travelled(path: string, answer: Answer): Pick<SelfCheckOutcome, 'sent' | 'came'> {
   return { sent: `GET ${shortText(path)}, without a token`, came: cameLine(answer) };
@@ -69,34 +67,29 @@ function judge(root_url: string, path: string, answer: Answer): SelfCheckOutcome
   if (to?.searchParams.has('client_id') === true) return judgeProvider(root_url, to);
   const foreign = foreignAnswer(answer);
   if (answer.status === 404 || foreign === undefined)
-    return { verdict: 'skipped', found: `there is no console here (status ${answer.status})` };
+    return skipped(`there is no console here (status ${answer.status})`);
   if (answer.headers[REQUEST_ID_HEADER] !== undefined && to === undefined) return judgeOwnPage(answer);
-  return {
-    verdict: 'failed',
-    found: `in place of the way to the identity provider comes ${foreign.found}`,
-    remedy: `let the proxy pass ${CONSOLE_SIGN_IN_PATH} and ${CALLBACK_PATH} on to the gateway as they are, without a redirect or sign-in of its own`,
-  };
+  return failed(
+    `in place of the way to the identity provider comes ${foreign.found}`,
+    `let the proxy pass ${CONSOLE_SIGN_IN_PATH} and ${CALLBACK_PATH} on to the gateway as they are, without a redirect or sign-in of its own`,
+  );
 }
 
 function judgeProvider(root_url: string, to: URL): SelfCheckOutcome {
   const back = to.searchParams.get('redirect_uri');
   if (back === null || back === new URL(`${root_url}${CALLBACK_PATH}`).href)
-    return { verdict: 'ok', found: `it leads to the identity provider at ${shortText(to.origin)}` };
-  return {
-    verdict: 'failed',
-    found: `the identity provider would send people back to ${shortText(back)}, which is not below this address`,
-    remedy: 'correct server.public_url, or where the proxy forwards to',
-  };
+    return ok(`it leads to the identity provider at ${shortText(to.origin)}`);
+  return failed(
+    `the identity provider would send people back to ${shortText(back)}, which is not below this address`,
+    'correct server.public_url, or where the proxy forwards to',
+  );
 }
 
 /** A page on which the gateway says why nobody can sign in now. */
 function judgeOwnPage({ status, text }: Answer): SelfCheckOutcome {
   const title = /<h1>([^<]{1,200})/.exec(text)?.[1];
   const found = `the gateway answers ${status}${title === undefined ? '' : `: ${shortText(title)}`}`;
-  if (status === 429) return { verdict: 'skipped', found };
-  if (status >= 500) {
-    const remedy = 'is the identity provider reachable from the gateway? "appscli check --live" there asks it';
-    return { verdict: 'warning', found, remedy };
-  }
-  return { verdict: 'failed', found, remedy: 'open that page in a browser: it says what to do' };
+  if (status === 429) return skipped(found);
+  if (status < 500) return failed(found, 'open that page in a browser: it says what to do');
+  return warning(found, 'is the identity provider reachable from the gateway? "appscli check --live" there asks it');
 }

@@ -58,7 +58,8 @@ export function clientRequest(request: CaseRequest, path: string, added: readonl
   return { method, path: request.path ?? path, headers: [...ours, ...theirs].flat(), body, leaves };
 }
 
-function pairs(list: readonly string[]): (readonly [name: string, value: string])[] {
+/** Names with values, of names and values in turn. */
+export function pairs(list: readonly string[]): (readonly [name: string, value: string])[] {
   return list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!] as const] : []));
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { GatewayConfig, UpstreamConfig } from '../contract/config.ts';
+import type { GatewayConfig } from '../contract/config.ts';
 import {
   accessSteps,
   type DryRun,
@@ -15,6 +15,8 @@ import {
 import { secretPlace } from '../kit/secret-names.ts';
 import { flatFacts } from '../rules/fact-view.ts';
 import type { Loaded } from '../source/spec.ts';
+import { type ClientResponse, pairs } from './client.ts';
+import { parsed } from './suite/expectations.ts';
 import type { Call, Played } from './suite/played.ts';
 import type { StageTrace } from './suite/watch.ts';
 
@@ -36,28 +38,21 @@ function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlyS
   };
 }
 
-/** What is told of a header whose value is a secret of the upstream. */
-function fixedSecret(header: NonNullable<UpstreamConfig['headers']>[string] | undefined): string | undefined {
-  return header === undefined || typeof header === 'string'
-    ? undefined
-    : `the value of ${secretPlace(header.value_env)}`;
-}
-
-function headerPairs(call: Call, config: GatewayConfig, host: string): [string, string][] {
-  const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === call.upstream)!;
+/** The headers that were sent, with what is told of those whose value is a secret of the upstream. */
+function headerPairs({ upstream, raw_headers }: Call, config: GatewayConfig, host: string): [string, string][] {
+  const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === upstream)!;
   const bearer_env = auth_token_env ?? api_key_env;
-  const pairs: [string, string][] = [];
-  for (let i = 0; i + 1 < call.raw_headers.length; i += 2) {
-    const [name, value] = [call.raw_headers[i]!, call.raw_headers[i + 1]!];
-    const lower = name.toLowerCase();
-    if (lower === 'host') pairs.push([name, host]);
-    else if (lower === 'x-api-key' && api_key_env !== undefined)
-      pairs.push([name, `the value of ${secretPlace(api_key_env)}`]);
-    else if (lower === 'authorization' && bearer_env !== undefined)
-      pairs.push([name, `Bearer, the value of ${secretPlace(bearer_env)}`]);
-    else pairs.push([name, fixedSecret(headers[lower]) ?? value]);
-  }
-  return pairs;
+  const secretOf = (secret: string) => `the value of ${secretPlace(secret)}`;
+  const fixed = Object.entries(headers).flatMap(([name, header]) =>
+    typeof header === 'string' ? [] : [[name, secretOf(header.value_env)] as const],
+  );
+  const told = new Map([
+    ...fixed,
+    ...(api_key_env === undefined ? [] : [['x-api-key', secretOf(api_key_env)] as const]),
+    ...(bearer_env === undefined ? [] : [['authorization', `Bearer, ${secretOf(bearer_env)}`] as const]),
+    ['host', host],
+  ]);
+  return pairs(raw_headers).map(([name, value]) => [name, told.get(name.toLowerCase()) ?? value]);
 }
 
 function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): SentStep | undefined {
@@ -76,25 +71,17 @@ function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): S
   };
 }
 
-function messageOf(body: Buffer): string {
-  try {
-    const { error } = JSON.parse(body.toString()) as { error?: { message?: string } };
-    return error?.message ?? '';
-  } catch {
-    return '';
-  }
-}
-
 /** What the request was charged: counting tokens, for one, costs nothing. `undefined` where no budget was asked. */
 function chargeOf({ reservations }: Played): 'full' | 'nothing' | undefined {
   if (reservations.length === 0) return undefined;
   return reservations.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
 }
 
-/** The error a client would be told: that of the clause which answers in its place, or the one that was raised. */
-function errorTold(stages: readonly StageStep[], raised: unknown): string | undefined {
+/** What the gateway answered itself; its error is that of the clause which answers in its place, or the one that was raised. */
+function answerOf({ status, body }: ClientResponse, stages: readonly StageStep[], raised: unknown) {
   const told = stages.find(({ list, raised: by_clause }) => list === 'on_error' && by_clause?.code !== undefined);
-  return told?.raised?.code ?? (raised as string | undefined);
+  const { error } = (parsed(body) as { error?: { message?: string } } | null | undefined) ?? {};
+  return { status, error: told?.raised?.code ?? (raised as string | undefined), message: error?.message ?? '' };
 }
 
 /**
@@ -113,7 +100,6 @@ export function describePlayed(
   const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
   const stages = trace.stages.map((stage) => stageStep(stage, shadow, told));
   const sent = sentStep(played, config);
-  const own_answer = sent === undefined && response !== undefined;
   const charge = chargeOf(played);
   return {
     pipeline: trace.pipeline.name,
@@ -130,15 +116,7 @@ export function describePlayed(
     spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
     limits: played.reservations.flatMap(({ statuses }) => limitSteps(statuses)),
     shadow,
-    ...(sent === undefined ? {} : { sent }),
-    ...(own_answer
-      ? {
-          answer: {
-            status: response.status,
-            error: errorTold(stages, known['outcome.error']),
-            message: messageOf(response.body),
-          },
-        }
-      : {}),
+    ...(sent !== undefined && { sent }),
+    ...(sent === undefined && response !== undefined && { answer: answerOf(response, stages, known['outcome.error']) }),
   };
 }

@@ -32,8 +32,8 @@ export class FakeContext extends RequestContext {
     const environment = { clock, under_way: new Occupancy(clock) } as unknown as RequestEnvironment;
     super({ rewrites: false } as CompiledPipeline, { req, res }, environment, 0);
     if (body !== undefined)
-      this.body = new HeldBody(Buffer.from(body), (key) => {
-        this.rewrites = [...this.rewrites, key];
+      this.incoming.held = new HeldBody(Buffer.from(body), (key) => {
+        this.incoming.rewrites = [...this.rewrites, key];
       });
     this.noteAll(facts);
     this.stage = {

@@ -1,5 +1,6 @@
 /** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
 
+import { recordOf } from '../audit/recorded-facts.ts';
 import type { GatewayConfig } from '../contract/config.ts';
 import type { FactPath } from '../contract/facts.ts';
 import type {
@@ -123,74 +124,53 @@ export interface ServiceWishes {
   readonly policies?: ManagedPolicies;
 }
 
+/** What a test was to give. Throws where it did not. */
+function wished<T>(given: T | undefined, otherwise: string): T {
+  if (given === undefined) throw new Error(otherwise);
+  return given;
+}
+
 /** Services that answer as wished and record what they are told. Prices and conditions are the real ones. */
 function fakeServices(
   config: GatewayConfig,
   wishes: ServiceWishes,
 ): Services & { readonly recorded: Recorded; readonly clock: FrozenClock; readonly books: Books } {
   const recorded: Recorded = {
-    settlements: [],
-    reservations: [],
-    released: [],
-    moved: [],
-    topped_up: [],
-    audit: [],
+    ...{ settlements: [], reservations: [], released: [], moved: [], topped_up: [], audit: [], log: [] },
     lines: new Map(),
-    log: [],
   };
   const { policies = { of: () => undefined, served() {} } } = wishes;
+  const nothing_lacks = { exceeded: [], shadows: [], statuses: [] };
   const books: Books = {
-    topUp(request_id, amount_nano_usd) {
-      recorded.topped_up.push({ request_id, amount_nano_usd });
-    },
+    topUp: (request_id, amount_nano_usd) => void recorded.topped_up.push({ request_id, amount_nano_usd }),
     async move(request, held) {
       recorded.moved.push({ request, held });
-      return { exceeded: [], shadows: [], statuses: [], ...wishes.move?.(request) };
+      return { ...nothing_lacks, ...wishes.move?.(request) };
     },
     async settle(settlement) {
       recorded.settlements.push(settlement);
       await wishes.settle?.();
     },
-    async release(request_id) {
-      recorded.released.push(request_id);
-    },
+    release: async (request_id) => void recorded.released.push(request_id),
   };
   const clock = frozenClock(wishes.now ?? 0);
   const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
   const log = { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') };
   return {
-    books,
-    recorded,
-    config,
-    clock,
-    log,
-    secret(name) {
-      const value = wishes.secrets?.[name];
-      if (value === undefined) throw new Error(`the test gives no secret ${name}`);
-      return value;
-    },
-    tokens: {
-      verify(token) {
-        if (wishes.verify === undefined) throw new Error('the test does not say whom tokens belong to');
-        return wishes.verify(token);
-      },
-    },
+    ...{ books, recorded, config, clock, log, policies },
+    secret: (name) => wished(wishes.secrets?.[name], `the test gives no secret ${name}`),
+    tokens: { verify: (token) => wished(wishes.verify, 'the test does not say whom tokens belong to')(token) },
     models: createModelCatalog(config, policies),
-    policies,
     ledger: {
       async reserve(request) {
         recorded.reservations.push(request);
-        const granted = { exceeded: [], shadows: [], statuses: [], unreserved: false };
-        const decision: ReservationDecision = { ...granted, ...(await wishes.reserve?.(request)) };
+        const decision = { ...nothing_lacks, unreserved: false, ...(await wishes.reserve?.(request)) };
         const reservation = new BookedReservation(books, request, true);
         return decision.exceeded.length > 0 ? decision : { ...decision, reservation };
       },
       unreserved: (identity) => new BookedReservation(books, identity, false),
       typicalCost: (user, model) => wishes.typicalCost?.(user, model),
-      async statuses(demands) {
-        if (wishes.statuses === undefined) throw new Error('the test does not say how limits stand');
-        return wishes.statuses(demands);
-      },
+      statuses: async (demands) => wished(wishes.statuses, 'the test does not say how limits stand')(demands),
     },
     audit: {
       write: (record) => recorded.audit.push(record),
@@ -206,7 +186,7 @@ function fakeServices(
     health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).facts,
-    decisions: () => ({}),
+    record: (ctx, now) => recordOf(ctx as unknown as FakeContext, now),
   };
 }
 

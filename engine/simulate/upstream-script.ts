@@ -41,113 +41,100 @@ function writeHead({ res }: Exchange, { status = 200, headers, events }: CaseUps
 }
 
 /** What a test says of its upstreams. */
-export interface UpstreamWishes {
+interface UpstreamWishes {
   /** What every upstream does, if `upstreams` is absent. */
   readonly upstream?: CaseUpstream | undefined;
   readonly upstreams?: CaseUpstreams | undefined;
 }
 
-/** The upstreams of one request, as its test has them; delays pass on its clock. */
-export class UpstreamScripts {
-  /** Grows with everything that happens. */
-  activity = 0;
-  /** What the upstream that answered last was to send, when nothing cut it short. */
-  body: Buffer = Buffer.alloc(0);
-  /** Upstreams that were asked although nothing is said of them. */
-  readonly unscripted: string[] = [];
-  readonly #wishes: UpstreamWishes;
-  readonly #names: readonly string[];
-  readonly #clock: Clock;
-  readonly #asked = new Map<string, number>();
-  readonly #waiting = new Set<ServerResponse>();
-  readonly #unanswered = Promise.withResolvers<void>();
+/** The upstreams of one request, as its test has them. */
+export type UpstreamScripts = ReturnType<typeof openScripts>;
 
-  /** @param names of the upstreams, by the number with which their paths begin. */
-  constructor(wishes: UpstreamWishes, names: readonly string[], clock: Clock) {
-    this.#wishes = wishes;
-    this.#names = names;
-    this.#clock = clock;
-  }
+/**
+ * Lets upstreams do what a test says; delays pass on its clock.
+ * @param names of the upstreams, by the number with which their paths begin.
+ */
+export function openScripts({ upstream = {}, upstreams }: UpstreamWishes, names: readonly string[], clock: Clock) {
+  const asked = new Map<string, number>();
+  const waiting = new Set<ServerResponse>();
+  const unanswered = Promise.withResolvers<void>();
+  const unscripted: string[] = [];
+  let activity = 0;
+  let body: Buffer = Buffer.alloc(0);
 
-  /** Whether an upstream that has a request will do nothing before time passes. */
-  get waits(): boolean {
-    return this.#waiting.size > 0;
-  }
-
-  /** Resolves when an upstream has a request and does not answer it. */
-  get unanswered(): Promise<void> {
-    return this.#unanswered.promise;
-  }
-
-  /** Whether the upstream with this number takes no connection now; that counts as one of its requests. */
-  isClosed(index: number): boolean {
-    const name = this.#names[index]!;
-    if (this.#scriptOf(name).fails !== 'refuse') return false;
-    this.#countOne(name);
-    return true;
-  }
-
-  /** Does with a request what the test says. */
-  async answer(exchange: Exchange): Promise<void> {
-    const { received, res, socket } = exchange;
-    const name = this.#names[Number(/^\/(\d+)/.exec(received.url)?.[1])] ?? '';
-    const script = failureAt(received.url, this.#scriptOf(name));
-    this.#countOne(name);
-    res.once('close', () => this.#goOn(res));
-    const { events, fails, delay_seconds = 0, pause_seconds = 0 } = script;
-    await this.#pass(delay_seconds, res);
-    if (res.destroyed) return;
-    if (fails === 'reset') return void socket.resetAndDestroy();
-    if (fails === 'hang' && events === undefined) {
-      this.#unanswered.resolve();
-      return this.#wait(res);
-    }
-    const chunks = chunksOf(script);
-    this.body = Buffer.from(chunks.join(''));
-    writeHead(exchange, script);
-    for (const [index, chunk] of chunks.entries()) {
-      if (index > 0) await this.#pass(pause_seconds, res);
-      if (res.destroyed) return;
-      await new Promise((resolve) => res.write(chunk, resolve));
-    }
-    if (fails === 'hang') this.#wait(res);
-    // A reset could overtake what was written before it.
-    else if (fails === 'cut') socket.destroy();
-    else res.end();
-  }
-
-  #scriptOf(name: string): CaseUpstream {
-    const { upstream = {}, upstreams } = this.#wishes;
+  function scriptOf(name: string): CaseUpstream {
     if (upstreams === undefined) return upstream;
     const scripts = Object.hasOwn(upstreams, name) ? ([upstreams[name]!].flat() as CaseUpstream[]) : [];
-    return scripts[Math.min(this.#asked.get(name) ?? 0, scripts.length - 1)] ?? {};
+    return scripts[Math.min(asked.get(name) ?? 0, scripts.length - 1)] ?? {};
   }
 
-  #countOne(name: string): void {
-    const { upstreams } = this.#wishes;
-    if (upstreams !== undefined && !Object.hasOwn(upstreams, name)) this.unscripted.push(name);
-    this.#asked.set(name, (this.#asked.get(name) ?? 0) + 1);
-    this.activity++;
+  function countOne(name: string): void {
+    if (upstreams !== undefined && !Object.hasOwn(upstreams, name)) unscripted.push(name);
+    asked.set(name, (asked.get(name) ?? 0) + 1);
+    activity++;
   }
 
-  #wait(res: ServerResponse): void {
+  function wait(res: ServerResponse): void {
     if (res.destroyed) return;
-    this.#waiting.add(res);
-    this.activity++;
+    waiting.add(res);
+    activity++;
   }
 
-  #goOn(res: ServerResponse): void {
-    if (this.#waiting.delete(res)) this.activity++;
+  function goOn(res: ServerResponse): void {
+    if (waiting.delete(res)) activity++;
   }
 
-  #pass(seconds: number, res: ServerResponse): Promise<void> {
-    if (seconds === 0) return Promise.resolve();
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.#wait(res);
-    this.#clock.after(seconds * 1000, () => {
-      this.#goOn(res);
-      resolve();
-    });
-    return promise;
+  function pass(seconds: number, res: ServerResponse): Promise<void> | undefined {
+    if (seconds === 0) return undefined;
+    wait(res);
+    return new Promise((resolve) => clock.after(seconds * 1000, () => resolve(goOn(res))));
   }
+
+  return {
+    /** Grows with everything that happens. */
+    activity: () => activity,
+    /** What the upstream that answered last was to send, when nothing cut it short. */
+    body: () => body,
+    /** Upstreams that were asked although nothing is said of them. */
+    unscripted,
+    /** Whether an upstream that has a request will do nothing before time passes. */
+    waits: () => waiting.size > 0,
+    /** Resolves when an upstream has a request and does not answer it. */
+    unanswered: unanswered.promise,
+    /** Whether the upstream with this number takes no connection now; that counts as one of its requests. */
+    isClosed(index: number): boolean {
+      const name = names[index]!;
+      if (scriptOf(name).fails !== 'refuse') return false;
+      countOne(name);
+      return true;
+    },
+    /** Does with a request what the test says. */
+    async answer(exchange: Exchange): Promise<void> {
+      const { received, res, socket } = exchange;
+      const name = names[Number(/^\/(\d+)/.exec(received.url)?.[1])] ?? '';
+      const script = failureAt(received.url, scriptOf(name));
+      countOne(name);
+      res.once('close', () => goOn(res));
+      const { events, fails, delay_seconds = 0, pause_seconds = 0 } = script;
+      await pass(delay_seconds, res);
+      if (res.destroyed) return;
+      if (fails === 'reset') return void socket.resetAndDestroy();
+      if (fails === 'hang' && events === undefined) {
+        unanswered.resolve();
+        return wait(res);
+      }
+      const chunks = chunksOf(script);
+      body = Buffer.from(chunks.join(''));
+      writeHead(exchange, script);
+      for (const [index, chunk] of chunks.entries()) {
+        if (index > 0) await pass(pause_seconds, res);
+        if (res.destroyed) return;
+        await new Promise((resolve) => res.write(chunk, resolve));
+      }
+      if (fails === 'hang') wait(res);
+      // A reset could overtake what was written before it.
+      else if (fails === 'cut') socket.destroy();
+      else res.end();
+    },
+  };
 }

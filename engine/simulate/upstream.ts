@@ -58,29 +58,20 @@ export interface ScriptedUpstream {
 
 const MODEL_LIST = /\/models(?:\?|$)/;
 
-class Recording implements Received {
-  readonly method: string;
-  readonly url: string;
-  readonly raw_headers: readonly string[];
-  readonly headers: IncomingHttpHeaders;
-  readonly chunks: Buffer[] = [];
-  complete = false;
-  cancelled = false;
-
-  constructor(req: IncomingMessage) {
-    this.method = req.method ?? '';
-    this.url = req.url ?? '';
-    this.raw_headers = req.rawHeaders;
-    this.headers = req.headers;
-  }
-
-  get body(): Buffer {
-    return Buffer.concat(this.chunks);
-  }
-
-  get sha256(): string {
-    return createHash('sha256').update(this.body).digest('hex');
-  }
+/** A request while it arrives. */
+function recordingOf({ method = '', url = '', rawHeaders: raw_headers, headers }: IncomingMessage) {
+  const chunks: Buffer[] = [];
+  return {
+    ...{ method, url, raw_headers, headers, chunks },
+    complete: false,
+    cancelled: false,
+    get body() {
+      return Buffer.concat(chunks);
+    },
+    get sha256(): string {
+      return createHash('sha256').update(this.body).digest('hex');
+    },
+  };
 }
 
 function fail(res: ServerResponse, error: unknown): void {
@@ -102,7 +93,7 @@ export async function openUpstream(script: Script, wanted_port = 0, lists?: Rece
     }
   };
   const server = createServer({ keepAliveTimeout: 60_000 }, (req, res) => {
-    const received = new Recording(req);
+    const received = recordingOf(req);
     const is_list = received.method === 'GET' && MODEL_LIST.test(received.url);
     (is_list ? (lists ?? requests) : requests).push(received);
     announce();

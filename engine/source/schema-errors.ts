@@ -106,46 +106,37 @@ export function flow(value: unknown): string {
 
 /** What to write instead, as an advice that can be pasted; `undefined` when that is anybody's guess. */
 function valueMeant(wanted: readonly string[], node: Node, key: string, schema: JsonSchema = {}): string | undefined {
+  const wants = (type: string) => wanted.includes(type);
   const { examples, properties, items } = schema as {
     examples?: readonly unknown[];
     properties?: object;
-    items?: JsonSchema;
+    items?: JsonSchema & { readonly required?: readonly string[] };
   };
-  const is_entry = properties !== undefined && 'stage' in properties;
-  return (
-    byExample(wanted, node, examples) ?? byDashes(wanted, node, items) ?? typeHelp(wanted, node, is_entry, key, items)
-  );
-}
-
-/** @param is_entry whether a mapping with the key `stage` is wanted. */
-function typeHelp(
-  wanted: readonly string[],
-  node: Node,
-  is_entry: boolean,
-  key: string,
-  items?: JsonSchema,
-): string | undefined {
-  const value = node.kind === 'scalar' ? node.value : undefined;
-  if (typeof value === 'string') return textHelp(wanted, value, is_entry, key, items);
-  if (wanted.includes('array') && typeof value === 'number') return `write a list: [${value}]`;
-  const is_plain = typeof value === 'number' || typeof value === 'boolean';
-  return wanted.includes('string') && is_plain ? `write "${value}"` : undefined;
-}
-
-function textHelp(
-  wanted: readonly string[],
-  value: string,
-  is_entry: boolean,
-  key: string,
-  items?: JsonSchema,
-): string | undefined {
-  const number = wanted.some((type) => type === 'number' || type === 'integer') ? numberMeant(value, key) : undefined;
+  if (node.kind === 'list') {
+    const is_split = wants('object') && node.items.length > 0 && node.items.every(({ kind }) => kind === 'map');
+    return is_split ? 'remove the dashes: they begin the items of a list' : undefined;
+  }
+  if (node.kind === 'map') {
+    if (!wants('array')) return undefined;
+    const example = examples?.findLast((one) => Array.isArray(one));
+    if (example !== undefined) return `write ${flow(example)}, for example`;
+    const [name] = items?.required ?? [];
+    if (name === undefined) return undefined;
+    const is_one = node.entries.some((entry) => entry.key === name);
+    return is_one ? `begin the item with a dash: \`- ${name}:\`` : `begin each item with a dash: \`- ${name}: ...\``;
+  }
+  const { value } = node;
+  if (typeof value === 'number' && wants('array')) return `write a list: [${value}]`;
+  if (typeof value === 'number' || typeof value === 'boolean') return wants('string') ? `write "${value}"` : undefined;
+  if (value === null) return undefined;
+  const number = wants('number') || wants('integer') ? numberMeant(value, key) : undefined;
   if (number !== undefined) return `write ${number}`;
-  if (wanted.includes('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
-  if (wanted.includes('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
-  if (wanted.includes('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
-  if (wanted.includes('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
-  if (!wanted.includes('array') || value === '') return undefined;
+  if (wants('boolean') && /^(yes|on|true)$/i.test(value)) return 'write true';
+  if (wants('boolean') && /^(no|off|false)$/i.test(value)) return 'write false';
+  if (wants('object') && /^[\w-]+:\S/.test(value)) return 'put a space after the colon';
+  const is_entry = properties !== undefined && 'stage' in properties;
+  if (wants('object') && is_entry && /^[\w-]+$/.test(value)) return `write { stage: ${value} }`;
+  if (!wants('array') || value === '') return undefined;
   return looksSecret(value) ? 'write a list' : `write a list: ${flow(listMeant(value, items))}`;
 }
 
@@ -155,25 +146,6 @@ function listMeant(text: string, items: JsonSchema = {}): string[] {
   const words = text.split(/[\s,]+/).filter((word) => word !== '');
   const fits = (word: string) => new RegExp(pattern ?? '').test(word);
   return pattern !== undefined && !fits(text) && words.every(fits) ? words : text.split(/,\s*/);
-}
-
-/** For a mapping of names where a list of items with names belongs, and for a mapping whose keys have dashes. */
-function byDashes(wanted: readonly string[], node: Node, items: JsonSchema = {}): string | undefined {
-  if (wanted.includes('object') && node.kind === 'list') {
-    const is_split = node.items.length > 0 && node.items.every((item) => item.kind === 'map');
-    return is_split ? 'remove the dashes: they begin the items of a list' : undefined;
-  }
-  const [name] = (items as { required?: readonly string[] }).required ?? [];
-  if (!wanted.includes('array') || node.kind !== 'map' || name === undefined) return undefined;
-  const is_one = node.entries.some(({ key }) => key === name);
-  return is_one ? `begin the item with a dash: \`- ${name}:\`` : `begin each item with a dash: \`- ${name}: ...\``;
-}
-
-/** For a mapping that stands where a list belongs. */
-function byExample(wanted: readonly string[], node: Node, examples: readonly unknown[] = []): string | undefined {
-  if (!wanted.includes('array') || node.kind !== 'map') return undefined;
-  const example = examples.findLast((one) => Array.isArray(one));
-  return example === undefined ? undefined : `write ${flow(example)}, for example`;
 }
 
 interface Wording {

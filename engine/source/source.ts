@@ -188,7 +188,7 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
     Pair(_key, { key, value }) {
       const range = rangeOf(value);
       const name = isScalar(key) ? String(key.value) : '';
-      if (range === undefined || !(name.endsWith('_env') || isSecretKey(name))) return;
+      if (range === undefined || !mayHoldSecret(name)) return;
       // An indented line below continues the value for YAML, seldom for whoever wrote it.
       const [first_line = ''] = text.slice(range[0], range[1]).split('\n');
       if (isEnvironmentName(first_line.trim())) return;
@@ -196,7 +196,19 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
     },
   });
   for (const range of textsBelowSecretKeys(text)) findings.hideRange(file, range);
+  for (const { 0: line, 1: key = '', 2: value = '', index } of text.matchAll(FILE_AND_VALUE)) {
+    const end = index + line.length;
+    if (mayHoldSecret(key)) findings.hideRange(file, [end - value.length, end]);
+  }
 }
+
+/** Whether a key promises a secret, its variable or its file, in place of which the secret itself may have been written. */
+function mayHoldSecret(key: string): boolean {
+  return key.endsWith('_env') || isSecretKey(key.replace(/_file$/, ''));
+}
+
+/** A key for the path of a file with its value, on one line. */
+const FILE_AND_VALUE = /([A-Za-z][\w-]{0,100}_file)["']?[ \t]*:[ \t]+(\S.*)/g;
 
 /** A line that ends with a key which promises a secret or its variable, and no more of a value than how it is written. */
 const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
@@ -216,7 +228,7 @@ function textsBelowSecretKeys(text: string): [number, number][] {
     if (!is_below && (indent !== deeper_than || BEGINS_WITH_KEY.test(line))) deeper_than = undefined;
     if (deeper_than !== undefined) ranges.push([offset, offset + line.length]);
     const key = KEY_ALONE.exec(line.slice(-200))?.[1] ?? '';
-    if (deeper_than === undefined && (key.endsWith('_env') || isSecretKey(key))) deeper_than = indent;
+    if (deeper_than === undefined && mayHoldSecret(key)) deeper_than = indent;
     offset += line.length + 1;
   }
   return ranges;

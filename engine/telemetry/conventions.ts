@@ -1,6 +1,5 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { HistogramMetric } from './catalogue/metrics.ts';
-import type { AttributeValue } from './spans.ts';
 
 /** Version of the OpenTelemetry conventions whose names `gen_ai.*` has. */
 export type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
@@ -39,31 +38,6 @@ export function conventionsOf(config: Pick<GatewayConfig, 'telemetry'>, env: Nod
   return config.telemetry.conventions ?? (asked.includes('gen_ai_latest_experimental') ? 'latest' : '1.41');
 }
 
-type Growing = Record<string, AttributeValue>;
-
-/** What a model is asked for. */
-export interface ModelRequest {
-  readonly operation: string;
-  readonly provider: string | undefined;
-  readonly model: string;
-  readonly max_tokens: number | undefined;
-  readonly stream: boolean | undefined;
-  readonly choices: number | undefined;
-}
-
-/** Begins the attributes of a span of a model's operation with what it was asked for. */
-export function modelRequestAttributes(asked: ModelRequest): Growing {
-  const attributes: Growing = {
-    'gen_ai.operation.name': asked.operation,
-    'gen_ai.request.model': asked.model,
-  };
-  if (asked.provider !== undefined) attributes['gen_ai.provider.name'] = asked.provider;
-  if (asked.max_tokens !== undefined) attributes['gen_ai.request.max_tokens'] = asked.max_tokens;
-  if (asked.stream !== undefined) attributes['gen_ai.request.stream'] = asked.stream;
-  if (asked.choices !== undefined && asked.choices !== 1) attributes['gen_ai.request.choice.count'] = asked.choices;
-  return attributes;
-}
-
 /** What a model used, in tokens; `input` with those of the cache. */
 export interface ModelUsage {
   readonly input: number;
@@ -71,23 +45,6 @@ export interface ModelUsage {
   readonly cache_read: number;
   readonly cache_write: number;
 }
-
-/** Adds what a model used; nothing of the cache where it was not used. */
-export function addModelUsage(attributes: Growing, usage: ModelUsage, { cache_write }: Conventions): void {
-  attributes['gen_ai.usage.input_tokens'] = usage.input;
-  attributes['gen_ai.usage.output_tokens'] = usage.output;
-  if (usage.cache_read > 0) attributes['gen_ai.usage.cache_read.input_tokens'] = usage.cache_read;
-  if (usage.cache_write > 0) attributes[cache_write] = usage.cache_write;
-}
-
-/** Adds which model answered, and how soon it began to where it streamed. */
-export function addModelAnswer(attributes: Growing, model: string, first_chunk_seconds: number | undefined): void {
-  attributes['gen_ai.response.model'] = model;
-  if (first_chunk_seconds !== undefined) attributes['gen_ai.response.time_to_first_chunk'] = first_chunk_seconds;
-}
-
-/** Attribute with the session of a client. */
-export const CONVERSATION = 'gen_ai.conversation.id';
 
 /** What the conventions call what a pipeline's protocol asks a model for; counting tokens has no name there. */
 export function operationOf(protocol: string): string {

@@ -3,18 +3,9 @@ import type { Operation, OperationName } from '../contract/telemetry.ts';
 import { beginTrace } from '../kit/net/trace-context.ts';
 import { printableLine } from '../kit/text/printable.ts';
 import { type CounterMetric, type LabelsOf, METRICS } from './catalogue/metrics.ts';
-import { OPERATION_SPANS } from './catalogue/spans.ts';
+import { OPERATION_SPANS, type OperationSpanSpec } from './catalogue/spans.ts';
 import type { Metrics } from './metric-registry.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanSink } from './spans.ts';
-
-/** Counters of operations; a start is seen by every other metric. */
-const COUNTERS: Readonly<Partial<Record<OperationName, CounterMetric>>> = {
-  'gateway.sign_in': 'gateway.sign_ins',
-  'gateway.session': 'gateway.sessions',
-  'gateway.account_check': 'gateway.account_checks',
-  'gateway.admin_change': 'gateway.admin_changes',
-  'gateway.reload': 'gateway.reloads',
-};
 
 /**
  * Most spans of one name in a second: a flood of sign-ins that come to nothing must not take the place of requests in the queue.
@@ -37,7 +28,7 @@ export function createOperationTelemetry({
   const hasRoom = roomBySecond(clock);
   return (operation) => {
     const attributes = attributesOf(operation);
-    const counter = COUNTERS[operation.name];
+    const { counter }: OperationSpanSpec = OPERATION_SPANS[operation.name];
     if (counter !== undefined) metrics.add(counter, labelsOf(counter, attributes));
     const spans = sink();
     if (!spans.active) return;

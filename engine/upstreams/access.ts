@@ -62,7 +62,7 @@ export type Refuses = (model: ModelConfig, caller: KnownFacts) => boolean;
  * Whether a model is refused to somebody whatever the request is like: a rule that depends on the request, its route or the time
  * leaves the model in the list. `undefined` when there are no rules.
  */
-export function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
+function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined {
   const rules = accessRules(config).filter(({ mode }) => mode === 'enforce');
   if (rules.length === 0) return undefined;
   return ({ id, family }, caller) => {
@@ -75,10 +75,7 @@ export function createAlwaysRefuses(config: GatewayConfig): Refuses | undefined 
  * Whether somebody's requests for a model always go to upstreams that do not serve it; a rule that depends on the request leaves
  * the model in the list. `undefined` when every model is served wherever its requests go.
  */
-export function createNeverReaches(
-  config: GatewayConfig,
-  models: Pick<ModelCatalog, 'isServedAt'>,
-): Refuses | undefined {
+function createNeverReaches(config: GatewayConfig, models: Pick<ModelCatalog, 'isServedAt'>): Refuses | undefined {
   if (!config.from_model_lists || config.upstreams.length === 1) return undefined;
   const reachable = createReachable(config);
   return (model, caller) => !reachable(model, caller).some((upstream) => models.isServedAt(model, upstream));

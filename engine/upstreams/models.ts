@@ -21,7 +21,7 @@ import { answeringModels, modelFinder, namesMeant, plainName } from '../money/pr
 import { costOf, createPriceBook } from '../money/prices/prices.ts';
 import { isModelId, type ToldOfModel } from './lists/ask-list.ts';
 import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
-import { reaches } from './routes/route.ts';
+import { reaches } from './routes.ts';
 
 const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
 

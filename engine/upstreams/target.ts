@@ -3,15 +3,11 @@ import { StageError } from '../contract/errors.ts';
 import { askedIn, type Protocol, protocolOf } from '../contract/protocol.ts';
 import type { CompressedBody } from '../contract/request-body.ts';
 import type { Services } from '../contract/services.ts';
-import type { DrainLimits } from '../contract/stage.ts';
+import type { DrainLimits, StageContext } from '../contract/stage.ts';
 import { configuredWay } from '../kit/net/way.ts';
 import { secretPlace } from '../kit/secret-names.ts';
 import { spellBound } from '../protocols/body/fields.ts';
 import { definitionOf } from '../protocols/definitions.ts';
-import type { ForwardContext } from './attempts/forward-context.ts';
-import { createDirectTransport } from './transports/direct-transport.ts';
-import { createProxyTransport } from './transports/proxy-transport.ts';
-import type { OutgoingRequest, Transport, TransportOptions } from './transports/transport.ts';
 import {
   describeTranslated,
   dropDigests,
@@ -23,7 +19,52 @@ import {
   type Propagation,
   upstreamCredential,
   upstreamPaths,
-} from './upstream-headers.ts';
+} from './headers.ts';
+import { createDirectTransport } from './transports/direct-transport.ts';
+import { createProxyTransport } from './transports/proxy-transport.ts';
+import type { OutgoingRequest, Transport, TransportOptions } from './transports/transport.ts';
+
+/** Facts that sending a request upstream needs. */
+export const FORWARD_READS = [
+  'route.upstream',
+  'route.upstream_model',
+  'request.id',
+  'request.model',
+  'request.protocol',
+  'request.client.address',
+] as const;
+
+/** Facts that it goes by where they are set. */
+export const FORWARD_READS_IF_SET = [
+  'route.protocol',
+  'cache.downgraded',
+  'cache.effective_ttl',
+  'request.alias',
+  'request.stream',
+  'spend.most_nano_usd',
+  'error.code',
+  'error.status',
+  'principal.id',
+  'outcome.unread',
+] as const;
+
+/** Facts that it writes. */
+export const FORWARD_WRITES = [
+  'request.dropped_headers',
+  'upstream.status',
+  'upstream.attempts',
+  'upstream.retry',
+  'upstream.certainty',
+  'upstream.ttfb_ms',
+  'upstream.request_id',
+  'upstream.error_rewritten',
+] as const;
+
+export type ForwardContext = StageContext<
+  (typeof FORWARD_READS)[number],
+  (typeof FORWARD_READS_IF_SET)[number],
+  (typeof FORWARD_WRITES)[number]
+>;
 
 /** An upstream with everything a request to it needs, prepared once. */
 export interface Target {

@@ -83,21 +83,16 @@ export function typesOf(schemas: readonly (readonly [name: string, JsonSchema])[
   return [HEAD, ...schemas.map(([name, schema]) => declare(name, schema))].join('\n');
 }
 
-interface Document {
-  readonly components: { readonly schemas: Readonly<Record<string, JsonSchema>> };
-  readonly paths: Readonly<Record<string, Readonly<Record<string, DescribedAnswers | undefined>>>>;
+interface Response {
+  readonly $ref?: string;
+  readonly content?: { readonly 'application/json'?: { readonly schema: JsonSchema } };
 }
 
-interface DescribedAnswers {
-  readonly responses: Readonly<Record<string, { readonly $ref?: string; readonly content?: AnswerContent }>>;
-}
+type Named<Value> = Readonly<Record<string, Value>>;
 
-interface AnswerContent {
-  readonly 'application/json'?: { readonly schema: JsonSchema };
-}
-
-const DOCUMENT = ADMIN_API_DOCUMENT as unknown as Document & {
-  readonly components: { readonly responses: Readonly<Record<string, { readonly content?: AnswerContent }>> };
+const DOCUMENT = ADMIN_API_DOCUMENT as unknown as {
+  readonly components: { readonly schemas: Named<JsonSchema>; readonly responses: Named<Response> };
+  readonly paths: Named<Named<{ readonly responses: Named<Response> }>>;
 };
 
 /** What a browser may send leaves out whatever has a default. */
@@ -117,13 +112,48 @@ function answerType({ path, method, status }: { path: string; method: string; st
 
 const nameOf = (reference: string) => reference.split('/').at(-1)!;
 
+const DECLARATIONS = `/** What a form's field may hold. */
+export interface DescribedField {
+  readonly type?: 'email' | 'number' | 'integer' | 'array';
+  readonly required?: boolean;
+  readonly maxLength?: number;
+}
+
+interface DescribedOperation {
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  readonly path: string;
+  readonly query: readonly string[];
+  /** Those of the body; absent where there is none. */
+  readonly fields?: Readonly<Record<string, DescribedField>>;
+  /** The list in the answer; absent where it is none. */
+  readonly rows?: string;
+}
+`;
+
+/** What a form knows of each field of a body. */
+function fieldsOf({ required, ...body }: JsonSchema): object {
+  const fields = schemasIn(body, 'properties').map(([name, { type, format, maxLength }]) => {
+    const kind = format === 'email' ? format : ['number', 'integer', 'array'].find((each) => each === type);
+    const is_required = (required as readonly string[] | undefined)?.includes(name) || undefined;
+    return [name, { type: kind, required: is_required, maxLength }];
+  });
+  return Object.fromEntries(fields);
+}
+
 /** The operations of the admin API as the console calls them, with their types. */
 function consoleOperations(): string {
   const operations = [...ADMIN_OPERATIONS.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  const table = operations.map(({ name, method, path, query, body }) => {
-    const in_query = Object.keys((query.properties as object | undefined) ?? {});
-    const list = in_query.map((each) => `'${each}'`).join(', ');
-    return `  ${name}: { method: '${method}', path: '${path}', query: [${list}], has_body: ${body !== undefined} },\n`;
+  const table = operations.map(({ name, method, path, query, body, answer }) => {
+    const described = {
+      method,
+      path,
+      query: schemasIn(query, 'properties').map(([each]) => each),
+      fields: body && fieldsOf(body),
+      rows: name.startsWith('list')
+        ? schemasIn(answer, 'properties').find(([, { type }]) => type === 'array')?.[0]
+        : undefined,
+    };
+    return `  ${name}: ${JSON.stringify(described)},\n`;
   });
   const types = operations.map((operation) => {
     const parts = [
@@ -136,7 +166,8 @@ function consoleOperations(): string {
   });
   return [
     typesOf(Object.entries(DOCUMENT.components.schemas)),
-    `/** How each operation is asked for. */\nexport const OPERATIONS = {\n${table.join('')}} as const;\n`,
+    DECLARATIONS,
+    `/** How each operation is called. */\nexport const OPERATIONS: Readonly<Record<keyof OperationTypes, DescribedOperation>> = {\n${table.join('')}};\n`,
     `/** What each operation takes and answers. */\nexport interface OperationTypes {\n${types.join('')}}\n`,
   ].join('\n');
 }

@@ -8,12 +8,16 @@ import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../eng
 import { flow } from '../../engine/source/schema-errors.ts';
 import { withSecretFiles } from '../../engine/source/validate.ts';
 import { choice, errorMeaning, factMeaning } from './markdown.ts';
-import { isSchema, mapChildren, schemasIn } from './schema.ts';
+import { mapChildren, schemasIn } from './schema.ts';
 
 /** Definitions of a schema by name. */
 type Definitions = Readonly<Record<string, JsonSchema>>;
 
 const SCALARS = ['string', 'number', 'boolean', 'null'];
+
+/** What is made of each name, by name. */
+const mapped = <Name extends string, Made>(names: readonly Name[], make: (name: Name) => Made) =>
+  Object.fromEntries(names.map((name) => [name, make(name)]));
 
 /** The facts a condition may read where it is evaluated, by section or one by one; `true` stands for all. */
 function visibleFacts(known: unknown): FactPath[] {
@@ -40,7 +44,7 @@ const STAGE_FACT = {
 
 /** The path of a fact, as it is or in brackets. In one list: where there are several, editors show the meanings of all. */
 function factsSchema(name: string, known: unknown): JsonSchema {
-  const paths = choice(Object.fromEntries(visibleFacts(known).map((path) => [path, factMeaning(path)])));
+  const paths = choice(mapped(visibleFacts(known), factMeaning));
   const items = { $ref: `#/definitions/${name}` };
   const own = [HEADER_FACT, MEMBER_FACT, ...(Array.isArray(known) ? [] : [STAGE_FACT])];
   return { anyOf: [...paths.anyOf, ...own, { type: 'array', items, minItems: 1, maxItems: 1 }] };
@@ -149,16 +153,9 @@ function stageEntry(
   };
 }
 
+type SourceName = 'gateway' | 'pipeline' | 'extension' | 'fragment' | 'policy' | 'profile' | 'pipeline_test';
 /** The hand-written schemas, by name. */
-export interface Sources {
-  readonly gateway: JsonSchema;
-  readonly pipeline: JsonSchema;
-  readonly extension: JsonSchema;
-  readonly fragment: JsonSchema;
-  readonly policy: JsonSchema;
-  readonly profile: JsonSchema;
-  readonly pipeline_test: JsonSchema;
-}
+export type Sources = Readonly<Record<SourceName, JsonSchema>>;
 
 const ENVIRONMENT_NAME = {
   pattern: '^[A-Za-z_][A-Za-z0-9_]*$',
@@ -220,21 +217,11 @@ class Editor {
   }
 }
 
-/** Hover text where there is more to say than the description. */
-function hover(schema: JsonSchema): { markdownDescription?: string } {
-  const { description } = schema;
-  const parts = [
-    schema.default !== undefined && !isEmptyMap(schema.default) ? `Default: \`${flow(schema.default)}\`` : undefined,
-  ].filter((part) => part !== undefined);
-  if (typeof description !== 'string' || parts.length === 0) return {};
-  return { markdownDescription: [description, ...parts].join('\n\n') };
-}
-
-const isEmptyMap = (value: unknown) => isSchema(value) && Object.keys(value).length === 0;
-
-function errorCodes(): JsonSchema {
-  const codes = Object.keys(ERRORS) as ErrorCode[];
-  return choice(Object.fromEntries(codes.map((code) => [code, errorMeaning(code)])));
+/** Hover text where there is a default to tell beside the description. */
+function hover({ description, default: value }: JsonSchema): { markdownDescription?: string } {
+  const is_none = value === undefined || JSON.stringify(value) === '{}';
+  if (typeof description !== 'string' || is_none) return {};
+  return { markdownDescription: `${description}\n\nDefault: \`${flow(value)}\`` };
 }
 
 /** What `allow` may hold: the codes of warnings, each with what it says. */
@@ -373,15 +360,13 @@ function partOf(whole: JsonSchema): JsonSchema {
     const parts = schemasIn(target, 'properties').map(
       ([name, child]) => [name, partial(child, `${at}${name}`)] as const,
     );
-    const { required, ...others } = target;
-    const { anyOf, ...without_choice } = others;
-    const says_keys = (anyOf as readonly JsonSchema[] | undefined)?.every(
-      (branch) => Object.keys(branch).join() === 'required',
-    );
-    const rest = says_keys ? without_choice : others;
-    if (required === undefined && !says_keys && parts.every(([name, { $ref }]) => $ref === `${at}${name}`))
-      return { $ref: pointer };
-    return { ...rest, ...(defined && own), properties: Object.fromEntries(parts) };
+    const { required, anyOf, ...rest } = target;
+    const saysKeys = (branch: JsonSchema) => Object.keys(branch).join() === 'required';
+    const says_keys = (anyOf as readonly JsonSchema[] | undefined)?.every(saysKeys);
+    const is_same = parts.every(([name, { $ref }]) => $ref === `${at}${name}`);
+    if (required === undefined && !says_keys && is_same) return { $ref: pointer };
+    const choice_of = says_keys || anyOf === undefined ? {} : { anyOf };
+    return { ...rest, ...choice_of, ...(defined && own), properties: Object.fromEntries(parts) };
   };
   return partial(whole, `${FILE_OF_GATEWAY}#`);
 }
@@ -389,19 +374,15 @@ function partOf(whole: JsonSchema): JsonSchema {
 /** Tests of pipelines. */
 function pipelineTestSchema(editor: Editor, source: JsonSchema, gateway: JsonSchema): JsonSchema {
   const types = { string: 'string', number: 'number', boolean: 'boolean', strings: 'array', object: 'object' };
-  const facts = (Object.keys(FACTS) as FactPath[]).map((path) => [
-    path,
-    { description: factMeaning(path), type: [types[FACTS[path].kind], 'null'] },
-  ]);
+  const properties = mapped(Object.keys(FACTS) as FactPath[], (path) => ({
+    description: factMeaning(path),
+    type: [types[FACTS[path].kind], 'null'],
+  }));
+  const own = [HEADER_FACT, MEMBER_FACT, STAGE_FACT].map(({ pattern, description }) => [pattern, { description }]);
+  const facts = { additionalProperties: false, properties, patternProperties: Object.fromEntries(own) };
   const withFacts = (schema: JsonSchema): JsonSchema => {
-    const mapped = mapChildren(schema, withFacts);
-    const own = Object.fromEntries(
-      [HEADER_FACT, MEMBER_FACT, STAGE_FACT].map(({ pattern, description }) => [pattern, { description }]),
-    );
-    const named = { additionalProperties: false, properties: Object.fromEntries(facts), patternProperties: own };
-    return 'facts' in ((mapped.properties as object | undefined) ?? {})
-      ? withProperties(mapped, { facts: named })
-      : mapped;
+    const inner = mapChildren(schema, withFacts);
+    return 'facts' in ((inner.properties as object | undefined) ?? {}) ? withProperties(inner, { facts }) : inner;
   };
   const translated = withFacts(editor.translate(source));
   const definitions = Object.fromEntries(schemasIn(translated, 'definitions'));
@@ -429,7 +410,7 @@ export function editorSchemas(
   const definitions = {
     ...editor.conditions,
     ...itemDefinitions(),
-    error_code: errorCodes(),
+    error_code: choice(mapped(Object.keys(ERRORS) as ErrorCode[], errorMeaning)),
     allowed_warnings: allowedWarnings(),
   };
   return { ...schemas, [SHARED]: { $schema: sources.gateway.$schema, title: 'Shared by the others', definitions } };

@@ -97,6 +97,16 @@ export function table(
   return [padded[0], join(widths.map((width) => '-'.repeat(width))), ...padded.slice(1)].join('\n');
 }
 
+/** A table of rows, by what stands in each column. */
+export function tableOf<Row>(
+  rows: readonly Row[],
+  columns: Readonly<Record<string, (row: Row) => string>>,
+  options: { readonly pad_to?: number } = {},
+): string {
+  const cells = rows.map((row) => Object.values(columns).map((cellOf) => cellOf(row)));
+  return table(Object.keys(columns), cells, options);
+}
+
 /** Text in the type of code. */
 export function code(text: string): string {
   return text.includes('`') ? `\`\` ${text} \`\`` : `\`${text}\``;

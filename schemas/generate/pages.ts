@@ -7,7 +7,8 @@ import { DEFINITIONS } from '../../engine/protocols/definitions.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
 import { schemaRows } from './format-schema.ts';
-import { anchor, block, code, codes, factType, operatorSignature, page, prose, table } from './markdown.ts';
+import { anchor, block, code, codes, factType, operatorSignature, page, prose, table, tableOf } from './markdown.ts';
+import { keysTable } from './schema.ts';
 
 const link = (text: string, target: string) => `[${text}](${target})`;
 
@@ -35,10 +36,7 @@ const PAGES: readonly (readonly [title: string, file: string, lists: string])[] 
 export function indexPage(): string {
   return page('Reference', [
     'Generated from the definitions, so it describes this version.',
-    table(
-      ['Page', 'What it lists'],
-      PAGES.map(([title, file, lists]) => [link(title, file), lists]),
-    ),
+    tableOf(PAGES, { Page: ([title, file]) => link(title, file), 'What it lists': ([, , lists]) => lists }),
   ]);
 }
 
@@ -60,46 +58,39 @@ function stagePlace({ place, terminal }: StageDefinition): string {
 }
 
 function stagePart(stage: StageDefinition): string[] {
-  const rows = schemaRows(stage.options).map(({ path, type, required, default: value, description }) => [
-    code(path),
-    type,
-    required ? 'required' : value === undefined ? '' : code(value),
-    description,
-  ]);
+  const rows = schemaRows(stage.options);
   const raises = stage.raises.length === Object.keys(ERRORS).length ? 'any error code' : codes(stage.raises);
-  const facts: [string, string][] = [
-    ['Reads', codes(stage.reads)],
-    ['Reads if set', codes(stage.readsIfSet)],
-    ['Writes', codes(stage.writes)],
-    ['Raises', raises],
-    ['Needs', codes(stage.needs)],
-    ['Stands below', codes(stage.below)],
-  ];
+  const facts = {
+    Reads: codes(stage.reads),
+    'Reads if set': codes(stage.readsIfSet),
+    Writes: codes(stage.writes),
+    Raises: raises,
+    Needs: codes(stage.needs),
+    'Stands below': codes(stage.below),
+  };
   return [
     `## ${stage.name}`,
     prose(stage.summary),
     `Version ${stage.version}; stands ${stagePlace(stage)}.`,
-    rows.length === 0 ? 'It has no options.' : table(['Option', 'Type', 'Default', 'Meaning'], rows),
-    facts.flatMap(([label, names]) => (names === '' ? [] : [`- ${label}: ${names}`])).join('\n'),
+    rows.length === 0 ? 'It has no options.' : keysTable(rows, 'Option'),
+    Object.entries(facts)
+      .flatMap(([label, names]) => (names === '' ? [] : [`- ${label}: ${names}`]))
+      .join('\n'),
     ...stage.examples.flatMap(({ title, yaml }) => [`${title}:`, block('yaml', yaml)]),
   ];
 }
 
 /** The page about stages. */
 export function stagesPage(stages: readonly StageDefinition[]): string {
-  const rows = stages.map((stage) => [
-    link(stage.name, anchor(stage.name)),
-    stage.summary,
-    stage.place === 'finally' ? 'finally' : stage.terminal ? 'answers' : '',
-  ]);
   return page('Stages', [
     'What a pipeline can name under `stage:`. A stage reads facts that the engine or stages above it wrote, writes others, and may refuse the request with an error. `appscli stages` lists these together with your own.',
-    table(['Stage', 'What it does', 'Where'], rows),
+    tableOf(stages, {
+      Stage: ({ name }) => link(name, anchor(name)),
+      'What it does': ({ summary }) => summary,
+      Where: ({ place, terminal }) => (place === 'finally' ? 'finally' : terminal ? 'answers' : ''),
+    }),
     '"Needs" lists what a stage may do beyond reading and writing facts:',
-    table(
-      ['Capability', 'Lets it'],
-      Object.entries(CAPABILITIES).map(([name, meaning]) => [code(name), meaning]),
-    ),
+    tableOf(Object.entries(CAPABILITIES), { Capability: ([name]) => code(name), 'Lets it': ([, meaning]) => meaning }),
     ...stages.flatMap(stagePart),
   ]);
 }
@@ -144,10 +135,7 @@ export function operatorsPage(): string {
     ]),
     '## Refused on purpose',
     'JSON-Logic or similar languages know these; here they do not load.',
-    table(
-      ['Operator', 'Instead'],
-      [...REFUSED_OPERATORS].map(([name, instead]) => [code(name), instead]),
-    ),
+    tableOf([...REFUSED_OPERATORS], { Operator: ([name]) => code(name), Instead: ([, instead]) => instead }),
   ]);
 }
 
@@ -207,10 +195,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
   return page('Diagnostics', [
     'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning points to what may not be intended. `appscli explain C2003` shows one of these at a terminal.',
-    table(
-      ['Code', 'Title'],
-      all.map(([name, { title }]) => [link(name, anchor(name)), title]),
-    ),
+    tableOf(all, { Code: ([name]) => link(name, anchor(name)), Title: ([, { title }]) => title }),
     ...[...passes].flatMap(([pass, list]) => [
       `## ${PASSES[pass] ?? pass}`,
       ...list.flatMap(([name, { title, explanation, example }]) => [

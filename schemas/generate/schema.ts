@@ -1,7 +1,7 @@
 import type { JsonSchema } from '../../engine/api.ts';
 import type { Sources } from './editor.ts';
 import { type SchemaRow, schemaRows } from './format-schema.ts';
-import { code, page, prose, table } from './markdown.ts';
+import { code, page, prose, tableOf } from './markdown.ts';
 
 const MAPS = ['properties', 'definitions'];
 const SCHEMAS = ['items', 'additionalProperties', 'propertyNames', 'not', 'if', 'then', 'else'];
@@ -51,16 +51,14 @@ function resolverOf(root: JsonSchema): (schema: JsonSchema) => JsonSchema {
   };
 }
 
-function keysTable(rows: readonly SchemaRow[]): string {
-  return table(
-    ['Key', 'Type', 'Default', 'Meaning'],
-    rows.map(({ path, type, required, default: value, description }) => [
-      code(path),
-      type,
-      required ? 'required' : value === undefined ? '' : code(value),
-      description,
-    ]),
-  );
+/** A table of keys; `title` says what they are. */
+export function keysTable(rows: readonly SchemaRow[], title = 'Key'): string {
+  return tableOf(rows, {
+    [title]: ({ path }) => code(path),
+    Type: ({ type }) => type,
+    Default: ({ required, default: value }) => (required ? 'required' : value === undefined ? '' : code(value)),
+    Meaning: ({ description }) => description,
+  });
 }
 
 /** The page about gateway.yaml: a table per section. */
@@ -81,28 +79,24 @@ export function gatewayPage({ gateway }: Sources): string {
 
 /** The page about pipelines, fragments and tests. */
 export function pipelinePage({ pipeline, extension, fragment, pipeline_test }: Sources): string {
-  const resolve = resolverOf(pipeline);
+  const about = (title: string, schema: JsonSchema, more = '') => [
+    `## ${title}`,
+    `${prose(String(schema.description))} ${more}`.trim(),
+    keysTable(schemaRows(schema, resolverOf(schema.definitions === undefined ? pipeline : schema))),
+  ];
   const { entry, clause } = Object.fromEntries(schemasIn(pipeline, 'definitions'));
   return page('Pipelines', [
     'One file per pipeline, named after it, in the directory that `pipelines:` in gateway.yaml names. A pipeline of the same name as a shipped one replaces it.',
-    '## Pipeline',
-    prose(String(pipeline.description)),
-    keysTable(schemaRows(pipeline, resolve)),
-    '## Entry of stages and finally',
-    `${prose(String(entry!.description))} An entry has either \`stage\`, with \`options\`, or \`use\`, with \`with\`.`,
-    keysTable(schemaRows(entry!, resolve)),
-    '## Clause of on_error',
-    prose(String(clause!.description)),
-    keysTable(schemaRows(clause!, resolve)),
-    '## Extension',
-    `${prose(String(extension.description))} A file is an extension when it has the key \`extends\`.`,
-    keysTable(schemaRows(extension, resolverOf(extension))),
-    '## Fragment',
-    `${prose(String(fragment.description))} It stands in \`fragments/\` beside the pipelines.`,
-    keysTable(schemaRows(fragment, resolverOf(fragment))),
-    '## Test',
-    `${prose(String(pipeline_test.description))} It stands beside its pipeline as \`<name>.test.yaml\`.`,
-    keysTable(schemaRows(pipeline_test, resolverOf(pipeline_test))),
+    ...about('Pipeline', pipeline),
+    ...about(
+      'Entry of stages and finally',
+      entry!,
+      'An entry has either `stage`, with `options`, or `use`, with `with`.',
+    ),
+    ...about('Clause of on_error', clause!),
+    ...about('Extension', extension, 'A file is an extension when it has the key `extends`.'),
+    ...about('Fragment', fragment, 'It stands in `fragments/` beside the pipelines.'),
+    ...about('Test', pipeline_test, 'It stands beside its pipeline as `<name>.test.yaml`.'),
   ]);
 }
 

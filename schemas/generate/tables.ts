@@ -13,19 +13,12 @@ import {
   ATTRIBUTES as SPAN_ATTRIBUTES,
   SPANS,
 } from '../../engine/telemetry/catalogue/spans.ts';
-import { CONNECTION_HEADERS, DECISIVE_HEADERS } from '../../engine/upstreams/decisive-headers.ts';
 import { FAILOVER_NOTES, FAILOVER_TABLE, type FailoverRow } from '../../engine/upstreams/failover-table.ts';
-import { ORIGIN_HEADERS } from '../../engine/upstreams/origin-headers.ts';
-import { TRACE_HEADERS } from '../../engine/upstreams/upstream-headers.ts';
-import { code, codes, KINDS, page, prose, protocolNames, sentence, table } from './markdown.ts';
+import { CONNECTION_HEADERS, DECISIVE_HEADERS, ORIGIN_HEADERS, TRACE_HEADERS } from '../../engine/upstreams/headers.ts';
+import { code, codes, KINDS, page, prose, protocolNames, sentence, table, tableOf } from './markdown.ts';
 
 /** Every attribute of spans, events and metrics. */
 const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = { ...SPAN_ATTRIBUTES, ...LABEL_ATTRIBUTES };
-
-/** Type of an attribute for a person, with its values where they are a closed set. */
-function attributeType({ kind, values }: AttributeSpec): string {
-  return values === undefined ? KINDS[kind] : values.join(', ');
-}
 
 /** What has an attribute: spans, events and metrics. */
 function usersOf(name: string): readonly string[] {
@@ -39,33 +32,32 @@ function usersOf(name: string): readonly string[] {
 
 /** The page about what the gateway tells by OpenTelemetry. */
 export function telemetryPage(): string {
-  const metrics = Object.entries<MetricSpec>(METRICS);
   return page('Telemetry', [
     'Every span, event, attribute and metric of the gateway. `appscli explain telemetry` prints the same, and `appscli explain telemetry <name>` one of them. None has the text of a prompt, an answer or a tool, a credential, or an e-mail address.',
     '## What it tells',
     'Each question is answered by the spans of a request and, for all of them together, by metrics.',
-    table(
-      ['Question', 'On spans', 'Events', 'Metrics'],
-      Object.values(QUESTIONS).map(({ asked, attributes, events, metrics }) => [
-        asked,
-        codes(attributes),
-        codes(events),
-        codes(metrics),
-      ]),
+    tableOf(
+      Object.values(QUESTIONS),
+      {
+        Question: ({ asked }) => asked,
+        'On spans': ({ attributes }) => codes(attributes),
+        Events: ({ events }) => codes(events),
+        Metrics: ({ metrics }) => codes(metrics),
+      },
       { pad_to: 40 },
     ),
     '## Metrics',
     'Over OTLP by their own names, at `GET /metrics` by those of Prometheus; a histogram has there `_bucket`, `_sum` and `_count`. Each label has few values: there is none for users, tokens or sessions.',
-    table(
-      ['Metric', 'Kind', 'Unit', 'In Prometheus', 'Labels', 'Meaning'],
-      metrics.map(([name, spec]) => [
-        code(name),
-        spec.kind,
-        code(spec.unit),
-        code(prometheusName(name, spec)),
-        codes(spec.labels),
-        `${spec.meaning}.`,
-      ]),
+    tableOf(
+      Object.entries<MetricSpec>(METRICS),
+      {
+        Metric: ([name]) => code(name),
+        Kind: ([, { kind }]) => kind,
+        Unit: ([, { unit }]) => code(unit),
+        'In Prometheus': ([name, spec]) => code(prometheusName(name, spec)),
+        Labels: ([, { labels }]) => codes(labels),
+        Meaning: ([, { meaning }]) => `${meaning}.`,
+      },
       { pad_to: 40 },
     ),
     '## Spans',
@@ -89,7 +81,7 @@ export function telemetryPage(): string {
       ['Attribute', 'Type', 'Meaning', 'Of'],
       Object.entries(ATTRIBUTES).map(([name, spec]) => [
         code(name),
-        attributeType(spec),
+        spec.values?.join(', ') ?? KINDS[spec.kind],
         `${spec.meaning}${spec.conventions === undefined ? '' : ` (conventions ${spec.conventions})`}.`,
         usersOf(name).join(', '),
       ]),
@@ -98,12 +90,13 @@ export function telemetryPage(): string {
   ]);
 }
 
+const others = ({ from, to }: TranslationRule) => to.filter((protocol) => from.join() !== protocol);
+
 /** One table per side that has what cannot be said, so that whoever looks for one protocol finds everything about it together. */
 function rulesOf(part: TranslationRule['part']): string[] {
   const [from, to] = part === 'request' ? ['Clients', 'Upstream'] : ['Upstreams', 'Client'];
-  const rules = (Object.entries(TRANSLATION_RULES) as [string, TranslationRule][]).filter(
-    ([, rule]) => rule.part === part,
-  );
+  const all = Object.entries(TRANSLATION_RULES) as [string, TranslationRule][];
+  const rules = all.filter(([, rule]) => rule.part === part);
   const titleOf = (protocols: readonly Protocol[]) =>
     `${from} of ${protocolNames(protocols, 'every protocol', ' and ')}`;
   const groups = [...Map.groupBy(rules, ([, rule]) => titleOf(rule.from))].sort(
@@ -115,12 +108,7 @@ function rulesOf(part: TranslationRule['part']): string[] {
       ['What', to, 'Handling', 'What happens', 'Name'],
       of_group.map(([name, rule]) => [
         rule.field,
-        rule.to.length === PROTOCOLS.length
-          ? 'any other'
-          : protocolNames(
-              rule.to.filter((protocol) => rule.from.join() !== protocol),
-              'any other',
-            ),
+        rule.to.length === PROTOCOLS.length ? 'any other' : protocolNames(others(rule), 'any other'),
         rule.handling,
         sentence(rule.meaning),
         code(name),
@@ -141,17 +129,14 @@ export function translationPage(): string {
 }
 
 /** What the columns of the table say, in its order. */
-const FAILOVER_COLUMNS: readonly (readonly [title: string, meaning: string])[] = [
-  ['outcome', 'how an attempt ended before the client got anything'],
-  ['certainty', 'what is known of the request then: not_sent, possibly_accepted, answered, or it depends (-)'],
-  [
-    'again',
-    'to the same upstream: at once on a fresh connection, or once after a wait; lone: only if no other is left',
-  ],
-  ['next', 'to the next upstream; if: only with routing.attempts.unconfirmed'],
-  ['breaker', 'what it counts as: success, failure, or the reason why requests stay away for a time'],
-  ['billed', 'whether the upstream may bill it; as_reported: what its answer says'],
-];
+const FAILOVER_COLUMNS = {
+  Outcome: 'how an attempt ended before the client got anything',
+  Certainty: 'what is known of the request then: not_sent, possibly_accepted, answered, or it depends (-)',
+  Again: 'to the same upstream: at once on a fresh connection, or once after a wait; lone: only if no other is left',
+  Next: 'to the next upstream; if: only with routing.attempts.unconfirmed',
+  Breaker: 'what it counts as: success, failure, or the reason why requests stay away for a time',
+  Billed: 'whether the upstream may bill it; as_reported: what its answer says',
+};
 
 const AGAIN: Readonly<Record<FailoverRow['again'], string>> = {
   no: 'no',
@@ -164,16 +149,8 @@ const AGAIN: Readonly<Record<FailoverRow['again'], string>> = {
 function cells([outcome, row]: readonly [string, FailoverRow]): readonly string[] {
   const { certainty = '-', again, next, effect, billed, when, reason } = row;
   const follows = next === 'if_unconfirmed' ? 'if' : next;
-  return [
-    code(outcome),
-    certainty,
-    AGAIN[again],
-    follows,
-    effect === 'neutral' ? '-' : effect,
-    billed,
-    when,
-    code(reason),
-  ];
+  const counts = effect === 'neutral' ? '-' : effect;
+  return [code(outcome), certainty, AGAIN[again], follows, counts, billed, when, code(reason)];
 }
 
 const meanings = (words: Readonly<Record<string, string>>) =>
@@ -181,12 +158,13 @@ const meanings = (words: Readonly<Record<string, string>>) =>
 
 /** The page about requests that an upstream does not serve. */
 export function failoverPage(): string {
-  const titles = FAILOVER_COLUMNS.map(([title]) => sentence(title));
   return page('Failover', [
     'What becomes of a request that an upstream does not serve, as long as the client has nothing of an answer. `appscli explain failover` prints the same, and `appscli explain failover <word>` one of the words.',
     '## By outcome',
-    table([...titles, 'When', 'Reason'], Object.entries(FAILOVER_TABLE).map(cells)),
-    FAILOVER_COLUMNS.map(([title, meaning]) => `- ${sentence(title)}: ${prose(meaning)}`).join('\n'),
+    table([...Object.keys(FAILOVER_COLUMNS), 'When', 'Reason'], Object.entries(FAILOVER_TABLE).map(cells)),
+    Object.entries(FAILOVER_COLUMNS)
+      .map(([title, meaning]) => `- ${title}: ${prose(meaning)}`)
+      .join('\n'),
     '## Besides',
     FAILOVER_NOTES.map((note) => `- ${prose(note)}`).join('\n'),
     '## Reasons of attempts',
@@ -199,17 +177,15 @@ export function failoverPage(): string {
 }
 
 function fieldsOf(rule: DecisiveField['rule']): string {
-  return table(
-    ['Field', 'Where', 'Protocol', 'What it decides', 'Passes anyway', 'Documented in'],
-    DECISIVE_FIELDS.filter((field) => field.rule === rule).map((field) => [
-      code(field.name),
-      field.level === 'top' ? 'top level' : 'anywhere',
-      protocolNames(field.protocols, 'all'),
-      sentence(field.meaning),
-      codes(field.harmless ?? []),
-      field.source,
-    ]),
-  );
+  const fields: readonly DecisiveField[] = DECISIVE_FIELDS.filter((field) => field.rule === rule);
+  return tableOf(fields, {
+    Field: ({ name }) => code(name),
+    Where: ({ level }) => (level === 'top' ? 'top level' : 'anywhere'),
+    Protocol: ({ protocols }) => protocolNames(protocols, 'all'),
+    'What it decides': ({ meaning }) => sentence(meaning),
+    'Passes anyway': ({ harmless = [] }) => codes(harmless),
+    'Documented in': ({ source }) => source,
+  });
 }
 
 /** The page about fields and headers beside `model` that decide over models, prices and accounts. */
@@ -237,14 +213,10 @@ export function decisivePage(): string {
   ]);
 }
 
-const list = (names: readonly string[]) => names.map(code).join(', ');
-
 /** Headers of tracing that carry this, by who defines them. */
 function tracing(kind: 'baggage' | 'trace'): string {
-  return table(
-    ['Header', 'Defined by'],
-    TRACE_HEADERS.filter(({ carries }) => carries === kind).map(({ names, source }) => [list(names), source]),
-  );
+  const headers = TRACE_HEADERS.filter(({ carries }) => carries === kind);
+  return tableOf(headers, { Header: ({ names }) => codes(names), 'Defined by': ({ source }) => source });
 }
 
 /** The page about the headers of answers, and those of requests that are about tracing. */
@@ -252,13 +224,10 @@ export function headersPage(): string {
   return page('Headers', [
     "Every header of an upstream's answer passes to the client as the upstream spelled, ordered and repeated it, on every pipeline, with these exceptions. `appscli explain header <name>` says what happens to one.",
     '## Of the connection',
-    `They end at the next machine (RFC 9110 section 7.6.1), as do those that \`connection\` names: ${list(CONNECTION_HEADERS)}.`,
+    `They end at the next machine (RFC 9110 section 7.6.1), as do those that \`connection\` names: ${codes(CONNECTION_HEADERS)}.`,
     "## Of the gateway's host",
     "They act on the host an answer comes from, or on the proxies in front of it, and that host is the gateway's. No client of models needs them. A name that ends in `*` means all that begin so.",
-    table(
-      ['Header', 'What it does'],
-      ORIGIN_HEADERS.map(({ names, effect }) => [list(names), `it ${effect}`]),
-    ),
+    tableOf(ORIGIN_HEADERS, { Header: ({ names }) => codes(names), 'What it does': ({ effect }) => `it ${effect}` }),
     '## Written by the gateway',
     "`x-gateway-request-id`; `x-gateway-cache-ttl: 5m` where a request for a prompt cache of an hour was made one of five minutes (`upstreams[].on_unsupported_cache`); the headers that tell callers their own limits, in the place of the upstream's; the `refusal_header` of the profile on refusals; `content-length` and `content-encoding` of an answer that is translated; `access-control-*` and `vary: origin` for pages of `server.cors.origins`; `x-accel-buffering: no` on every event stream, in the place of the upstream's own, so that proxies in front pass it on as it comes.",
     '## Tracing: headers of requests',

@@ -23,7 +23,7 @@ function benchConfiguration({ upstream, directory, collector, port }: Surroundin
   const names = ['static', 'spare'];
   return {
     server: { listen: `127.0.0.1:${port}`, public_url: 'http://127.0.0.1' },
-    database: { embedded: { data_dir: join(directory, 'postgres') } },
+    database: { embedded: { data_dir: dataDirectory({ directory }) } },
     upstreams: names.map((name) => ({
       name,
       type: 'vendor',
@@ -52,6 +52,9 @@ function benchConfiguration({ upstream, directory, collector, port }: Surroundin
     telemetry: { otlp: { endpoint: `${collector}/v1/traces` }, sampling: { ratio: 0.1 } },
   };
 }
+
+/** Where a gateway of the bench keeps its database. */
+export const dataDirectory = ({ directory }: Pick<Surroundings, 'directory'>) => join(directory, 'postgres');
 
 /** Writes gateway.yaml. */
 export function writeConfiguration(surroundings: Surroundings): string {

@@ -3,45 +3,46 @@ import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { resolve } from 'node:path';
 import { type Cast, startCast, startCastAgainst } from './cast.ts';
+import { measureDatabase, renderDatabase } from './database.ts';
 import {
   type BodyRound,
+  COLD_REQUESTS,
   type Enough,
   FULL,
   measureBody,
+  measureCold,
   measureStreams,
   QUICK,
   type StreamRound,
-  warmUp,
 } from './measure.ts';
-import { readOptions } from './options.ts';
+import { isOfStreams, readOptions } from './options.ts';
 import { inBenchDirectory } from './processes.ts';
 import { exitCodeOf, guard, renderGuard, verdictIsKnown } from './verdicts/against.ts';
 import { judge, ratioIsKnown } from './verdicts/goals.ts';
 import { type Results, renderDecisions, renderReport } from './verdicts/report.ts';
 
-const { parts, quick, json, against } = readOptions();
+const { parts, quick, json, against, database } = readOptions();
 const effort = quick ? QUICK : FULL;
 const progress = (text: string) => process.stderr.write(`${text}\n`);
 
-async function measure(
-  { servers, load }: Cast,
-  enough: Enough<BodyRound | StreamRound>,
-): Promise<Pick<Results, 'bodies' | 'streams'>> {
-  progress('warming up');
-  await warmUp(servers, load, effort);
+type Figures = Pick<Results, 'bodies' | 'streams' | 'cold'>;
+
+async function measure({ servers, load }: Cast, enough: Enough<BodyRound | StreamRound>): Promise<Figures> {
+  progress(`measuring the first ${COLD_REQUESTS} requests`);
+  const cold = await measureCold(servers, load);
   const bodies: Results['bodies'] = {};
-  let streams: Results['streams'];
+  const streams: Results['streams'] = {};
   // Streams first, because a process that has relayed megabytes keeps their memory.
-  for (const part of parts.toSorted((a, b) => Number(b === 'streams') - Number(a === 'streams'))) {
-    progress(`measuring ${part === 'streams' ? '512 streams' : `${part} bodies`}`);
-    if (part === 'streams') streams = await measureStreams(servers, load, effort, enough);
+  for (const part of parts.toSorted((a, b) => Number(isOfStreams(b)) - Number(isOfStreams(a)))) {
+    progress(`warming up for ${part}, and measuring`);
+    if (isOfStreams(part)) streams[part] = await measureStreams(servers, load, part, effort, enough);
     else bodies[part] = await measureBody(servers, load, part, effort, enough);
   }
-  return { bodies, ...(streams === undefined ? {} : { streams }) };
+  return { bodies, streams, cold };
 }
 
 /** Shows what was measured and writes it down, with what was decided about it. */
-function tell(measured: Pick<Results, 'bodies' | 'streams'>, started: number, decided: object, text: string): void {
+function tell(measured: Figures, started: number, decided: object, text: string): void {
   const results: Results = {
     when: new Date().toISOString(),
     node: process.version,
@@ -61,7 +62,13 @@ async function compareWithGoals(directory: string): Promise<void> {
   const cast = await startCast(directory);
   const measured = await measure(cast, ratioIsKnown);
   const decisions = judge(measured);
-  tell(measured, started, { decisions }, renderDecisions(decisions));
+  let text = renderDecisions(decisions);
+  if (database) {
+    progress('measuring what a request costs PostgreSQL');
+    const cost = await measureDatabase(cast.servers.at(-1)!, cast.load, effort);
+    text = `${renderDatabase(cost)}\n\n${text}`;
+    tell(measured, started, { decisions, database: cost }, text);
+  } else tell(measured, started, { decisions }, text);
   process.exitCode = decisions.every(({ met }) => met) ? 0 : 1;
 }
 
@@ -70,7 +77,7 @@ async function compareWithRevision(directory: string, revision: string): Promise
   progress(`starting the bare hop, the gateway of ${revision} and this one, each with its PostgreSQL`);
   const cast = await startCastAgainst(directory, revision);
   const measured = await measure(cast, verdictIsKnown);
-  const answer = guard({ ...measured.bodies, ...(measured.streams && { streams: measured.streams }) });
+  const answer = guard({ ...measured.bodies, ...measured.streams });
   tell(measured, started, { commit: cast.commit, answer }, renderGuard(cast.commit, answer));
   process.exitCode = exitCodeOf(answer);
 }

@@ -1,51 +1,58 @@
 import type { BodyName } from './bodies.ts';
 import type { RequestsJob, RequestsResult, StreamsJob, StreamsResult, Target } from './load/generator.ts';
+import type { StreamPart } from './options.ts';
 import type { Child } from './processes.ts';
 import type { Server } from './servers.ts';
+import { isSteady } from './statistics.ts';
 
 /** How long and how often. */
 export interface Effort {
   /** At least so many rounds of a body; at most as many as fit in `body_seconds`. */
   readonly rounds: number;
   readonly body_seconds: number;
-  /** Before everything, while the runtime's compiler is still at work; each body then gets a quarter of it. */
-  readonly warm_up_ms: number;
+  /** A server is loaded in slices of this length until its CPU per request stops falling, for at most so many seconds. */
+  readonly warm_slice_ms: number;
+  readonly warm_seconds: number;
   readonly single_ms: number;
   readonly parallel_ms: number;
-  readonly stream_rounds: number;
-  readonly stream_seconds: number;
-  readonly stream_events: number;
-  readonly stream_steady_ms: number;
+  readonly streams: Readonly<Record<StreamPart, { readonly rounds: number; readonly seconds: number }>>;
 }
 
 /** Many short rounds rather than few long ones: noise that lasts seconds then hits a whole round alike. */
 export const FULL: Effort = {
   rounds: 15,
   body_seconds: 40,
-  warm_up_ms: 20_000,
+  warm_slice_ms: 3000,
+  warm_seconds: 120,
   single_ms: 120,
   parallel_ms: 300,
-  stream_rounds: 6,
-  stream_seconds: 60,
-  stream_events: 20,
-  stream_steady_ms: 700,
+  // With fewer than six there is no interval.
+  streams: { streams: { rounds: 6, seconds: 60 }, 'long-streams': { rounds: 6, seconds: 0 } },
 };
 
 export const QUICK: Effort = {
   ...FULL,
   rounds: 8,
   body_seconds: 15,
-  warm_up_ms: 4000,
-  stream_rounds: 2,
-  stream_seconds: 10,
+  warm_slice_ms: 1500,
+  warm_seconds: 20,
+  streams: { streams: { rounds: 2, seconds: 10 }, 'long-streams': { rounds: 1, seconds: 0 } },
 };
 
 export const PARALLEL = 32;
-export const STREAMS = 512;
+/** What a server that has just started does is told apart. */
+export const COLD_REQUESTS = 10_000;
+
+/** Streams at once: a crowd of short ones, and an agent's long answers with each event in a packet of its own. */
+export const STREAMS: Readonly<Record<StreamPart, Omit<StreamsJob, keyof Target>>> = {
+  streams: { streams: 512, events: 20, interval_ms: 100, steady_ms: 700 },
+  'long-streams': { streams: 100, events: 500, interval_ms: 20, steady_ms: 2000 },
+};
+/** While a server is warmed up streams are short. */
+const WARM_EVENTS_MAX = 50;
+
 /** The upstream itself is measured in the first rounds only: nothing is compared with it. */
 const REFERENCE_ROUNDS = 3;
-const STREAM_INTERVAL_MS = 100;
-const WARM_UP_EVENTS = 6;
 /** Lets work that follows a response (ledger, audit) finish inside the measured window. */
 const SETTLE_MS = 60;
 
@@ -59,6 +66,12 @@ interface Cost {
   readonly failed: number;
 }
 
+/** What the first requests of a server's life cost, over 32 connections. */
+export interface ColdStart extends Cost {
+  readonly p50_ms: number;
+  readonly p99_ms: number;
+}
+
 /** One server's share of one round with one body. */
 export interface BodyRound extends Cost {
   readonly requests: number;
@@ -67,7 +80,7 @@ export interface BodyRound extends Cost {
   readonly parallel: { readonly p50_ms: number; readonly p99_ms: number };
 }
 
-/** One server's share of one round of 512 streams. */
+/** One server's share of one round of streams. */
 export interface StreamRound extends Cost {
   readonly ttfb_p50_ms: number;
   readonly ttfb_p99_ms: number;
@@ -83,26 +96,46 @@ export type Enough<Round> = (seen: Rounds<Round>) => boolean;
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Runs a load and reads what the server's process used for it. */
-async function sample<Result>(server: Server, load: () => Promise<Result>) {
-  await server.resetPeak();
-  const database_before = server.databaseCpu();
-  const before = await server.usage();
-  const result = await load();
-  await pause(SETTLE_MS);
-  const after = await server.usage();
+/** The load generator, with one server's address filled in: what a load did, and what each of its units cost. */
+function loadOn(load: Child<unknown>, server: Server) {
+  const { target } = server;
+  async function sample<Result>(run: () => Promise<Result>, unitsOf: (result: Result) => number) {
+    await server.resetPeak();
+    const database_before = server.databaseCpu();
+    const before = await server.usage();
+    const result = await run();
+    await pause(SETTLE_MS);
+    const after = await server.usage();
+    const units = unitsOf(result);
+    return {
+      result,
+      cpu_us: (after.cpu_us - before.cpu_us) / units,
+      database_cpu_us: (server.databaseCpu() - database_before) / units,
+      peak_rss_bytes: after.peak_rss_bytes,
+    };
+  }
+  const requests = (job: Omit<RequestsJob, keyof Target>) =>
+    load.ask<RequestsResult>('requests', { ...target, ...job });
+  const streams = (job: Omit<StreamsJob, keyof Target>) => load.ask<StreamsResult>('streams', { ...target, ...job });
   return {
-    result,
-    cpu_us: after.cpu_us - before.cpu_us,
-    database_cpu_us: server.databaseCpu() - database_before,
-    peak_rss_bytes: after.peak_rss_bytes,
+    requests,
+    costOfRequests: (job: Omit<RequestsJob, keyof Target>) =>
+      sample(
+        () => requests(job),
+        (done) => done.requests,
+      ),
+    costOfStreams: (job: Omit<StreamsJob, keyof Target>) =>
+      sample(
+        () => streams(job),
+        (done) => done.events_expected,
+      ),
   };
 }
 
 /** Runs every server once per round, turning the order about, so that a noisy minute hits them alike. */
 async function inRounds<Round>(
   servers: readonly Server[],
-  limits: { readonly least: number; readonly seconds: number },
+  limits: { readonly rounds: number; readonly seconds: number },
   enough: Enough<Round>,
   run: (server: Server) => Promise<Round>,
 ): Promise<Rounds<Round>> {
@@ -113,32 +146,46 @@ async function inRounds<Round>(
       if (server.reference && round >= REFERENCE_ROUNDS) continue;
       seen[server.name]!.push(await run(server));
     }
-    if (round + 1 >= limits.least && (enough(seen) || performance.now() > deadline)) return seen;
+    if (round + 1 >= limits.rounds && (enough(seen) || performance.now() > deadline)) return seen;
   }
 }
 
 const measured = (servers: readonly Server[]) => servers.filter(({ reference }) => !reference);
 
-/** The load generator, with one server's address filled in. */
-function loadOn(load: Child<unknown>, { target }: Server) {
-  return {
-    requests: (job: Omit<RequestsJob, keyof Target>) => load.ask<RequestsResult>('requests', { ...target, ...job }),
-    streams: (job: Omit<StreamsJob, keyof Target>) => load.ask<StreamsResult>('streams', { ...target, ...job }),
-  };
+/** The first requests after the start. Raises Error where a server answers none as it should. */
+export async function measureCold(
+  servers: readonly Server[],
+  load: Child<unknown>,
+): Promise<Readonly<Record<string, ColdStart>>> {
+  const seen: Record<string, ColdStart> = {};
+  for (const server of measured(servers)) {
+    const job = { body: '0.5k', connections: PARALLEL, duration_ms: 600_000, most: COLD_REQUESTS } as const;
+    const { result, ...cost } = await loadOn(load, server).costOfRequests(job);
+    const { requests, failed, p50_ms, p99_ms } = result;
+    if (requests === 0) {
+      const { url } = server.target;
+      throw new Error(`${server.name} at ${url} answered none of ${failed} requests to POST /v1/messages as it should`);
+    }
+    seen[server.name] = { ...cost, failed, p50_ms, p99_ms };
+  }
+  return seen;
 }
 
-/** Loads the servers until they run at their usual speed. */
-export async function warmUp(servers: readonly Server[], load: Child<unknown>, effort: Effort): Promise<void> {
-  const job = { body: '0.5k', connections: PARALLEL, duration_ms: effort.warm_up_ms } as const;
+/** Loads each server, slice by slice, until what a request or event costs it stops falling. */
+async function warmUp(
+  servers: readonly Server[],
+  seconds: number,
+  slice: (server: Server) => Promise<{ readonly cpu_us: number }>,
+): Promise<void> {
   for (const server of measured(servers)) {
-    const { requests, failed } = await loadOn(load, server).requests(job);
-    if (requests > 0) continue;
-    const { url } = server.target;
-    throw new Error(`${server.name} at ${url} answered none of ${failed} requests to POST /v1/messages as it should`);
+    const costs: number[] = [];
+    const deadline = performance.now() + seconds * 1000;
+    do costs.push((await slice(server)).cpu_us);
+    while (!isSteady(costs) && performance.now() < deadline);
   }
 }
 
-/** Measures one body size on every server until it is enough. */
+/** Measures one body size on every server, once it is warm, until it is enough. */
 export async function measureBody(
   servers: readonly Server[],
   load: Child<unknown>,
@@ -146,19 +193,16 @@ export async function measureBody(
   effort: Effort,
   enough: Enough<BodyRound>,
 ): Promise<Rounds<BodyRound>> {
-  for (const server of measured(servers))
-    await loadOn(load, server).requests({ body, connections: PARALLEL, duration_ms: effort.warm_up_ms / 4 });
-  const limits = { least: effort.rounds, seconds: effort.body_seconds };
+  const warming = { body, connections: PARALLEL, duration_ms: effort.warm_slice_ms };
+  await warmUp(servers, effort.warm_seconds, (server) => loadOn(load, server).costOfRequests(warming));
+  const limits = { rounds: effort.rounds, seconds: effort.body_seconds };
   return inRounds<BodyRound>(servers, limits, enough, async (server) => {
-    const { requests } = loadOn(load, server);
+    const { requests, costOfRequests } = loadOn(load, server);
     const alone = await requests({ body, connections: 1, duration_ms: effort.single_ms });
-    const { result, cpu_us, database_cpu_us, peak_rss_bytes } = await sample(server, () =>
-      requests({ body, connections: PARALLEL, duration_ms: effort.parallel_ms }),
-    );
+    const job = { body, connections: PARALLEL, duration_ms: effort.parallel_ms };
+    const { result, ...cost } = await costOfRequests(job);
     return {
-      cpu_us: cpu_us / result.requests,
-      database_cpu_us: database_cpu_us / result.requests,
-      peak_rss_bytes,
+      ...cost,
       failed: alone.failed + result.failed,
       requests: alone.requests + result.requests,
       per_second: result.per_second,
@@ -168,24 +212,21 @@ export async function measureBody(
   });
 }
 
-/** Measures 512 concurrent streams on every server until it is enough. */
+/** Measures streams on every server, once it is warm, until it is enough. */
 export async function measureStreams(
   servers: readonly Server[],
   load: Child<unknown>,
+  part: StreamPart,
   effort: Effort,
   enough: Enough<StreamRound>,
 ): Promise<Rounds<StreamRound>> {
-  const warm_up = { streams: STREAMS / 8, events: WARM_UP_EVENTS, interval_ms: STREAM_INTERVAL_MS, steady_ms: 0 };
-  for (const server of measured(servers)) await loadOn(load, server).streams(warm_up);
-  const limits = { least: effort.stream_rounds, seconds: effort.stream_seconds };
-  return inRounds<StreamRound>(servers, limits, enough, async (server) => {
-    const { result, cpu_us, database_cpu_us, peak_rss_bytes } = await sample(server, () =>
-      loadOn(load, server).streams(streamsJob(effort)),
-    );
+  const job = STREAMS[part];
+  const warming = { ...job, events: Math.min(job.events, WARM_EVENTS_MAX), steady_ms: 0 };
+  await warmUp(servers, effort.warm_seconds, (server) => loadOn(load, server).costOfStreams(warming));
+  return inRounds<StreamRound>(servers, effort.streams[part], enough, async (server) => {
+    const { result, ...cost } = await loadOn(load, server).costOfStreams(job);
     return {
-      cpu_us: cpu_us / result.events_expected,
-      database_cpu_us: database_cpu_us / result.events_expected,
-      peak_rss_bytes,
+      ...cost,
       failed: result.failed,
       ttfb_p50_ms: result.ttfb_p50_ms,
       ttfb_p99_ms: result.ttfb_p99_ms,
@@ -195,11 +236,9 @@ export async function measureStreams(
   });
 }
 
-function streamsJob(effort: Effort): Omit<StreamsJob, keyof Target> {
-  return {
-    streams: STREAMS,
-    events: effort.stream_events,
-    interval_ms: STREAM_INTERVAL_MS,
-    steady_ms: effort.stream_steady_ms,
-  };
+/** Loads one server with small requests for a time. @returns how many it answered, and what each cost its database */
+export async function loadForDatabase(server: Server, load: Child<unknown>, effort: Effort) {
+  const job = { body: '0.5k', connections: PARALLEL, duration_ms: (effort.body_seconds * 1000) / 2 } as const;
+  const { result, database_cpu_us } = await loadOn(load, server).costOfRequests(job);
+  return { requests: result.requests, database_cpu_us };
 }

@@ -1,8 +1,13 @@
 import { parseArgs } from 'node:util';
+import type { BodyName } from './bodies.ts';
 
 /** The parts of the bench, in the order in which they are shown. */
-export const PARTS = ['0.5k', '100k', '1m', 'streams'] as const;
+export const PARTS = ['0.5k', '100k', '1m', 'streams', 'long-streams'] as const;
 export type Part = (typeof PARTS)[number];
+export type StreamPart = Exclude<Part, BodyName>;
+
+/** Whether a part is one of streams. */
+export const isOfStreams = (part: Part): part is StreamPart => part.endsWith('streams');
 
 function refuse(problem: string): never {
   console.error(problem);
@@ -24,13 +29,10 @@ export function readOptions() {
       only: { type: 'string' },
       json: { type: 'string', default: 'bench-results.json' },
       against: { type: 'string' },
+      database: { type: 'boolean', default: false },
     },
   });
-  const { against, quick, json } = values;
-  return {
-    quick,
-    json,
-    against,
-    parts: partsOf(values.only ?? (against === undefined ? PARTS.join(',') : '0.5k,100k')),
-  };
+  const { only, ...others } = values;
+  if (others.database && others.against !== undefined) refuse('--database tells of one gateway; leave --against out');
+  return { ...others, parts: partsOf(only ?? (others.against === undefined ? PARTS.join(',') : '0.5k,100k')) };
 }

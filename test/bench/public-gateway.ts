@@ -4,7 +4,13 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { until } from '../support/until.ts';
-import { BENCH_ENVIRONMENT, BENCH_TOKEN, type Surroundings, writeConfiguration } from './configuration.ts';
+import {
+  BENCH_ENVIRONMENT,
+  BENCH_TOKEN,
+  dataDirectory,
+  type Surroundings,
+  writeConfiguration,
+} from './configuration.ts';
 import { endWithBench } from './processes.ts';
 import { otherServer, type Server } from './servers.ts';
 
@@ -56,5 +62,5 @@ export async function startPublicGateway(
     env,
   });
   const { token } = JSON.parse(created.stdout) as { token: string };
-  return otherServer(name, { url, token }, child.pid!);
+  return otherServer(name, { url, token }, child.pid!, dataDirectory(surroundings));
 }

@@ -12,6 +12,8 @@ export interface Server {
   resetPeak(): Promise<void>;
   /** CPU time so far of the database that it brought with it, in microseconds. */
   databaseCpu(): number;
+  /** Where that database is kept. */
+  readonly data_dir?: string;
 }
 
 /** One of the bench's own processes. */
@@ -27,10 +29,11 @@ export function ownServer(name: string, target: Target, child: Child<unknown>, r
 }
 
 /** A process that the bench doesn't talk to (Linux). */
-export function otherServer(name: string, target: Target, pid: number): Server {
+export function otherServer(name: string, target: Target, pid: number, data_dir: string): Server {
   return {
     name,
     target,
+    data_dir,
     usage: async () => usageOf(pid),
     resetPeak: async () => resetPeakOf(pid),
     databaseCpu: () => cpuOfAll(descendantsOf(pid)),

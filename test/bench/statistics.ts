@@ -71,6 +71,16 @@ export function estimateRatio(above: readonly number[], below: readonly number[]
   return { value: Math.exp(value), low: Math.exp(low), high: Math.exp(high), rounds };
 }
 
+/** Slices that are compared with as many before them, and how far one may still fall for it to count as standing still. */
+const SLICES = 3;
+const STILL = 0.97;
+
+/** Whether costs, slice by slice, have stopped falling. */
+export function isSteady(costs: readonly number[]): boolean {
+  const before = costs.slice(-2 * SLICES, -SLICES);
+  return before.length === SLICES && median(costs.slice(-SLICES)) >= STILL * median(before);
+}
+
 /** Width of the interval in parts of the value. */
 export function width({ value, low, high }: Estimate): number {
   return (high - low) / Math.abs(value);

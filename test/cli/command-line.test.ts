@@ -1,15 +1,15 @@
 /** What happens before any command runs: words, exit codes, which stream, and where a command works. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import type { Command } from 'commander';
 import { createProgram } from '../../engine/cli/program.ts';
 import { keep } from '../client/keep-credentials.ts';
 import { createBackend } from '../client/scripted-gateway.ts';
 import { gatewayConfig, writeConfig } from '../support/gateway.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, collectingContext, LAUNCHER, start } from './support.ts';
 
@@ -87,8 +87,7 @@ test('a wrong command line is one line with what was probably meant, and exit co
 
 /** Nothing listens there. */
 const GATEWAY = 'http://127.0.0.1:9';
-const directory = mkdtempSync(join(tmpdir(), 'appscli-base-url-'));
-after(() => rmSync(directory, { recursive: true }));
+const directory = ownDirectory();
 
 /** What each command needs beside the place. */
 const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
@@ -141,22 +140,18 @@ describe('a command that was given no place', () => {
   }
 
   test('is said where it works, where there is a gateway.yaml as well, and --config goes before', async () => {
-    const other = mkdtempSync(join(tmpdir(), 'appscli-base-url-'));
-    try {
-      writeFileSync(join(other, 'gateway.yaml'), 'server: {}\n');
-      const env = { HOME: other, APPSCLI_SERVICE_TOKEN: 'gws_test', APPSCLI_BASE_URL: GATEWAY };
-      const there = await cli(['upstreams', 'list'], { cwd: other, env });
-      assert.match(
-        there.stderr,
-        /^At http:\/\/127\.0\.0\.1:9, as APPSCLI_BASE_URL says; --config gateway\.yaml uses its database\.\n/,
-      );
-      const here = await cli(['upstreams', 'list', '--config', 'gateway.yaml'], { cwd: other, env });
-      assert.match(here.stderr, /gateway\.yaml cannot be used/);
-      const given = await cli(['upstreams', 'list', '--base-url', 'http://127.0.0.1:7'], { cwd: other, env });
-      assert.match(given.stderr, /http:\/\/127\.0\.0\.1:7/);
-    } finally {
-      rmSync(other, { recursive: true });
-    }
+    const other = ownDirectory();
+    writeFileSync(join(other, 'gateway.yaml'), 'server: {}\n');
+    const env = { HOME: other, APPSCLI_SERVICE_TOKEN: 'gws_test', APPSCLI_BASE_URL: GATEWAY };
+    const there = await cli(['upstreams', 'list'], { cwd: other, env });
+    assert.match(
+      there.stderr,
+      /^At http:\/\/127\.0\.0\.1:9, as APPSCLI_BASE_URL says; --config gateway\.yaml uses its database\.\n/,
+    );
+    const here = await cli(['upstreams', 'list', '--config', 'gateway.yaml'], { cwd: other, env });
+    assert.match(here.stderr, /gateway\.yaml cannot be used/);
+    const given = await cli(['upstreams', 'list', '--base-url', 'http://127.0.0.1:7'], { cwd: other, env });
+    assert.match(given.stderr, /http:\/\/127\.0\.0\.1:7/);
   });
 
   test('works at the only gateway signed in at, where there is no gateway.yaml either', async () => {

@@ -24,7 +24,6 @@ before(async () => {
   env = { PATH: process.env.PATH, UPSTREAM_KEY: KEY, DATABASE_URL: database.url };
 });
 after(async () => {
-  project.remove();
   await upstream.close();
   await database.drop();
 });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { chooseUpstream } from '../../engine/cli/init/init.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { cli } from './support.ts';
 
 const OWNERS = ['.gitignore', '.npmrc', 'tsconfig.json'];
@@ -17,15 +17,10 @@ const WRITTEN = [
   'tsconfig.json',
 ];
 
-let root: string;
 let directory: string;
-before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'appscli-init-'));
+beforeEach(() => {
+  directory = ownDirectory();
 });
-beforeEach(async () => {
-  directory = await mkdtemp(join(root, 'case-'));
-});
-after(() => rm(root, { recursive: true, force: true }));
 
 const env = { ...process.env, UPSTREAM_KEY: 'set' };
 const run = (...arguments_: string[]) => cli(arguments_, { cwd: directory, env });
@@ -47,7 +42,7 @@ test('an empty directory becomes a configuration that passes the check without a
 
 test('the names of real clients stand in it where one is installed or an option says so; check says where they do not', async () => {
   const withProgram = async (program: string) => {
-    const folder = await mkdtemp(join(root, 'bin-'));
+    const folder = ownDirectory();
     await symlink(process.execPath, join(folder, program));
     return { ...env, PATH: folder };
   };
@@ -59,7 +54,7 @@ test('the names of real clients stand in it where one is installed or an option 
     [[], 'grok', 'shipped'],
     [['--profile', 'neutral'], 'grok', 'neutral'],
   ] as const) {
-    const cwd = await mkdtemp(join(root, 'case-'));
+    const cwd = ownDirectory();
     const { exit_code, stderr } = await cli(['init', ...options], { cwd, env: await withProgram(program) });
     assert.equal(exit_code, 0, stderr);
     const is_shipped = profile === 'shipped';
@@ -164,9 +159,10 @@ test('a file that exists stays as it is, is named, and nothing else is written',
 });
 
 test('a link to nothing is in the way, too: nothing is written through it', async () => {
-  await symlink(join(root, 'elsewhere.yaml'), join(directory, 'gateway.yaml'));
+  const elsewhere = ownDirectory();
+  await symlink(join(elsewhere, 'elsewhere.yaml'), join(directory, 'gateway.yaml'));
   assert.equal((await run('init')).exit_code, 64);
-  assert.ok(!(await readdir(root)).includes('elsewhere.yaml'));
+  assert.ok(!(await readdir(elsewhere)).includes('elsewhere.yaml'));
 });
 
 test('what a directory in use has already is left to its owner and stops nothing', async () => {

@@ -1,22 +1,20 @@
 import assert from 'node:assert/strict';
-import { chmod, copyFile, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, copyFile, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
+import { ownDirectory } from '../support/own-directory.ts';
 import { until } from '../support/until.ts';
 import { LAUNCHER, start } from './support.ts';
 
-let root: string;
+const root = ownDirectory();
 let pretend_old: string;
 
 before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'appscli-launcher-'));
   pretend_old = join(root, 'pretend-old.mjs');
   const versions = `{ ...process.versions, node: '20.20.2' }`;
   await writeFile(pretend_old, `Object.defineProperty(process, 'versions', { value: ${versions} });\n`);
 });
-after(() => rm(root, { recursive: true, force: true }));
 
 /** The launcher alone in a package below `folder`, with a program that tells how it was run. */
 async function installLauncher(folder: string): Promise<string> {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { describeSettings, originsOf } from '../../engine/cli/policy.ts';
 import { settingsNode } from '../identity/policies/support/policies.ts';
-import { createProject, type Project } from '../load/support/project.ts';
+import { createProject } from '../load/support/project.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, type Ended } from './support.ts';
@@ -34,13 +34,12 @@ settings:
 `;
 
 const bench = commandBench();
-let project: Project;
-before(() => {
-  project = createProject({ 'policies/standard.yaml': STANDARD, 'policies/team.yaml': TEAM });
-  const policies = { managed: { default_policy: 'standard', directory: 'policies' } };
-  writeFileSync(project.path('gateway.yaml'), JSON.stringify(gatewayConfig('http://127.0.0.1:9', { policies })));
+const policies = { managed: { default_policy: 'standard', directory: 'policies' } };
+const project = createProject({
+  'gateway.yaml': JSON.stringify(gatewayConfig('http://127.0.0.1:9', { policies })),
+  'policies/standard.yaml': STANDARD,
+  'policies/team.yaml': TEAM,
 });
-after(() => project.remove());
 
 function run(...arguments_: readonly string[]): Promise<Ended> {
   return cli(['policy', ...arguments_], { cwd: project.directory, env: bench.env });

@@ -3,13 +3,9 @@ import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { ask } from '../e2e/support/client.ts';
 import { ledgerRow } from '../e2e/support/state.ts';
-import { bootGateway, type ConfigSections, gatewayConfig, type TestGateway, writeConfig } from '../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../support/model-provider/scripted-upstream.ts';
+import { useGateway } from '../e2e/support/use-gateway.ts';
+import { type ConfigSections, gatewayConfig, type TestGateway, writeConfig } from '../support/gateway.ts';
+import { answerJson, message, type ScriptedUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { assertNarrow } from './at-gateway.ts';
 import { cli } from './support.ts';
 
@@ -22,11 +18,17 @@ let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 const directories: string[] = [];
 
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  {
+    models: [PRICED, UNPRICED, { ...PRICED, id: 'old-1' }],
+    token_groups: [{ name: 'all', models: ['*'] }],
+    prices: { unknown_model: UNKNOWN },
+  },
+);
 before(async () => {
-  upstream = await startUpstream();
-  const models = [PRICED, UNPRICED, { ...PRICED, id: 'old-1' }];
-  const config = { models, token_groups: [{ name: 'all', models: ['*'] }], prices: { unknown_model: UNKNOWN } };
-  gateway = await bootGateway({ upstream_url: upstream.url, config });
   const used = {
     input_tokens: 1000,
     output_tokens: 10,
@@ -39,8 +41,6 @@ before(async () => {
   }
 });
 after(async () => {
-  await gateway?.close();
-  await upstream?.close();
   for (const directory of directories) await rm(directory, { recursive: true });
 });
 

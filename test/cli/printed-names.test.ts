@@ -1,13 +1,14 @@
 /** Names that somebody outside has made up, in everything the command line and the log print. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import { createProgram } from '../../engine/cli/program.ts';
 import { createLog } from '../../engine/kit/log.ts';
 import { printable, printableStyled } from '../../engine/kit/text/printable.ts';
 import { ask, bearer, messagesBody, send } from '../e2e/support/client.ts';
 import { auditRecord, ledgerRow } from '../e2e/support/state.ts';
-import { bootGateway, type TestGateway } from '../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
+import { useGateway } from '../e2e/support/use-gateway.ts';
+import type { TestGateway } from '../support/gateway.ts';
+import type { ScriptedUpstream } from '../support/model-provider/scripted-upstream.ts';
 import { collectingContext } from './support.ts';
 
 /** A line that a reader would take for one of the audit log. */
@@ -63,10 +64,13 @@ function spoilt(value: unknown, kept: readonly string[]): unknown {
   );
 }
 
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  { spend_limits: { defaults: { user_daily_usd: 50 }, rules: [] } },
+);
 before(async () => {
-  upstream = await startUpstream();
-  const spend_limits = { defaults: { user_daily_usd: 50 }, rules: [] };
-  gateway = await bootGateway({ upstream_url: upstream.url, config: { spend_limits } });
   const response = await ask(gateway.url, gateway.token);
   request_id = String(response.headers['x-gateway-request-id']);
   await ledgerRow(gateway.database, request_id);
@@ -87,10 +91,6 @@ before(async () => {
   await plant('admin_changes', ['action']);
   await plant('sessions', ['id', 'principal_id', 'sealed_grant']);
   await plant('principals', ['id']);
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
 });
 
 describe('names from outside', () => {

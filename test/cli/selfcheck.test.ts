@@ -1,24 +1,24 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { before, beforeEach, describe, it } from 'node:test';
 import { type SelfcheckOptions, selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
 import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
 import { CHECKS } from '../../engine/selfcheck/checks.ts';
 import { ASSUMED_PRICE, planCosts } from '../../engine/selfcheck/models.ts';
 import { freePort } from '../support/free-port.ts';
+import { ownPort } from '../support/net/own-port.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { cli, collectingTerminal } from './support.ts';
 
 const TOKEN = 'gw_0123456789abcdef';
 
-let models: readonly object[] = [{ id: 'coder-1' }, { id: 'coder-2' }];
+let models: readonly object[];
 let asked: { readonly path: string; readonly headers: NodeJS.Dict<string | string[]> }[] = [];
 /** Where messages are forwarded to. */
 let upstream: string | undefined;
-let status = 200;
+let status: number;
 const gateway = createServer(async (request, response) => {
   asked.push({ path: request.url ?? '', headers: request.headers });
   const chunks: Buffer[] = [];
@@ -65,16 +65,20 @@ async function run(given: Partial<SelfcheckOptions>, checks: readonly SelfCheck[
   const { terminal, data, info } = collectingTerminal();
   const context = { terminal, env: { TOKEN, ...env }, stages: async () => [] };
   const options = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 0.01, timeout: 60, ...given };
-  const exit_code = await selfcheck(context, options, { checks });
+  const exit_code = await selfcheck(context, options, checks);
   return { exit_code, data: data(), info: info() };
 }
 
 describe('appscli selfcheck', () => {
   before(async () => {
-    await new Promise<void>((resolve) => gateway.listen(0, '127.0.0.1', resolve));
-    base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+    base_url = `http://127.0.0.1:${await ownPort(gateway)}`;
   });
-  after(() => gateway.close());
+  beforeEach(() => {
+    models = [{ id: 'coder-1' }, { id: 'coder-2' }];
+    asked = [];
+    upstream = undefined;
+    status = 200;
+  });
 
   it('says what it asks and what that costs, each result as it is known, and how many ended how', async () => {
     const { exit_code, data, info } = await run({}, [OK, FAILS]);
@@ -106,7 +110,6 @@ describe('appscli selfcheck', () => {
   });
 
   it('sends the token to the gateway, with the names of headers that most people have and the neutral ones', async () => {
-    asked = [];
     await run({});
     const [{ path, headers } = { path: '', headers: {} }] = asked;
     assert.equal(path, '/v1/models?limit=1000');
@@ -150,7 +153,6 @@ describe('appscli selfcheck', () => {
   });
 
   it('asks the cheapest model for text where the gateway tells prices, in each of the forms they have', async () => {
-    const before_test = models;
     models = [
       { id: 'large', pricing: { prompt: '0.000003', completion: '0.000015' } },
       { id: 'embed-small', pricing: { prompt: '0.00000001', completion: '0' } },
@@ -159,10 +161,10 @@ describe('appscli selfcheck', () => {
       { id: 'small', input_cost_per_token: 2.5e-7, output_cost_per_token: 1.25e-6 },
       { id: 'middle', pricing: { input: 0.8, output: 4 } },
     ];
-    const { info } = await run({ json: true }, [DEAR]).finally(() => (models = before_test));
+    const { info } = await run({ json: true }, [DEAR]);
     assert.equal(info, '');
     models = [models[0]!, { id: 'small', pricing: { prompt: '0.00000025', completion: '0.00000125' } }];
-    const told = await run({}, [DEAR]).finally(() => (models = before_test));
+    const told = await run({}, [DEAR]);
     assert.match(told.info, /with the model small \(the cheapest of 2 that/);
     assert.match(told.info.replaceAll('\n', ' '), /at 0\.25 USD for a million in and 1\.25 out, as the gateway says\./);
   });
@@ -205,9 +207,8 @@ describe('appscli selfcheck', () => {
   });
 
   it('skips what needs a model where none is listed or named', async () => {
-    const before_test = models;
     models = [];
-    const { data, info } = await run({}, [OK, DEAR]).finally(() => (models = before_test));
+    const { data, info } = await run({}, [OK, DEAR]);
     assert.match(info.replaceAll('\n', ' '), /with no model: it lists none, and --model names none/);
     assert.match(
       data,
@@ -216,9 +217,8 @@ describe('appscli selfcheck', () => {
   });
 
   it('does not say that nothing is listed where the list was refused', async () => {
-    const before_test = status;
     status = 401;
-    const { data, info } = await run({}, [DEAR]).finally(() => (status = before_test));
+    const { data, info } = await run({}, [DEAR]);
     assert.match(info.replaceAll('\n', ' '), /with no model: it gives no list of models, and --model names none/);
     assert.match(data.replace(/\s+/g, ' '), /no model is known to ask: put the list of models right/);
   });
@@ -266,24 +266,23 @@ describe('appscli selfcheck', () => {
 
   it('asks for a token where there is no sign-in, and says how to get one', async () => {
     const { exit_code, stderr } = await cli(['selfcheck', '--base-url', base_url], {
-      env: { APPSCLI_CREDENTIALS: join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'credentials.json') },
+      env: { APPSCLI_CREDENTIALS: join(ownDirectory(), 'credentials.json') },
     });
     assert.equal(exit_code, 64);
     assert.match(stderr, /--token-env, or sign in: appscli login --base-url/);
   });
 
   it('uses the token of a sign-in where none is named', async () => {
-    const APPSCLI_CREDENTIALS = join(mkdtempSync(join(tmpdir(), 'selfcheck-')), 'credentials.json');
+    const APPSCLI_CREDENTIALS = join(ownDirectory(), 'credentials.json');
     const expires_at = new Date(Date.now() + 3_000_000).toISOString();
     const held = { access_token: 'access-of-a-sign-in', expires_at, lifetime_seconds: 3600 };
     const file = JSON.stringify({ version: 1, gateways: { [base_url]: held } });
     writeFileSync(APPSCLI_CREDENTIALS, file, { mode: 0o600 });
-    asked = [];
     const { terminal } = collectingTerminal();
     const context = { terminal, env: { APPSCLI_CREDENTIALS }, stages: async () => [] };
     // With /v1, as people copy it.
     const given = { baseUrl: `${base_url}/v1`, maxUsd: 0, timeout: 60 };
-    assert.equal(await selfcheck(context, given, { checks: [OK] }), 0);
+    assert.equal(await selfcheck(context, given, [OK]), 0);
     assert.equal(asked[0]?.headers.authorization, 'Bearer access-of-a-sign-in');
   });
 
@@ -300,10 +299,11 @@ describe('appscli selfcheck', () => {
   it('costs nothing where the gateway forwards to the echo upstream, and says when it does not', async () => {
     const port = await freePort();
     upstream = `http://127.0.0.1:${port}`;
-    const reached = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [DEAR]).finally(() => (upstream = undefined));
+    const reached = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [DEAR]);
     assert.match(reached.info, /forwards this model to the echo upstream/);
     assert.match(reached.info, /Costs nothing: 2 requests to the model/);
     assert.match(reached.data, /^ok/);
+    upstream = undefined;
     const missed = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [OK, DEAR]);
     assert.match(
       missed.info.replaceAll('\n', ' '),

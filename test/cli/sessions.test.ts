@@ -100,6 +100,9 @@ test('administrators look up people and let an address go to another account', a
   const root = commandsOf('root', api.url);
   const { stdout } = await root('people', 'list', '--user', 'vera@example.com', '--json');
   assert.equal(JSON.parse(stdout)[0].open_to_sign_in, false);
+  await createToken(api.by, { user: 'given@example.com', group: 'coders', name: 'x' });
+  const given = await root('people', 'list', '--user', 'given@example.com');
+  assert.match(given.stdout, /has tokens made by an administrator; signing in is refused/);
   const unknown = await root('people', 'rebind', 'vera@example.com', 'none@example.com');
   assert.match(unknown.stderr, /none@example\.com: never signed in here.*nothing was changed/);
   const rebound = await root('people', 'rebind', 'Vera@example.com');

@@ -1,11 +1,11 @@
 /** `appscli tokens`: on the database beside a running gateway, and at one; what the operations do is in `test/http/admin/tokens.test.ts`. */
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
 import { createToken } from '../../engine/identity/tokens/tokens.ts';
 import { ask } from '../e2e/support/client.ts';
 import { adminBench } from '../http/admin/support.ts';
+import { ownPort } from '../support/net/own-port.ts';
 import { until } from '../support/until.ts';
 import { assertNarrow, commandsOf } from './at-gateway.ts';
 import { commandBench } from './command-bench.ts';
@@ -166,20 +166,14 @@ describe('at a running gateway', () => {
       const limits = '"written":[7,null,{}],"limits":[{"of":{"user":"a\\u001b[2J"}},"x"]';
       res.end(`{"email":"\\u009bx","tokens":[${token},null,3,${deep}],"next":null,${limits}}`);
     });
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    try {
-      const alice = commandsOf('alice', `http://127.0.0.1:${(server.address() as AddressInfo).port}`);
-      for (const words of ['tokens list', 'tokens list --json', 'whoami --json', 'limits list']) {
-        const { stdout, stderr } = await alice(...words.split(' '));
-        for (const sign of ['\x9b', '\x1b', '\\u001b']) assert.ok(!(stdout + stderr).includes(sign), words);
-      }
-      for (const words of ['create --name x', 'rotate tok_1']) {
-        const { exit_code, stderr } = await alice('tokens', ...words.split(' '));
-        assert.deepEqual([exit_code, stderr.includes('holds no access token')], [69, true]);
-      }
-    } finally {
-      server.closeAllConnections();
-      server.close();
+    const alice = commandsOf('alice', `http://127.0.0.1:${await ownPort(server)}`);
+    for (const words of ['tokens list', 'tokens list --json', 'whoami --json', 'limits list']) {
+      const { stdout, stderr } = await alice(...words.split(' '));
+      for (const sign of ['\x9b', '\x1b', '\\u001b']) assert.ok(!(stdout + stderr).includes(sign), words);
+    }
+    for (const words of ['create --name x', 'rotate tok_1']) {
+      const { exit_code, stderr } = await alice('tokens', ...words.split(' '));
+      assert.deepEqual([exit_code, stderr.includes('holds no access token')], [69, true]);
     }
   });
 });

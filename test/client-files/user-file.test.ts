@@ -4,7 +4,6 @@ import fs, {
   chownSync,
   lstatSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -13,20 +12,19 @@ import fs, {
   writeFileSync,
 } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import type { Draft } from '../../engine/client-files/clients.ts';
 import { readUserFile, writeUserFiles } from '../../engine/client-files/user-file.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
 let directory: string;
 let path: string;
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'appscli-user-file-'));
+  directory = ownDirectory();
   path = join(directory, 'config.toml');
 });
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 function draft(after: string, more: Partial<Draft> = {}): Draft {
   return { path, before: readUserFile(more.path ?? path), after, secret: false, ...more };

@@ -69,8 +69,16 @@ test('a path can not lead to another host', async () => {
   await assert.rejects(client.request('GET', '@evil.example.com/'), /begins with a slash/);
 });
 
-test('who is not signed in learns so when it is opened', async () => {
+test('who is not signed in learns so when it is opened, and where nobody can', async () => {
   backend = createBackend();
+  const not_found = { type: 'error', error: { type: 'not_found_error', message: 'There is nothing here.' } };
+  gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: not_found }));
+  const refused = {
+    exit_code: 1,
+    message: /^you are not signed in at http\S+: it has no identity provider.*tokens create$/,
+  };
+  await assert.rejects(openClient({ env: backend.env, base_url: gateway.url }), refused);
+  gateway.scripts.clear();
   await assert.rejects(openClient({ env: backend.env, base_url: gateway.url }), {
     exit_code: 1,
     message: /not signed in/,

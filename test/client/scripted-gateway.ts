@@ -1,12 +1,11 @@
 /** A gateway as WIRE.md section 4 describes it, whose every answer a test may replace. */
-import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { CommandContext } from '../../engine/cli/context.ts';
 import type { FrozenClock } from '../../engine/kit/clock.ts';
 import { atFileEnd } from '../support/file-end.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
 const closing: (() => void)[] = [];
 atFileEnd(() => {
@@ -156,8 +155,7 @@ export interface Backend {
 
 /** Sets up a backend that is cleared away with the test file. */
 export function createBackend(terminal: { readonly watched?: boolean; readonly columns?: number } = {}): Backend {
-  const home = mkdtempSync(join(tmpdir(), 'appscli-home-'));
-  closing.push(() => rmSync(home, { recursive: true, force: true }));
+  const home = ownDirectory();
   const said = { data: '', info: '' };
   const env = { HOME: home, PATH: process.env.PATH };
   return {

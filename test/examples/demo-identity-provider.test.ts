@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { readFile, stat, writeFile } from 'node:fs/promises';
 import { get, type IncomingMessage, request } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, afterEach, before, mock, test } from 'node:test';
@@ -12,6 +11,7 @@ import { openIdentityStore } from '../../examples/demo/identity-store.ts';
 import { loginPage } from '../../examples/demo/login-page.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Browser, createBrowser } from '../support/identity/browser-by-fetch.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
 const CLIENT = {
   client_id: 'demo-gateway',
@@ -22,20 +22,18 @@ const BASIC = `Basic ${Buffer.from(`${CLIENT.client_id}:${CLIENT.client_secret}`
 const VERIFIER = randomBytes(32).toString('base64url');
 const printed = (['log', 'info', 'warn', 'error'] as const).map((level) => mock.method(console, level));
 
-let directory: string;
+const directory = ownDirectory();
 let issuer: string;
 let provider: DemoIdentityProvider;
 
 const start = () => startIdentityProvider(issuer, CLIENT, join(directory, 'state', 'identity.json'));
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-demo-provider-'));
   issuer = `http://127.0.0.1:${await freePort()}`;
   provider = await start();
 });
 after(async () => {
   mock.restoreAll();
   await provider.close();
-  await rm(directory, { recursive: true, force: true });
 });
 afterEach(() => {
   for (const { mock } of printed) assert.deepEqual(mock.calls, [], 'it prints nothing');

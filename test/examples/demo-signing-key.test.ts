@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { obtainSigningKey } from '../../examples/demo/signing-key.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-demo-key-'));
-after(() => rmSync(directory, { recursive: true }));
+const directory = ownDirectory();
 
 test('the signing key of the demo is kept for its owner alone, and a damaged one is replaced', async () => {
   const file = join(directory, 'state', 'demo-signing-key');

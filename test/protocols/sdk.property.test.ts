@@ -8,7 +8,6 @@ import { responsesProtocol } from '../../engine/protocols/responses/index.ts';
 import type { ModelEvent } from '../../engine/protocols/translation/conversation.ts';
 import { Notes } from '../../engine/protocols/translation/rules.ts';
 import { times } from '../support/times.ts';
-import { context, writeStream } from './chat/scene.ts';
 import { eventsOf, streamOf } from './responses/scene.ts';
 import { ANSWER_CONTEXT, answers, saidBy } from './translation/answer-arbitraries.ts';
 
@@ -16,6 +15,14 @@ import { ANSWER_CONTEXT, answers, saidBy } from './translation/answer-arbitrarie
 function clientOf(body: string, type: 'text/event-stream' | 'application/json'): OpenAI {
   const fetch = async () => new Response(body, { headers: { 'content-type': type } });
   return new OpenAI({ apiKey: 'k', baseURL: 'http://gateway.test/v1', maxRetries: 0, fetch });
+}
+
+/** What writers of chat completions are told of the request. */
+const CONTEXT = { ...ANSWER_CONTEXT, request_id: '0198-abcd', include_usage: true };
+
+function chatStream(events: readonly ModelEvent[]): string {
+  const writer = chatProtocol.adapter.createWriter(CONTEXT, new Notes());
+  return events.map((event) => writer.write(event)).join('');
 }
 
 const ASK = { model: 'm', messages: [{ role: 'user' as const, content: 'Hi' }] };
@@ -44,7 +51,7 @@ describe('the official client of chat completions', () => {
   test('takes every stream, and its final message says what the model said', async () => {
     await fc.assert(
       fc.asyncProperty(answers(), async (events) => {
-        const client = clientOf(writeStream(events).text, 'text/event-stream');
+        const client = clientOf(chatStream(events), 'text/event-stream');
         const stream = client.chat.completions.stream({ ...ASK, stream_options: { include_usage: true } });
         const final = await stream.finalChatCompletion();
         assert.deepEqual(told(final.choices[0]!.message), expectedInChat(events));
@@ -57,7 +64,7 @@ describe('the official client of chat completions', () => {
   test('takes every document', async () => {
     await fc.assert(
       fc.asyncProperty(answers({ pings: false }), async (events) => {
-        const document = JSON.stringify(chatProtocol.adapter.writeDocument(events, context(), new Notes()));
+        const document = JSON.stringify(chatProtocol.adapter.writeDocument(events, CONTEXT, new Notes()));
         const client = clientOf(document, 'application/json');
         const { choices } = await client.chat.completions.create(ASK);
         assert.deepEqual(told(choices[0]!.message), expectedInChat(events));

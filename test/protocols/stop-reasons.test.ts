@@ -69,7 +69,7 @@ describe('the end of a broken stream', () => {
   });
 
   test('for Responses tells clients that skip errors that the response has failed', () => {
-    const at = { ...REQUEST, sequence_number: 41 };
+    const at = { ...REQUEST, said: `data: {"sequence_number":40}` };
     const [error, failed] = eventsOf(definitionOf('responses').errors.breakOff(ERROR, at));
     const { code, message, param, sequence_number } = error!.data;
     assert.deepEqual([code, message, param, sequence_number], ['server_error', ERROR.message, null, 41]);

@@ -6,6 +6,7 @@ import type { ResponseEvent } from '../../engine/api.ts';
 import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
 import { createObserver } from '../../engine/run/observe.ts';
 import { times } from '../support/times.ts';
+import { until } from '../support/until.ts';
 
 const encodings = {
   identity: (bytes: Buffer) => bytes,
@@ -95,4 +96,24 @@ test('a document or event that has no room is not observed, and what it held is 
     assert.equal(small.hold(100_000), true);
     small.hold(0);
   }
+});
+
+test('a stream is read behind its bytes: a little later, at once where much has come, and what came before it broke', async () => {
+  const sent = 'data: {"a":1}\n\n';
+  const seen: ResponseEvent[] = [];
+  const observer = createObserver('text/event-stream', undefined, (event) => void seen.push(event), room())!;
+  observer.write(Buffer.from(sent));
+  assert.equal(seen.length, 0);
+  await until('the event was read', () => seen.length === 1);
+  observer.write(Buffer.from(sent.repeat(2000)));
+  assert.equal(seen.length, 2001);
+  await observer.end();
+
+  const broken: ResponseEvent[] = [];
+  const unpacking = createObserver('text/event-stream', 'gzip', (event) => void broken.push(event), room())!;
+  const packed = zlib.gzipSync(sent);
+  unpacking.write(packed.subarray(0, -8));
+  unpacking.write(Buffer.alloc(8, 255));
+  assert.equal(await unpacking.end(), false);
+  assert.equal(broken.length, 1);
 });

@@ -1,15 +1,22 @@
-/** Bodies on their way in: whole whatever their pieces, counted while they are held, given up when they are too much or too late. */
+/** Bodies on their way in: whole whatever their pieces and their compression, counted while they are held, given up when they are too much or too late. */
 import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
 import { describe, it } from 'node:test';
+import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { frozenClock } from '../../engine/kit/clock.ts';
 import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
-import { receiveBody } from '../../engine/run/receive-body.ts';
+import { receiveContent } from '../../engine/run/receive-body.ts';
 import { times } from '../support/times.ts';
 
 const LIMITS = { max_bytes: 300_000, total_seconds: 10, silence_seconds: 4 };
+
+const receive = (
+  req: IncomingMessage,
+  room: HeldBytes,
+  { max_bytes = LIMITS.max_bytes, clock = frozenClock(0) } = {},
+) => receiveContent(req, { ...LIMITS, max_bytes }, room, clock);
 
 /** A request whose body comes in these pieces; without them it stays open. */
 function requestOf(pieces: readonly Buffer[] | undefined, length?: number): IncomingMessage & Readable {
@@ -34,10 +41,10 @@ describe('a body', () => {
         const whole = Buffer.concat(sent);
         const req = requestOf(sent, declared ? whole.length : undefined);
         if (whole.length > LIMITS.max_bytes) {
-          await assert.rejects(receiveBody(req, LIMITS, room, frozenClock(0)), { code: 'body_too_large' });
+          await assert.rejects(receive(req, room), { code: 'body_too_large' });
         } else {
-          const body = await receiveBody(req, LIMITS, room, frozenClock(0));
-          assert.ok(body.equals(whole));
+          const { bytes } = await receive(req, room);
+          assert.ok(bytes.equals(whole));
           assert.ok(budget.held_bytes >= whole.length && budget.held_bytes <= Math.max(65_536, 2 * whole.length));
           room.release();
         }
@@ -53,10 +60,10 @@ describe('a body', () => {
         const budget = new BodyBudget(limit, limit);
         const room = new HeldBytes(budget, 'ana');
         const size = sum(sent);
-        const received = receiveBody(requestOf(sent, declared ? size : undefined), LIMITS, room, frozenClock(0));
+        const received = receive(requestOf(sent, declared ? size : undefined), room);
         const outcome = await received.catch((error) => error.code);
         if (typeof outcome === 'string') assert.ok(['overloaded', 'body_too_large'].includes(outcome));
-        else assert.equal(outcome.length, size);
+        else assert.equal(outcome.bytes.length, size);
         room.release();
         assert.equal(budget.held_bytes, 0);
       }),
@@ -82,7 +89,7 @@ describe('a body', () => {
     const req = requestOf(undefined, 500);
     req.destroy();
     await new Promise((resolve) => req.on('close', resolve));
-    await assert.rejects(receiveBody(req, LIMITS, new HeldBytes(budget, 'ana'), frozenClock(0)), { code: 'bad_http' });
+    await assert.rejects(receive(req, new HeldBytes(budget, 'ana')), { code: 'bad_http' });
     assert.equal(budget.held_bytes, 0);
   });
 
@@ -94,7 +101,7 @@ describe('a body', () => {
       const clock = frozenClock(0);
       const budget = new BodyBudget(1000, 1000);
       const req = requestOf(undefined, 500);
-      const received = receiveBody(req, LIMITS, new HeldBytes(budget, 'ana'), clock);
+      const received = receive(req, new HeldBytes(budget, 'ana'), { clock });
       const outcome = received.then(
         () => undefined,
         (error) => error,
@@ -110,4 +117,115 @@ describe('a body', () => {
       assert.equal(budget.held_bytes, 0);
     });
   }
+});
+
+const MAX_BYTES = 3_000_000;
+
+const COMPRESS = {
+  gzip: zlib.gzipSync,
+  deflate: zlib.deflateSync,
+  br: (bytes: Buffer) => zlib.brotliCompressSync(bytes, { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 3 } }),
+  zstd: zlib.zstdCompressSync,
+} satisfies Record<string, (bytes: Buffer) => Buffer>;
+type Encoding = keyof typeof COMPRESS;
+const NAMES = Object.keys(COMPRESS) as Encoding[];
+
+function receiveCompressed(bytes: Buffer, encodings: readonly string[], room: HeldBytes) {
+  const req = requestOf([Buffer.from(bytes)], bytes.length);
+  req.headers['content-encoding'] = encodings.join(', ');
+  return receive(req, room, { max_bytes: MAX_BYTES });
+}
+
+/** A budget that knows the most that was taken from it at once. */
+class WatchedBudget extends BodyBudget {
+  most_bytes = 0;
+
+  override take(owner: string, bytes: number, let_in?: number): void {
+    super.take(owner, bytes, let_in);
+    this.most_bytes = Math.max(this.most_bytes, this.held_bytes);
+  }
+}
+
+describe('a compressed body', () => {
+  it('is what was compressed, whatever it is and however often, and both are counted', async () => {
+    const bodies = fc.oneof(
+      fc.uint8Array({ minLength: 1, maxLength: 5000 }),
+      fc.integer({ min: 1, max: 2_500_000 }).map((size) => new Uint8Array(size).fill(size % 251)),
+    );
+    const lists = fc.array(fc.constantFrom(...NAMES), { minLength: 1, maxLength: 3 });
+    await fc.assert(
+      fc.asyncProperty(bodies, lists, async (body, encodings) => {
+        const whole = Buffer.from(body);
+        const compressed = encodings.reduce((bytes, encoding) => COMPRESS[encoding](bytes), whole);
+        const budget = new BodyBudget(20_000_000, 20_000_000);
+        const room = new HeldBytes(budget, 'ana');
+        const received = await receiveCompressed(compressed, encodings, room);
+        assert.ok(received.bytes.equals(whole));
+        assert.ok(received.compressed?.bytes.equals(compressed));
+        assert.deepEqual(received.compressed?.encodings, encodings);
+        assert.equal(budget.held_bytes, whole.length + compressed.length);
+        room.release();
+        assert.equal(budget.held_bytes, 0);
+      }),
+      { numRuns: times(60) },
+    );
+  });
+
+  it('that grows beyond what a body may have is given up there, and takes no more memory than that', async () => {
+    const bomb = Buffer.alloc(8 * MAX_BYTES);
+    for (const encodings of [...NAMES.map((name) => [name]), ['gzip', 'gzip'], ['br', 'zstd', 'gzip']]) {
+      const compressed = encodings.reduce((bytes, encoding) => COMPRESS[encoding as Encoding](bytes), bomb);
+      const budget = new WatchedBudget(50 * MAX_BYTES, 50 * MAX_BYTES);
+      const room = new HeldBytes(budget, 'ana');
+      const received = receiveCompressed(compressed, encodings, room);
+      await assert.rejects(received, { code: 'body_too_large', message: /3000000 bytes without its compression/ });
+      // What one encoding is taken off from, and what is left.
+      assert.ok(budget.most_bytes <= compressed.length + 2 * MAX_BYTES, `${encodings}: ${budget.most_bytes}`);
+      room.release();
+      assert.equal(budget.held_bytes, 0);
+    }
+  });
+
+  it('for which there is no room is refused', async () => {
+    const compressed = zlib.zstdCompressSync(Buffer.alloc(2_000_000));
+    const budget = new BodyBudget(1_000_000, 1_000_000);
+    const room = new HeldBytes(budget, 'ana');
+    const received = receiveCompressed(compressed, ['zstd'], room);
+    await assert.rejects(received, { code: 'overloaded' });
+    room.release();
+    assert.equal(budget.held_bytes, 0);
+  });
+
+  it('of a caller with nothing else under way is let in, although its share is no larger than a body', async () => {
+    const whole = Buffer.alloc(MAX_BYTES, 'a');
+    const budget = new BodyBudget(20_000_000, MAX_BYTES);
+    const room = new HeldBytes(budget, 'ana');
+    const received = await receiveCompressed(zlib.gzipSync(whole), ['gzip'], room);
+    assert.ok(received.bytes.equals(whole));
+    const next = receiveCompressed(zlib.gzipSync('a'), ['gzip'], new HeldBytes(budget, 'ana'));
+    await assert.rejects(next, { code: 'rate_limit_exceeded' });
+    room.release();
+  });
+
+  it('is never read as something else when it is damaged', async () => {
+    const sample = Buffer.from(JSON.stringify({ model: 'coder-1', messages: ['x'.repeat(500), 'y'.repeat(500)] }));
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom<Encoding>('gzip', 'zstd'),
+        fc.double({ min: 0, max: 0.999, noNaN: true }),
+        fc.integer({ min: 0, max: 255 }),
+        async (encoding, place, byte) => {
+          // Both have a checksum.
+          const params = { [zlib.constants.ZSTD_c_checksumFlag]: 1 };
+          const bytes = encoding === 'zstd' ? zlib.zstdCompressSync(sample, { params }) : zlib.gzipSync(sample);
+          bytes[Math.floor(place * bytes.length)] = byte;
+          const room = new HeldBytes(new BodyBudget(20_000_000, 20_000_000), 'ana');
+          const outcome = await receiveCompressed(bytes, [encoding], room).catch(({ code }) => code as string);
+          if (typeof outcome !== 'string') assert.ok(outcome.bytes.equals(sample));
+          else assert.ok(['invalid_encoding', 'body_too_large'].includes(outcome), outcome);
+        },
+      ),
+      { numRuns: times(100) },
+    );
+  });
 });

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { clientNames } from '../../engine/client-files/names.ts';
 import type { CheckResult } from '../../engine/contract/checks.ts';
 import { createAsker, NotAsked } from '../../engine/selfcheck/ask.ts';
 import { CLIENT_CHECKS } from '../../engine/selfcheck/clients.ts';
 import { runChecks } from '../../engine/selfcheck/run.ts';
+import { ownPort } from '../support/net/own-port.ts';
+import { ownDirectory } from '../support/own-directory.ts';
 import { until } from '../support/until.ts';
 
 const TOKEN = 'gw_0123456789abcdef';
@@ -34,7 +34,7 @@ async function run(
   lines: string,
   { program = 'buildcli', seconds = 60, stop }: { program?: string; seconds?: number; stop?: Promise<unknown> } = {},
 ): Promise<CheckResult | undefined> {
-  const folder = mkdtempSync(join(tmpdir(), 'clients-'));
+  const folder = ownDirectory();
   const path = join(folder, program);
   writeFileSync(path, `#!/bin/sh\nif [ "$1" = --version ]; then echo 'client 1.2'; exit; fi\n${lines}\n`);
   chmodSync(path, 0o700);
@@ -60,14 +60,12 @@ describe('a single run of a coding client', {
   skip: process.platform === 'win32' && 'clients are not run there',
 }, () => {
   before(async () => {
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    root_url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    root_url = `http://127.0.0.1:${await ownPort(server)}`;
     answer = json(200);
   });
-  after(() => server.close());
 
   it('is made in a home of its own, with files for the gateway, the token in a variable and nothing of the person', async () => {
-    const seen = mkdtempSync(join(tmpdir(), 'seen-'));
+    const seen = ownDirectory();
     const result = await run(
       `env > ${seen}/env; cp "$HOME/.buildcli/config.toml" ${seen}; echo "$@" > ${seen}/args; echo selfcheck`,
     );
@@ -87,7 +85,7 @@ describe('a single run of a coding client', {
   });
 
   it('has no tools that whoever answers could have files read and commands run with', async () => {
-    const seen = join(mkdtempSync(join(tmpdir(), 'seen-')), 'args');
+    const seen = join(ownDirectory(), 'args');
     await run(`printf '[%s]' "$@" > ${seen}`);
     assert.match(readFileSync(seen, 'utf8'), /\[--tools\]\[todo_write\]\[--deny\]\[\*\]$/);
     await run(`printf '[%s]' "$@" > ${seen}`, { program: 'codingcli' });
@@ -132,7 +130,7 @@ describe('a single run of a coding client', {
   });
 
   it('ends the client when the person stops the command', async () => {
-    const pid = join(mkdtempSync(join(tmpdir(), 'pid-')), 'pid');
+    const pid = join(ownDirectory(), 'pid');
     const result = await run(`echo $$ > ${pid}; sleep 600`, {
       stop: until('it runs', () => existsSync(pid) && readFileSync(pid, 'utf8').endsWith('\n')),
     });
@@ -151,7 +149,7 @@ describe('a single run of a coding client', {
   });
 
   it('is not made where a short request is refused, because clients ask again and again', async () => {
-    const ran = join(mkdtempSync(join(tmpdir(), 'ran-')), 'ran');
+    const ran = join(ownDirectory(), 'ran');
     for (const [status, verdict] of [
       [401, 'failed'],
       [500, 'failed'],
@@ -169,7 +167,7 @@ describe('a single run of a coding client', {
   });
 
   it('is skipped for a client that is not installed', async () => {
-    const empty = mkdtempSync(join(tmpdir(), 'empty-'));
+    const empty = ownDirectory();
     mkdirSync(join(empty, 'buildcli'));
     const [, , check] = CLIENT_CHECKS;
     const clients = { env: { PATH: empty }, names: [clientNames(undefined)], token: TOKEN, seconds: 1 };

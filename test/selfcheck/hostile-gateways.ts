@@ -1,6 +1,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
+import { ownPort } from '../support/net/own-port.ts';
 
 /** What a terminal would act upon, and what ends lines, attributes and elements. */
 export const ESCAPES = '\x1b]0;owned\x07\x1b[2J\x1b[31m\u202e\r\n"\'<>&\u0085\u2028';
@@ -177,7 +178,4 @@ export async function startHostile(harm: string): Promise<HostileGateway> {
   };
 }
 
-async function listen(server: Server): Promise<string> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+const listen = async (server: Server) => `http://127.0.0.1:${await ownPort(server)}`;

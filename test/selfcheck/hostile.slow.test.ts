@@ -44,11 +44,10 @@ async function check(base_url: string, model: string | undefined) {
     stages: async () => [],
   };
   const given = { baseUrl: base_url, tokenEnv: 'TOKEN', maxUsd: 1, timeout: SECONDS };
-  const exit_code = await selfcheck(
-    context,
-    { ...given, ...(model && { model }), verbose: true },
-    { checks: [CARELESS, ...CHECKS] },
-  );
+  const exit_code = await selfcheck(context, { ...given, ...(model && { model }), verbose: true }, [
+    CARELESS,
+    ...CHECKS,
+  ]);
   return { exit_code, said: said.join('') };
 }
 

@@ -23,6 +23,12 @@ export interface Bench {
   rows(request_id: string): Promise<readonly object[]>;
 }
 
+/** The columns both ledgers have. */
+export function columns(row: object): object {
+  const { forwarded_at, settled_at, counter_ids, ...rest } = row as Record<string, unknown>;
+  return rest;
+}
+
 /** A kind of ledger. */
 export interface Kind {
   readonly name: string;
@@ -92,8 +98,8 @@ export function ledgerKinds(storeOf: () => TestStore, open: Pick<DatabaseLedger,
           ledger,
           clock,
           balance: async (demand) => ledger.balance(demand),
-          set: async (name, amount) => ledger.counters.set(name, amount),
-          grant: async (name, amount, hours) => ledger.counters.grant(name, amount, clock.now() + hours * 3_600_000),
+          set: async (name, amount) => ledger.set(name, amount),
+          grant: async (name, amount, hours) => ledger.grant(name, amount, clock.now() + hours * 3_600_000),
           topUp: async (request_id, amount) => ledger.topUp(request_id, amount),
           rows: async (request_id) => ledger.rows.filter((row) => row.request_id === request_id),
         };

@@ -3,19 +3,13 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ChargedAttempt, LimitDemand } from '../../engine/contract/services.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
-import { type Bench, demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
+import { type Bench, columns, demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
 
 let store: TestStore;
 const open = useTestStore((opened) => {
   store = opened;
 });
 const kinds = ledgerKinds(() => store, open);
-
-/** The columns both ledgers have. */
-function columns(row: object): object {
-  const { forwarded_at, settled_at, counter_ids, ...rest } = row as Record<string, unknown>;
-  return rest;
-}
 
 const scenarios: Scenarios = {
   async 'turns a reservation into spend, and writes who asked for what'({ ledger, balance, rows }, key) {

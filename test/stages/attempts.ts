@@ -31,12 +31,12 @@ export async function attemptNext(
   hook: (ctx: FakeContext) => unknown,
   { facts, attempts }: { readonly facts: Facts; readonly attempts: readonly AttemptRecord[] },
 ): Promise<void> {
-  ctx.attempts = attempts;
+  ctx.attempted.records = attempts;
   ctx.replaceFacts(facts as never);
-  ctx.preparation.is_running = true;
+  ctx.attempted.is_running = true;
   try {
     await hook(ctx);
   } finally {
-    ctx.preparation.is_running = false;
+    ctx.attempted.is_running = false;
   }
 }

@@ -379,7 +379,7 @@ describe('a request that check-budget let through to another upstream', () => {
   it('is billed with its attempts where nobody meters', async () => {
     const { stage, ctx, next } = await moved([failed()], { spend_limits: worst_case });
     await next();
-    ctx.attempts = [failed(), served(2, { ms: 9.5, upstream_request_id: 'req_2' })];
+    ctx.attempted.records = [failed(), served(2, { ms: 9.5, upstream_request_id: 'req_2' })];
     ctx.noteAll({ 'upstream.attempts': 2, 'upstream.status': 200 });
     await stage.hooks.finish!(ctx);
     const { amount_nano_usd } = stage.moved[0]!.request;

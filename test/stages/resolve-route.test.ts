@@ -286,12 +286,16 @@ const CALLER: Facts = { ...ALICE, 'principal.id': 'token:alice' };
 
 const { region: _, ...main } = stageConfig().upstreams[0]!;
 
+type Policy = UpstreamConfig['on_unsupported_cache'];
+
 interface Among {
   /** What each upstream is beside its name. */
   readonly upstreams?: Readonly<Record<string, Partial<UpstreamConfig>>>;
   readonly route?: readonly RouteUpstream[];
   /** Of every model. */
   readonly context_windows?: Readonly<Record<string, number>>;
+  /** What a rule that matches says of prompts that are to be kept for an hour. */
+  readonly rule?: Policy;
   readonly facts?: Facts;
   readonly url?: string;
   readonly closed?: Readonly<Record<string, Closed>>;
@@ -305,13 +309,15 @@ const NOW = 1_000_000;
 
 /** A stage whose upstreams differ from `main` in what the test says, and in their name, cache and account. */
 function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, homes = {}, ...wishes }: Among) {
-  const { context_windows, stages, protocol } = wishes;
+  const { context_windows, rule, stages, protocol } = wishes;
+  const names = route ?? inOrder(...Object.keys(upstreams));
+  const rules = rule ? [{ name: 'r', mode: 'enforce', upstreams: names, on_unsupported_cache: rule } as const] : [];
   const config = stageConfig({
     upstreams: Object.entries(upstreams).map(([name, more]): UpstreamConfig => {
       return { ...main, name, cache_pool: `upstream ${name}`, state_boundary: `upstream ${name}`, ...more };
     }),
     models: stageConfig().models.map((model) => ({ ...model, ...(context_windows && { context_windows }) })),
-    routing: { ...routingSection(), default_upstreams: route ?? inOrder(...Object.keys(upstreams)) },
+    routing: { ...routingSection(rules), default_upstreams: names },
   });
   const stage = openStage(resolveRoute, { config, now: NOW, ...(stages && { stages }), ...(protocol && { protocol }) });
   const states = stage.services.upstreams as { -readonly [K in keyof UpstreamStates]: UpstreamStates[K] };
@@ -339,27 +345,30 @@ function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, homes =
 }
 
 function takeAmong(wishes: Among = {}) {
-  const ctx = open(wishes).ask(wishes);
-  return {
-    names: ctx.candidates!.map(({ upstream }) => upstream.name),
-    dropped: ctx.written['route.dropped'],
-    written: ctx.written,
-    candidates: ctx.candidates!,
-  };
+  const { candidates, written } = open(wishes).ask(wishes);
+  const names = candidates!.map(({ upstream }) => upstream.name);
+  const dropped = written['route.dropped'] as string[] | undefined;
+  return { candidates: candidates!, written, chosen: [names.join(' '), ...(dropped ?? [])].join(', ') };
 }
 
+/** The candidates in order, and behind a comma each those that are none, with the reason. */
+const chosen = (wishes: Among) => takeAmong(wishes).chosen;
+
 const failure = (wishes: Among) => raisedBy(() => takeAmong(wishes));
+
+const CHAT = { protocols: ['chat'] } as const;
+const DECISIVE: Facts = { 'request.decisive_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
+const TIERED = { a: {}, b: { allow_fields: ['service_tier'] } };
 
 const until = (because: Closed['because'], seconds?: number, last?: string): Closed => {
   return { because, until: seconds === undefined ? undefined : NOW + seconds * 1000, last };
 };
 
 describe('candidates', () => {
-  it('are the upstreams of the route in order, with what is told of the request while it is with each', () => {
-    const { names, written, candidates } = takeAmong({ upstreams: { a: { region: 'eu' }, b: {} } });
-    assert.deepEqual(names, ['a', 'b']);
+  it('are told one by one, with what is told of the request while it is with each', () => {
+    const { chosen, written, candidates } = takeAmong({ upstreams: { a: { region: 'eu' }, b: {} } });
+    assert.equal(chosen, 'a b');
     assert.deepEqual(written['route.candidates'], ['a', 'b']);
-    assert.equal(written['route.dropped'], undefined);
     assert.equal(written['route.upstream'], 'a');
     assert.equal(written['route.region'], 'eu');
     assert.equal(candidates[1]!.facts['route.upstream'], 'b');
@@ -367,36 +376,50 @@ describe('candidates', () => {
   });
 
   it('are one where a route has one, and no more facts than that are written', () => {
-    const { names, written } = takeAmong({ upstreams: { a: {} } });
-    assert.deepEqual(names, ['a']);
-    assert.equal(written['route.candidates'], undefined);
+    const { chosen, written } = takeAmong({ upstreams: { a: {} } });
+    assert.deepEqual([chosen, written['route.candidates']], ['a', undefined]);
   });
 
-  it('leave out what does not speak the protocol, unless the pipeline translates', () => {
-    const upstreams = { a: { protocols: ['chat'] }, b: {} } as const;
-    assert.deepEqual(takeAmong({ upstreams }).names, ['a', 'b']);
-    const { names, dropped } = takeAmong({ upstreams, stages: ['forward'] });
-    assert.deepEqual(names, ['b']);
-    assert.deepEqual(dropped, ['a: protocol']);
-    // Where nobody speaks it, the stage that sends says so.
-    assert.deepEqual(takeAmong({ upstreams: { a: upstreams.a }, stages: ['forward'] }).names, ['a']);
-    assert.deepEqual(takeAmong({ upstreams: { a: upstreams.a, c: upstreams.a }, stages: [] }).names, ['a']);
-  });
-
-  it('leave out what does not count tokens where that is asked', () => {
+  it('leave out what does not speak the protocol or count tokens, unless the pipeline translates or nobody does', () => {
+    const stages = ['forward'];
+    assert.equal(chosen({ upstreams: { a: CHAT, b: {} } }), 'a b');
+    assert.equal(chosen({ upstreams: { a: CHAT, b: {} }, stages }), 'b, a: protocol');
+    // The stage that sends says so.
+    assert.equal(chosen({ upstreams: { a: CHAT }, stages }), 'a');
     const upstreams = { a: { supports: { ...main.supports, count_tokens: false } }, b: {} };
-    const { names, dropped } = takeAmong({ upstreams, facts: { 'request.protocol': 'count_tokens' } });
-    assert.deepEqual([names, dropped], [['b'], ['a: protocol']]);
+    assert.equal(chosen({ upstreams, facts: { 'request.protocol': 'count_tokens' } }), 'b, a: protocol');
   });
 
   it('leave out where a field that chooses who serves or pays is not allowed, and refuse it where that is everywhere', () => {
-    const decisive = { 'request.decisive_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
-    const upstreams = { a: {}, b: { allow_fields: ['service_tier'] } };
-    const { names, dropped } = takeAmong({ upstreams, facts: decisive });
-    assert.deepEqual([names, dropped], [['b'], ['a: decisive']]);
-    assert.match(failure({ facts: decisive }).message, /"a"/);
-    const asked = { upstreams, url: '/v1/messages?service_tier=flex' };
-    assert.deepEqual(takeAmong(asked).names, ['b']);
+    assert.equal(chosen({ upstreams: TIERED, facts: DECISIVE }), 'b, a: decisive');
+    assert.equal(chosen({ upstreams: TIERED, url: '/v1/messages?service_tier=flex' }), 'b, a: decisive');
+    assert.match(failure({ facts: DECISIVE }).message, /"a"/);
+  });
+
+  it('leave out where the model reads less than the request likely is, if it reads more elsewhere', () => {
+    const sized = (input: number, output?: number, more: Among = { context_windows: { a: 1000, b: 50_000 } }) =>
+      chosen({
+        ...more,
+        facts: { 'request.input_tokens_estimate': input, 'request.max_tokens': output, ...more.facts },
+      });
+    assert.equal(sized(900), 'a b c');
+    assert.equal(sized(900, 101), 'b c, a: context_window');
+    // Whether it is too long for all of them, the one with the longest window knows.
+    for (const input of [50_001, 10 ** 9]) assert.equal(sized(input), 'c, a: context_window, b: context_window');
+    const images = { context_windows: { a: 1000 }, facts: { 'request.image_count': 1 } };
+    assert.equal(sized(10 ** 9, undefined, images), 'a b c', 'nobody knows how long it is');
+    assert.equal(sized(10 ** 9, undefined, {}), 'a b c', 'one window is no reason');
+  });
+
+  it('leave out what is closed, but where all are the one that is asked again first, and never one that is drained', () => {
+    const but = (b: Closed | undefined, a = until('open', 9)) =>
+      chosen({ closed: { a, ...(b && { b }), c: until('drained') } });
+    assert.equal(but(undefined), 'b, a: open, c: drained');
+    assert.equal(but(until('limited', 4)), 'b, a: open, c: drained');
+    assert.equal(but(until('model_missing')), 'a, b: model_missing, c: drained');
+    // A lone one answers at once, and knows more.
+    for (const why of ['limited', 'credential', 'model_missing'] as const)
+      assert.equal(chosen({ upstreams: { a: {} }, closed: { a: until(why, 5) } }), 'a');
   });
 
   it('name the further models of a request as each of them has them', () => {
@@ -404,37 +427,6 @@ describe('candidates', () => {
     const { candidates, written } = takeAmong({ facts });
     assert.deepEqual(written['request.other_models'], ['coder-2']);
     assert.deepEqual(candidates[2]!.facts['request.other_models'], ['coder-2']);
-  });
-
-  it('leave out where the model reads less than the request likely is, if it reads more elsewhere', () => {
-    const facts = (input: number, output?: number): Facts => ({
-      'request.input_tokens_estimate': input,
-      'request.max_tokens': output,
-    });
-    const context_windows = { a: 1000, b: 50_000 };
-    const ask = (more: Facts) => takeAmong({ context_windows, facts: more });
-    assert.deepEqual(ask(facts(900)).names, ['a', 'b', 'c']);
-    assert.deepEqual(ask(facts(900, 101)).names, ['b', 'c']);
-    assert.deepEqual(ask(facts(50_001)).dropped, ['a: context_window', 'b: context_window']);
-    // Whether it is too long for all of them, the one with the longest window knows.
-    assert.deepEqual(ask(facts(10 ** 9)).names, ['c']);
-    assert.deepEqual(ask({ ...facts(10 ** 9), 'request.image_count': 1 }).names, ['a', 'b', 'c']);
-    assert.deepEqual(takeAmong({ facts: facts(10 ** 9) }).names, ['a', 'b', 'c'], 'one window is no reason');
-  });
-
-  it('leave out what is closed, each with its reason', () => {
-    const closed = { a: until('open', 5), c: until('drained') };
-    const { names, dropped } = takeAmong({ closed });
-    assert.deepEqual(names, ['b']);
-    assert.deepEqual(dropped, ['a: open', 'c: drained']);
-  });
-
-  it('are the one that is asked again first where all are closed, but never one that is drained', () => {
-    const closed = { a: until('open', 9), b: until('limited', 4), c: until('drained') };
-    const { names, dropped } = takeAmong({ closed });
-    assert.deepEqual(names, ['b']);
-    assert.deepEqual(dropped, ['a: open', 'c: drained']);
-    assert.deepEqual(takeAmong({ closed: { ...closed, b: until('model_missing') } }).names, ['a']);
   });
 });
 
@@ -463,22 +455,19 @@ describe('a route that no upstream serves now', () => {
     assert.match(none.message, /administrator/);
     assert.ok(Number(none.headers['retry-after']) > 0);
   });
-
-  it('asks a lone upstream that is limited, or that refused a credential: it answers at once, and knows more', () => {
-    for (const because of ['limited', 'credential', 'model_missing'] as const)
-      assert.deepEqual(takeAmong({ upstreams: { a: {} }, closed: { a: until(because, 5) } }).names, ['a']);
-  });
 });
 
-describe('a session', () => {
-  const session: Facts = { 'request.session_key': 'session-1' };
+const session: Facts = { 'request.session_key': 'session-1' };
+const AT_B = { 'session-1 coder-1': 'b' };
 
+describe('a session', () => {
   it('stays where it is at home as long as that takes requests', () => {
-    const homes = { 'session-1 coder-1': 'c' };
-    assert.deepEqual(takeAmong({ facts: session, homes }).names, ['c', 'a', 'b']);
-    assert.deepEqual(takeAmong({ facts: session, homes, closed: { c: until('open', 5) } }).names, ['a', 'b']);
-    assert.deepEqual(takeAmong({ facts: { ...session, 'request.protocol': 'count_tokens' }, homes }).names[0], 'c');
-    assert.deepEqual(takeAmong({ facts: session, homes: { 'session-1 coder-1': 'gone' } }).names, ['a', 'b', 'c']);
+    const at = (home: string, wishes: Among = {}) =>
+      chosen({ facts: session, homes: { 'session-1 coder-1': home }, ...wishes });
+    assert.equal(at('c'), 'c a b');
+    assert.equal(at('c', { closed: { c: until('open', 5) } }), 'a b, c: open');
+    assert.equal(at('c', { facts: { ...session, 'request.protocol': 'count_tokens' } }), 'c a b');
+    assert.equal(at('gone'), 'a b c');
   });
 
   it('is at home where it is served, for as long as its prompts are kept there', () => {
@@ -512,48 +501,45 @@ describe('a session', () => {
 });
 
 describe('a request that only its upstream can read', () => {
-  const holding: Facts = { 'request.session_key': 'session-1', 'request.holds_state': true };
+  const holding: Facts = { ...session, 'request.holds_state': true };
   const upstreams = { a: { state_boundary: 'x' }, b: { state_boundary: 'y' }, c: { state_boundary: 'x' } };
 
   it('goes within the boundary of the upstream that it came from', () => {
-    assert.deepEqual(takeAmong({ upstreams, facts: holding }).names, ['a', 'c']);
-    const { names, dropped } = takeAmong({ upstreams, facts: holding, homes: { 'session-1 coder-1': 'b' } });
-    assert.deepEqual([names, dropped], [['b'], ['a: state_boundary', 'c: state_boundary']]);
-    const { 'request.holds_state': _, ...free } = holding;
-    assert.deepEqual(takeAmong({ upstreams, facts: free }).names, ['a', 'b', 'c']);
+    assert.equal(chosen({ upstreams, facts: holding }), 'a c, b: state_boundary');
+    assert.equal(chosen({ upstreams, facts: holding, homes: AT_B }), 'b, a: state_boundary, c: state_boundary');
+    assert.equal(chosen({ upstreams, facts: session }), 'a b c');
   });
 
   it('does so long after its prompts are no longer kept there', () => {
-    const { stage, ask } = open({ upstreams, homes: { 'session-1 coder-1': 'b' } });
+    const { stage, ask } = open({ upstreams, homes: AT_B });
     const { upstreams: states } = stage.services;
-    stage.hooks.response!(ask({ facts: { 'request.session_key': 'session-1' } }), { status: 200 } as never);
+    stage.hooks.response!(ask({ facts: session }), { status: 200 } as never);
     const { home } = states;
     Object.assign(states, { home: (key: string) => (key === 'session-1 coder-1' ? undefined : home(key)) });
     assert.deepEqual(
       ask({ facts: holding }).candidates!.map(({ upstream }) => upstream.name),
       ['b'],
     );
-    assert.equal(ask({ facts: { 'request.session_key': 'session-1' } }).candidates![0]!.upstream.name, 'a');
+    assert.equal(ask({ facts: session }).candidates![0]!.upstream.name, 'a');
   });
 
   it('waits for that one, and never goes to one that cannot read it', () => {
     const closed = { b: until('open', 7, 'status 529') };
-    const error = failure({ upstreams, facts: holding, homes: { 'session-1 coder-1': 'b' }, closed });
+    const error = failure({ upstreams, facts: holding, homes: AT_B, closed });
     assert.equal(error.code, 'upstream_unavailable');
     assert.equal(error.headers['retry-after'], '7');
     assert.match(error.message, /"b".*status 529.*only it can read/);
-    assert.deepEqual(takeAmong({ upstreams, facts: holding, closed: { a: until('open', 7) } }).names, ['c']);
+    assert.equal(
+      chosen({ upstreams, facts: holding, closed: { a: until('open', 7) } }),
+      'c, b: state_boundary, a: open',
+    );
   });
 
   it('is refused as by that one where it could be served only elsewhere', () => {
-    const decisive = { 'request.decisive_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
-    const allowed = { allow_fields: ['service_tier'] };
-    const homes = { 'session-1 coder-1': 'b' };
-    const refused = { upstreams: { a: allowed, b: {} }, facts: { ...holding, ...decisive }, homes };
+    const refused = { upstreams: { a: TIERED.b, b: {} }, facts: { ...holding, ...DECISIVE }, homes: AT_B };
     assert.match(failure(refused).message, /^service_tier: .*"b"/);
-    const chat = { protocols: ['chat'] as const };
-    const { names, dropped } = takeAmong({ upstreams: { a: {}, b: chat }, facts: holding, homes, stages: ['forward'] });
-    assert.deepEqual([names, dropped], [['b'], ['a: state_boundary']]);
+    const translated = { upstreams: { a: {}, b: CHAT }, facts: holding, homes: AT_B, stages: ['forward'] };
+    assert.equal(chosen(translated), 'b, a: state_boundary');
   });
 
   it('continues a stored response where that is kept', () => {
@@ -576,111 +562,70 @@ describe('a request that only its upstream can read', () => {
   });
 });
 
-/** Where a request for a prompt cache of an hour goes, and what it asks for there. */
-
-type Policy = UpstreamConfig['on_unsupported_cache'];
-
 /** Upstreams by name: whether each keeps prompts for an hour, or what it does with requests for that. */
-type Upstreams = Readonly<Record<string, true | Policy>>;
+type Keeping = Readonly<Record<string, true | Policy>>;
 
-interface HourWishes {
-  readonly asked?: string;
-  readonly rule?: Policy;
-  readonly closed?: Readonly<Record<string, Closed['because']>>;
-  readonly facts?: Facts;
+type HourWishes = Pick<Among, 'rule' | 'closed' | 'facts'>;
+
+function keeping(how: Keeping, { facts, ...wishes }: HourWishes = {}): Among {
+  const upstreams: Record<string, Partial<UpstreamConfig>> = {};
+  for (const [name, can] of Object.entries(how)) {
+    const supports = { ...main.supports, prompt_cache_1h: can === true };
+    upstreams[name] = { supports, ...(can !== true && { on_unsupported_cache: can }) };
+  }
+  return { upstreams, facts: { 'cache.requested_ttl': '1h', ...facts }, ...wishes };
 }
 
-function takeHour(upstreams: Upstreams, { asked = '1h', rule, closed = {}, facts }: HourWishes = {}) {
-  const names = inOrder(...Object.keys(upstreams));
-  const told = { name: 'r', mode: 'enforce', upstreams: names, ...(rule && { on_unsupported_cache: rule }) } as const;
-  const config = stageConfig({
-    upstreams: Object.entries(upstreams).map(([name, can]): UpstreamConfig => {
-      const supports = { ...main.supports, prompt_cache_1h: can === true };
-      const how = can === true ? {} : { on_unsupported_cache: can };
-      return { ...main, name, cache_pool: name, state_boundary: name, supports, ...how };
-    }),
-    routing: { ...routingSection([told as RoutingRuleConfig]), default_upstreams: names },
-  });
-  const stage = openStage(resolveRoute, { config, now: 0 });
-  const states = stage.services.upstreams as { -readonly [K in keyof UpstreamStates]: UpstreamStates[K] };
-  states.closed = (name) => {
-    const because = closed[name];
-    return because === undefined ? undefined : { because, until: undefined, last: undefined };
-  };
-  const ctx = stage.request({
-    facts: {
-      ...CALLER,
-      'cache.requested_ttl': asked,
-      ...facts,
-    },
-  });
-  stage.hooks.request!(ctx);
-  return {
-    asks: ctx.candidates!.map(({ upstream, facts }) => `${upstream.name} ${facts['cache.effective_ttl']}`),
-    downgraded: ctx.written['cache.downgraded'],
-    effective: ctx.written['cache.effective_ttl'],
-    able: ctx.written['route.candidates'],
-    dropped: ctx.written['route.dropped'],
-    dropped_later: ctx.candidates!.at(-1)!.facts['route.dropped'],
-  };
+/** Each upstream with the lifetime that it is asked for, behind commas who is none now, and at last who is none even then. */
+function lifetimes(how: Keeping, wishes?: HourWishes): string {
+  const { candidates, written } = takeAmong(keeping(how, wishes));
+  const asks = candidates.map(({ upstream, facts }) => `${upstream.name} ${facts['cache.effective_ttl']}`);
+  assert.ok(asks[0]!.endsWith(` ${written['cache.effective_ttl']}`));
+  const is_shorter = asks[0]!.endsWith('5m') && wishes?.facts?.['cache.requested_ttl'] === undefined;
+  assert.equal(written['cache.downgraded'], is_shorter);
+  const dropped = [written, candidates.at(-1)!.facts].map((facts) => facts['route.dropped'] as string[] | undefined);
+  return [asks.join(' '), ...dropped.map((each) => each?.join(' ').replaceAll(': cache', ''))].join(', ');
 }
-
-const refusalOfHour = (upstreams: Upstreams, wishes?: HourWishes) => raisedBy(() => takeHour(upstreams, wishes));
 
 describe('a request for a prompt cache of an hour', () => {
   it('goes as it is to the upstream that supports it, and to another only when that has failed', () => {
-    const { asks, able, dropped, downgraded, effective } = takeHour({
-      short: 'downgrade',
-      long: true,
-      last: 'downgrade',
-    });
-    assert.deepEqual([able, dropped], [['long'], ['short: cache', 'last: cache']]);
-    assert.deepEqual(asks, ['long 1h', 'short 5m', 'last 5m']);
-    assert.deepEqual([downgraded, effective], [false, '1h']);
-    const refusing = takeHour({ long: true, no: 'refuse', short: 'downgrade' });
-    assert.deepEqual([refusing.dropped, refusing.dropped_later], [['no: cache', 'short: cache'], ['no: cache']]);
+    const asks = { short: 'downgrade', long: true, last: 'downgrade' } as const;
+    assert.equal(lifetimes(asks), 'long 1h short 5m last 5m, short last, ');
+    assert.equal(lifetimes({ long: true, no: 'refuse', short: 'downgrade' }), 'long 1h short 5m, no short, no');
   });
 
   it('asks for five minutes where no upstream supports it that takes requests', () => {
-    const none = takeHour({ a: 'downgrade', b: 'downgrade' });
-    assert.deepEqual([none.asks, none.dropped], [['a 5m', 'b 5m'], undefined]);
-    assert.deepEqual([none.downgraded, none.effective], [true, '5m']);
-    const away = takeHour({ long: true, short: 'downgrade' }, { closed: { long: 'open' } });
-    assert.deepEqual([away.asks, away.dropped], [['short 5m'], ['long: open']]);
-    assert.deepEqual(takeHour({ a: 'downgrade' }).asks, ['a 5m']);
+    assert.equal(lifetimes({ a: 'downgrade', b: 'downgrade' }), 'a 5m b 5m, , ');
+    assert.equal(lifetimes({ a: 'downgrade' }), 'a 5m, , ');
+    const away = { closed: { long: until('open') } };
+    assert.equal(lifetimes({ long: true, short: 'downgrade' }, away), 'short 5m, long: open, ');
   });
 
-  it('passes as it is where an upstream is said to takeHour it so', () => {
-    const { asks, downgraded } = takeHour({ a: 'pass' });
-    assert.deepEqual([asks, downgraded], [['a 1h'], false]);
+  it('is passed or refused by an upstream as that says, before which goes what the rule says that matched', () => {
+    assert.equal(lifetimes({ a: 'pass' }), 'a 1h, , ');
+    assert.equal(lifetimes({ a: 'refuse', b: 'downgrade' }), 'b 5m, a, ');
+    assert.equal(lifetimes({ a: 'refuse' }, { rule: 'downgrade' }), 'a 5m, , ');
+    assert.equal(lifetimes({ a: 'refuse', b: 'downgrade' }, { rule: 'pass' }), 'a 1h b 1h, , ');
+    assert.equal(failure(keeping({ a: 'downgrade' }, { rule: 'refuse' })).code, 'invalid_request');
+    assert.equal(lifetimes({ a: 'downgrade' }, { facts: { 'request.protocol': 'count_tokens' } }), 'a 5m, , ');
   });
 
   it('is refused with what to do about it where every upstream refuses it', () => {
-    const lone = refusalOfHour({ a: 'refuse' });
-    assert.deepEqual([lone.code, lone.status, lone.details.upstream], ['invalid_request', 400, 'a']);
-    assert.match(refusalOfHour({ a: 'refuse', b: 'refuse' }).message, /"a" and "b" do not keep.*Ask for five minutes/);
-    const other = takeHour({ a: 'refuse', b: 'downgrade' });
-    assert.deepEqual([other.asks, other.dropped], [['b 5m'], ['a: cache']]);
-    const long = takeHour({ a: 'refuse', b: true }, { closed: { b: 'open' }, asked: '5m' });
-    assert.deepEqual(long.asks, ['a 5m']);
+    const { code, status, details, message } = failure(keeping({ a: 'refuse' }));
+    assert.deepEqual([code, status], ['invalid_request', 400]);
+    assert.deepEqual(details, { param: 'cache_control.ttl', upstream: 'a' });
+    assert.match(message, /The upstream "a" does not keep prompts of this model for an hour.*Ask for five minutes/);
+    assert.match(failure(keeping({ a: 'refuse', b: 'refuse' })).message, /The upstreams "a" and "b" do not keep/);
   });
 
-  it('is treated as the rule says that matched, before what the upstream says', () => {
-    assert.equal(refusalOfHour({ a: 'downgrade' }, { rule: 'refuse' }).code, 'invalid_request');
-    assert.deepEqual(takeHour({ a: 'refuse' }, { rule: 'downgrade' }).asks, ['a 5m']);
-    assert.deepEqual(takeHour({ a: 'refuse', b: 'downgrade' }, { rule: 'pass' }).asks, ['a 1h', 'b 1h']);
-  });
-
-  it('for counting tokens goes the same way', () => {
-    assert.deepEqual(takeHour({ a: 'downgrade' }, { facts: { 'request.protocol': 'count_tokens' } }).asks, ['a 5m']);
-  });
-});
-
-describe('a request for less', () => {
-  it('goes where it would have gone', () => {
+  it('goes where it would have gone when it asks for less', () => {
     for (const asked of ['5m', 'none']) {
-      const { asks, dropped, downgraded } = takeHour({ a: 'refuse', b: true }, { asked });
-      assert.deepEqual([asks, dropped, downgraded], [[`a ${asked}`, `b ${asked}`], undefined, false]);
+      const facts = { 'cache.requested_ttl': asked };
+      assert.equal(lifetimes({ a: 'refuse', b: true }, { facts }), `a ${asked} b ${asked}, , `);
+      assert.equal(
+        lifetimes({ a: 'refuse', b: true }, { facts, closed: { b: until('open') } }),
+        `a ${asked}, b: open, `,
+      );
     }
   });
 });

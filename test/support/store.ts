@@ -1,5 +1,6 @@
 /** A migrated database of its own for one test file, and requests to put into it. */
 import assert from 'node:assert/strict';
+import { hash } from 'node:crypto';
 import { after, before } from 'node:test';
 import {
   type LimitDemand,
@@ -24,6 +25,9 @@ export interface TestStore {
   readonly url: string;
   /** @param through another way to the same database */
   another(through?: string): Promise<Database>;
+  /** Runs a statement of the test's own. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests know what is in there
+  rows<Row extends object = any>(text: string, ...values: readonly unknown[]): Promise<Row[]>;
   close(): Promise<void>;
 }
 
@@ -38,10 +42,12 @@ export async function openTestStore(): Promise<TestStore> {
     opened.push(database);
     return database;
   };
+  const database = await another();
   return {
-    database: await another(),
+    database,
     url,
     another,
+    rows: (text, ...values) => database.query(`test_${hash('sha256', text).slice(0, 16)}`, text, values),
     async close() {
       await Promise.all(opened.map((database) => database.close()));
       await drop();

@@ -1,13 +1,13 @@
 import { fieldsOf, safeToShow } from '../../client/answers.ts';
 import { discover } from '../../client/device-sign-in.ts';
-import { createAsk, type Fetch, sentence } from '../../client/http.ts';
+import { createAsk, sentence } from '../../client/http.ts';
 import type { SetUpSpec } from '../../client-files/clients.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS } from '../exit-codes.ts';
-import { warner } from '../surroundings.ts';
+import { warner } from '../program-name.ts';
 import { type ClientOptions, PLACEHOLDER, tokenOf } from './client-options.ts';
 import { checkTelemetry } from './client-telemetry.ts';
 
@@ -29,10 +29,9 @@ export async function checkModel(options: {
   readonly root_url: string;
   readonly token: string;
   readonly model: string | undefined;
-  readonly fetch?: Fetch | undefined;
 }): Promise<CheckedModel | undefined> {
   const { root_url, token, model } = options;
-  const ask = createAsk({ fetch: options.fetch });
+  const ask = createAsk();
   const get = async (path: string) => {
     const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
     if (answer.status === 401 || answer.status === 403) {
@@ -46,7 +45,6 @@ export async function checkModel(options: {
     if (answer.kind === 'json' && (answer.status === 200 || answer.status === 404)) return answer;
     throw new StartError(
       `${root_url} answers GET ${path} with status ${answer.status} and no list of models; is it the address of a gateway?`,
-      { exit_code: EXIT_UNAVAILABLE },
     );
   };
 
@@ -84,7 +82,6 @@ export async function checkSpec(
   spec: SetUpSpec,
   given: ClientOptions & { readonly contextWindow?: number },
   how: {
-    readonly fetch: Fetch | undefined;
     /** The signals that the client sends by its file as it is. */
     readonly sends: () => readonly Signal[];
     readonly more_models?: readonly string[];
@@ -95,23 +92,22 @@ export async function checkSpec(
   const wanted = given.contextWindow;
   if (!given.check) return wanted ?? learnWindow(context, spec, given, how);
   const { root_url, credential, telemetry } = spec;
-  const { fetch } = how;
   const warn = warner(context.terminal);
   const signals = telemetry ?? how.sends();
   if (telemetry === undefined) warn(describeSent(signals, root_url));
   if ('sign_in' in credential) {
-    await discover(createAsk({ fetch }), root_url);
+    await discover(createAsk(), root_url);
     warn(`${root_url} takes sign-ins from a terminal`);
     return wanted;
   }
-  const token = await tokenOf(credential, root_url, { env: context.env, fetch });
-  const found = await checkModel({ root_url, token, model: given.model, fetch });
+  const token = await tokenOf(credential, root_url, context);
+  const found = await checkModel({ root_url, token, model: given.model });
   if (found === undefined) warn(`${root_url} takes the token`);
   else warn(`${root_url} has ${found.id} for this token`);
   for (const model of new Set(how.more_models)) {
-    if (model !== given.model) await checkModel({ root_url, token, model, fetch });
+    if (model !== given.model) await checkModel({ root_url, token, model });
   }
-  for (const line of await checkTelemetry({ root_url, token, signals, fetch })) warn(line);
+  for (const line of await checkTelemetry({ root_url, token, signals })) warn(line);
   const window = found?.context_window;
   if (window === undefined || wanted === undefined) return window ?? wanted;
   if (wanted > window)
@@ -129,13 +125,13 @@ async function learnWindow(
   context: CommandContext,
   { root_url, credential }: SetUpSpec,
   { model }: ClientOptions,
-  { fetch, needs_window }: { readonly fetch: Fetch | undefined; readonly needs_window: boolean },
+  { needs_window }: { readonly needs_window: boolean },
 ): Promise<number | undefined> {
   if (model === undefined) return undefined;
   try {
     if (!('sign_in' in credential) && !('token' in credential && credential.token === PLACEHOLDER)) {
-      const token = await tokenOf(credential, root_url, { env: context.env, fetch });
-      const found = await checkModel({ root_url, token, model, fetch });
+      const token = await tokenOf(credential, root_url, context);
+      const found = await checkModel({ root_url, token, model });
       if (found?.context_window !== undefined) return found.context_window;
     }
   } catch (error) {

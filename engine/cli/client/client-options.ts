@@ -2,13 +2,14 @@ import { realpathSync } from 'node:fs';
 import { chooseBaseUrl, withoutApiPath } from '../../client/base-url.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { freshCredentials } from '../../client/fresh-credentials.ts';
-import { createAsk, type Fetch } from '../../client/http.ts';
+import { createAsk } from '../../client/http.ts';
 import { CLIENTS, type ClientKind, type Credential } from '../../client-files/clients.ts';
 import { type ClientPlatform, type KeyHelper, platformOf } from '../../client-files/key-helper.ts';
 import { type ClientNames, clientNames, pathOfFile } from '../../client-files/names.ts';
 import { readUserFile } from '../../client-files/user-file.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
 import { systemClock } from '../../kit/clock.ts';
+import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
 import { defaultProfile, profileOf } from '../profiles.ts';
 import type { Input } from './client-write.ts';
@@ -98,12 +99,12 @@ function tokenFrom(text: string): string {
 export async function tokenOf(
   credential: Exclude<Credential, { readonly sign_in: true }>,
   root_url: string,
-  { env, fetch }: { readonly env: NodeJS.ProcessEnv; readonly fetch?: Fetch | undefined },
+  { env, clock = systemClock }: Pick<CommandContext, 'env' | 'clock'>,
 ): Promise<string> {
   if ('token' in credential) return credential.token;
   if ('helper' in credential) {
-    const [credentials, ask] = [openCredentials(env), createAsk({ fetch })];
-    return (await freshCredentials({ credentials, ask, clock: systemClock, base_url: root_url })).access_token;
+    const [credentials, ask] = [openCredentials(env), createAsk()];
+    return (await freshCredentials({ credentials, ask, clock, base_url: root_url })).access_token;
   }
   const token = (env[credential.variable] ?? '').trim();
   if (token !== '') return tokenFrom(token);

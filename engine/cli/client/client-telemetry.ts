@@ -1,9 +1,9 @@
 import { fieldsOf, safeToShow } from '../../client/answers.ts';
-import { createAsk, type Fetch } from '../../client/http.ts';
+import { createAsk } from '../../client/http.ts';
 import type { ClientKind, SetUpSpec } from '../../client-files/clients.ts';
 import { BEARER_HEADER, HEADERS_VARIABLE, howToAuthenticate } from '../../client-files/telemetry.ts';
 import type { Signal } from '../../contract/client-telemetry.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { usageError } from '../exit-codes.ts';
 
 /** What a client sends of each signal, for the person whose client it is. */
@@ -59,10 +59,9 @@ export async function checkTelemetry(options: {
   readonly root_url: string;
   readonly token: string;
   readonly signals: readonly Signal[];
-  readonly fetch?: Fetch | undefined;
 }): Promise<string[]> {
   const { root_url, token, signals } = options;
-  const ask = createAsk({ fetch: options.fetch });
+  const ask = createAsk();
   const said = await Promise.all(
     signals.map(async (signal) => {
       const url = `${root_url}/v1/${signal}`;
@@ -73,7 +72,6 @@ export async function checkTelemetry(options: {
       if (status !== 200) {
         throw new StartError(
           `${url} answers with status ${status}, so the gateway takes no ${signal} with this credential; without --telemetry the client is set up all the same`,
-          { exit_code: EXIT_UNAVAILABLE },
         );
       }
       const { errorMessage } = fieldsOf(fieldsOf(safeToShow(body)).partialSuccess);

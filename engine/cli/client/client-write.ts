@@ -22,30 +22,30 @@ interface Outcome {
 export async function offerDrafts(
   { terminal }: CommandContext,
   drafts: readonly Draft[],
-  how: Pick<ClientOptions, 'write' | 'print' | 'json'> & {
+  { write, print, json }: Pick<ClientOptions, 'write' | 'print' | 'json'>,
+  how: {
     readonly input: Input;
     readonly token: string | undefined;
     readonly facts: Readonly<Record<string, unknown>>;
   },
 ): Promise<number> {
-  const { token } = how;
-  if (how.print) {
-    if (how.json) terminal.data(`${jsonText({ ...how.facts, files: drafts.map((each) => printed(each, token)) })}\n`);
+  const { token, input, facts } = how;
+  if (print) {
+    if (json) terminal.data(`${jsonText({ ...facts, files: drafts.map((each) => printed(each, token)) })}\n`);
     else for (const draft of drafts) terminal.verbatim(printedText(draft, drafts.length, token));
     return EXIT_OK;
   }
   const changed = drafts.filter(({ before, after }) => before !== after);
-  const { write = false, input } = how;
   const { is_written, files } =
     changed.length === 0
       ? { is_written: false, files: [] }
-      : await writeDrafts(terminal, changed, { write, input, hides: token ?? [] });
+      : await writeDrafts(terminal, changed, { write: write === true, input, hides: token ?? [] });
   const outcomes = drafts.map(({ path }): Outcome => {
     const outcome = files.find((file) => file.path === path);
     if (outcome === undefined) terminal.info(`${path} says so already; nothing to write\n`);
     return outcome ?? { path, change: 'none', backup: null };
   });
-  if (how.json) terminal.data(`${jsonText({ ...how.facts, files: outcomes })}\n`);
+  if (json) terminal.data(`${jsonText({ ...facts, files: outcomes })}\n`);
   return changed.length === 0 || is_written ? EXIT_OK : EXIT_FINDINGS;
 }
 

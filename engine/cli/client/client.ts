@@ -2,7 +2,6 @@ import { readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { openCredentials } from '../../client/credentials.ts';
-import type { Fetch } from '../../client/http.ts';
 import { BrokenFile, inFile } from '../../client-files/broken-file.ts';
 import {
   CLIENTS,
@@ -18,16 +17,14 @@ import {
 import type { ClientNames } from '../../client-files/names.ts';
 import { type Shell, shellLines, shellOf } from '../../client-files/shell-lines.ts';
 import { signalsIn, telemetryWarnings } from '../../client-files/telemetry.ts';
-import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { failFile, makeDirectory } from '../../kit/files/user-files.ts';
 import { isLoopbackUrl } from '../../kit/net/addresses.ts';
 import { PACKAGE_ROOT, packageGateway } from '../../kit/package-root.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_OK } from '../exit-codes.ts';
+import { configurationError, EXIT_OK } from '../exit-codes.ts';
 import { defaultProfile, NEUTRAL_NAMES_NOTE, NEUTRAL_PROFILE } from '../profiles.ts';
-import { hint } from '../program-name.ts';
-import { warner } from '../surroundings.ts';
+import { hint, warner } from '../program-name.ts';
 import { ASSUMED_WINDOW, checkSpec } from './client-check.ts';
 import {
   aliasOf,
@@ -87,7 +84,6 @@ export interface ClientSurroundings {
   readonly input: Input;
   /** The program that a key helper calls again; this one. */
   readonly program?: Program;
-  readonly fetch?: Fetch;
 }
 
 /** Options of `appscli client`; some are for one kind of client alone. */
@@ -114,7 +110,7 @@ function planned<T>(make: () => T): T {
   } catch (error) {
     if (!(error instanceof BrokenFile)) throw error;
     const position = [error.path, error.line].filter((part) => part !== undefined).join(':');
-    throw new StartError(`${position}: ${error.message}; nothing was written`, { exit_code: EXIT_CONFIGURATION });
+    throw configurationError(`${position}: ${error.message}; nothing was written`);
   }
 }
 
@@ -123,7 +119,7 @@ export async function setUpClient(
   context: CommandContext,
   client: ClientKind,
   given: SetUpOptions,
-  { input, fetch, program = thisProgram() }: ClientSurroundings,
+  { input, program = thisProgram() }: ClientSurroundings,
 ): Promise<number> {
   const { env, terminal } = context;
   const warn = warner(terminal);
@@ -149,7 +145,6 @@ export async function setUpClient(
   const location = locationOf(given, client, names, env);
   const tiers = tiersOf(given);
   const window = await checkSpec(context, asked, given, {
-    fetch,
     sends: () =>
       planned(() =>
         inFile(location.path, () => {
@@ -203,12 +198,9 @@ async function offer(
   for (const warning of warnings) warner(context.terminal)(warning);
   for (const line of describeTelemetry(spec)) context.terminal.info(`${line}\n`);
   const { shared, elsewhere, path } = location;
-  const print = given.print || elsewhere;
-  if (shared && print) context.terminal.info(`What follows belongs in ${path} on each machine.\n`);
-  return offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, {
-    ...(given.write && { write: given.write }),
-    ...(print && { print }),
-    ...(given.json && { json: given.json }),
+  const asked: ClientOptions = elsewhere ? { ...given, print: true } : given;
+  if (shared && asked.print) context.terminal.info(`What follows belongs in ${path} on each machine.\n`);
+  return offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, asked, {
     input,
     token: credential !== undefined && 'token' in credential ? credential.token : undefined,
     facts: { client, base_url: root_url, warnings },
@@ -273,13 +265,6 @@ export async function removeClient(
     context.terminal.info(`The files of the client say nothing of ${root_url}.\n`);
     return EXIT_OK;
   }
-  const { write, print, json } = given;
-  return offerDrafts(context, drafts, {
-    ...(write && { write }),
-    ...(print && { print }),
-    ...(json && { json }),
-    input,
-    token: undefined,
-    facts: { client, base_url: root_url },
-  });
+  const facts = { client, base_url: root_url };
+  return offerDrafts(context, drafts, given, { input, token: undefined, facts });
 }

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { examineHost } from '../../doctor/host/examine-host.ts';
 import { type Machine, thisMachine } from '../../doctor/host/host.ts';
 import type { CommandContext } from '../context.ts';
+import { configurationError } from '../exit-codes.ts';
 import { openReport, type ReportOptions } from '../report/report.ts';
 
 /** What `appscli doctor --config` is told. */
@@ -25,7 +25,7 @@ export async function doctorHost(
   const { config, timeout: timeout_seconds = TIMEOUT_SECONDS } = given;
   if (!existsSync(config)) {
     const problem = `${config} does not exist; name the configuration of the gateway with --config`;
-    throw new StartError(problem, { exit_code: EXIT_CONFIGURATION });
+    throw configurationError(problem);
   }
   const report = openReport(context, given, { command: 'doctor' });
   const stages = await context.stages();

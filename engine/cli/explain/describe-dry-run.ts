@@ -3,7 +3,6 @@ import type {
   Decision,
   DryRun,
   LimitStep,
-  PastRequest,
   RuleStep,
   SentStep,
   StageStep,
@@ -18,17 +17,21 @@ import {
 } from '../../explain/words.ts';
 import { formatUsd, usdToNano } from '../../kit/money.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
-import { formatTable } from '../table.ts';
+import { type Column, formatTable } from '../table.ts';
 import { formatMoment } from '../times.ts';
 
 const DETAIL = ' '.repeat(7);
+const NO_BREAK = '\u00a0';
 
 const formatAt = (moment: Date) => formatMoment(moment);
-const shown = (path: string, value: unknown) => describeValue(path, value, formatAt);
+const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
 
-const NO_BREAK = '\u00a0';
-const inOnePiece = (text: string): string => text.replaceAll(' ', NO_BREAK);
-const spaced = (text: string): string => text.replaceAll(NO_BREAK, ' ');
+/** Facts with their values, each on one line. */
+function factLines(facts: readonly (readonly [path: string, value: unknown])[], line_width: number): string[] {
+  const texts = facts.map(([path, value]) => `${path} = ${describeValue(path, value, formatAt)}`);
+  const lines = wrapText(texts.map((text) => text.replaceAll(' ', NO_BREAK)).join(', '), line_width, DETAIL);
+  return texts.length === 0 ? [] : lines.map((line) => line.replaceAll(NO_BREAK, ' '));
+}
 
 /** Why a condition holds or not, one line per comparison that decided. */
 function reasonLines({ reasons }: Decision, line_width: number): string[] {
@@ -37,48 +40,34 @@ function reasonLines({ reasons }: Decision, line_width: number): string[] {
   );
 }
 
-function formatFate({ fate, mode, guard }: StageStep): string {
-  if (fate === 'runs') return 'runs';
-  if (fate === 'unreached') return 'is not reached';
-  if (fate === 'unknown') return 'may run';
-  return mode === 'shadow' && guard?.held !== false ? 'is skipped, in shadow mode' : 'is skipped';
-}
+const FATES = { runs: 'runs', unreached: 'is not reached', unknown: 'may run', skipped: 'is skipped' } as const;
 
 function stageLines(steps: readonly StageStep[], line_width: number): string[] {
-  let order = 0;
-  let list: StageStep['list'] = 'stages';
-  return steps
-    .filter((step) => step.list !== 'on_error' || step.fate !== 'unreached')
-    .flatMap((step) => {
-      if (step.list !== list) order = 0;
-      list = step.list;
-      order += 1;
-      const where = step.list === 'stages' ? '' : ` (${step.list})`;
-      const title = `${String(order).padStart(3)}  ${step.id} ${formatFate(step)}${where}`;
-      const facts = Object.entries(step.wrote).map(([path, value]) => inOnePiece(`${path} = ${shown(path, value)}`));
+  const told = steps.filter((step) => step.list !== 'on_error' || step.fate !== 'unreached');
+  const paragraph = (text: string) => wrapText(text, line_width, DETAIL);
+  return [...Map.groupBy(told, ({ list }) => list)].flatMap(([list, own]) =>
+    own.flatMap(({ id, fate, mode, guard, missing, wrote, raised }, index) => {
+      const is_shadow = fate === 'skipped' && mode === 'shadow' && guard?.held !== false;
+      const where = list === 'stages' ? '' : ` (${list})`;
       return [
-        title,
-        ...(step.guard === undefined ? [] : reasonLines(step.guard, line_width)),
-        ...(step.missing === undefined
-          ? []
-          : wrapText(`it depends on ${step.missing.join(', ')}, not in the audit log`, line_width, DETAIL)),
-        ...(facts.length === 0 ? [] : wrapText(facts.join(', '), line_width, DETAIL).map(spaced)),
-        ...(step.raised === undefined
-          ? []
-          : wrapText(`${step.raised.code ?? 'fails'}: ${step.raised.message}`, line_width, DETAIL)),
+        `${numbered(index + 1)}${id} ${FATES[fate]}${is_shadow ? ', in shadow mode' : ''}${where}`,
+        ...(guard === undefined ? [] : reasonLines(guard, line_width)),
+        ...(missing === undefined ? [] : paragraph(`it depends on ${missing.join(', ')}, not in the audit log`)),
+        ...factLines(Object.entries(wrote), line_width),
+        ...(raised === undefined ? [] : paragraph(`${raised.code ?? 'fails'}: ${raised.message}`)),
       ];
-    });
+    }),
+  );
 }
 
 function ruleLines(steps: readonly RuleStep[], line_width: number): string[] {
   const asked = steps.filter(({ after_decision }) => !after_decision);
   const rest = steps.length - asked.length;
   return [
-    ...asked.flatMap((step, i) => {
+    ...asked.flatMap((step, index) => {
       const state = `${step.held ? 'holds' : 'does not hold'}${step.mode === 'shadow' ? ', in shadow mode' : ''}`;
       const title = `${step.name} ${state}${step.held ? `: ${step.effect}` : ''}`;
-      const number = `${String(i + 1).padStart(3)}  `;
-      return [...wrapText(title, line_width, number, DETAIL), ...reasonLines(step, line_width)];
+      return [...wrapText(title, line_width, numbered(index + 1), DETAIL), ...reasonLines(step, line_width)];
     }),
     ...(rest === 0 ? [] : [`     ${rest === 1 ? 'one later rule is' : `${rest} later rules are`} not asked any more`]),
   ];
@@ -88,18 +77,38 @@ function ofWhom({ scope, key }: LimitStep): string {
   return scope.includes('+') ? (JSON.parse(key) as string[]).join(' + ') : key;
 }
 
-function amountOf(unit: LimitStep['unit'], amount: number): string {
-  return unit === 'usd' ? formatUsd(usdToNano(amount)) : String(amount);
-}
-
-/** One table of limits in USD, one of those that count something else. */
+/** One table of limits in USD, one of those that count something else; below them who changed which. */
 function limitLines({ limits, past }: DryRun, line_width: number): string[] {
-  const [in_usd, others] = [limits.filter(({ unit }) => unit === 'usd'), limits.filter(({ unit }) => unit !== 'usd')];
-  const tables = [in_usd, others].filter((some) => some.length > 0).map((some) => limitTable(some, past, line_width));
+  const tables = [true, false].flatMap((is_usd) => {
+    const some = limits.filter(({ unit }) => (unit === 'usd') === is_usd);
+    return some.length === 0 ? [] : [limitTable(some, is_usd, { is_past: past !== undefined, line_width })];
+  });
   return [
-    ...tables.flatMap((table, i) => (i === 0 ? table : ['', ...table])),
+    ...tables.flatMap((table, index) => (index === 0 ? table : ['', ...table])),
     ...limits.flatMap((limit) => changeLines(limit, line_width)),
   ];
+}
+
+function limitTable(
+  limits: readonly LimitStep[],
+  is_usd: boolean,
+  { is_past, line_width }: { readonly is_past: boolean; readonly line_width: number },
+): string[] {
+  const shown = (amount: number) => (is_usd ? formatUsd(usdToNano(amount)) : String(amount));
+  const columns: [title: string, kind: Column['kind'], cell: (limit: LimitStep) => string][] = [
+    ['LIMIT', 'text', ({ rule }) => rule],
+    ['OF', 'text', ofWhom],
+    ['PER', 'text', ({ window }) => (window === 'open' && !is_usd ? 'at-once' : window)],
+    [is_usd ? 'USD' : 'MOST', 'number', ({ limit }) => shown(limit)],
+    ['UNIT', 'text', ({ unit }) => unit],
+    ['USED', 'number', ({ spent, reserved }) => shown(spent + reserved)],
+    [is_past ? 'LIKELY' : 'NEEDED', 'number', ({ needed }) => shown(needed)],
+    ['ROOM', 'text', ({ room }) => (room ? 'yes' : 'NO')],
+  ];
+  const told = columns.filter(([title]) => title !== 'UNIT' || !is_usd);
+  const rows = limits.map((limit) => told.map(([, , cell]) => cell(limit)));
+  const titles = told.map(([title, kind]) => ({ title, kind }));
+  return formatTable(titles, rows, line_width - 2).map((line) => `  ${line}`);
 }
 
 /** Who set a limit, and who granted room on top of it. */
@@ -117,56 +126,15 @@ function changeLines(limit: LimitStep, line_width: number): string[] {
   return wrapText(`${ofWhom(limit)}: ${sentences.join('; ')}`, line_width, DETAIL);
 }
 
-function limitTable(limits: readonly LimitStep[], past: DryRun['past'], line_width: number): string[] {
-  const is_usd = limits[0]!.unit === 'usd';
-  const rows = limits.map((limit) => {
-    const { rule, window, unit } = limit;
-    const shown = (amount: number) => amountOf(unit, amount);
-    const per = is_usd ? window : window === 'open' ? 'at-once' : window;
-    return [
-      rule,
-      ofWhom(limit),
-      per,
-      shown(limit.limit),
-      ...(is_usd ? [] : [unit]),
-      shown(limit.spent + limit.reserved),
-      shown(limit.needed),
-      limit.room ? 'yes' : 'NO',
-    ];
-  });
-  return formatTable(
-    [
-      { title: 'LIMIT', kind: 'text' },
-      { title: 'OF', kind: 'text' },
-      { title: 'PER', kind: 'text' },
-      { title: is_usd ? 'USD' : 'MOST', kind: 'number' },
-      ...(is_usd ? [] : [{ title: 'UNIT', kind: 'text' } as const]),
-      { title: 'USED', kind: 'number' },
-      { title: past === undefined ? 'NEEDED' : 'LIKELY', kind: 'number' },
-      { title: 'ROOM', kind: 'text' },
-    ],
-    rows,
-    line_width - 2,
-  ).map((line) => `  ${line}`);
-}
-
-function formatRewrites({ unchanged, rewrites }: SentStep): string {
-  if (unchanged) return 'as they came';
-  return rewrites.includes('*') ? 'written anew' : `with ${rewrites.join(', ')} rewritten`;
-}
-
-function sentLines(sent: SentStep): string[] {
-  const { upstream, method, url, headers, body_bytes, sha256 } = sent;
-  const body = `${body_bytes} bytes, ${formatRewrites(sent)}`;
+function sentLines({ upstream, method, url, headers, body_bytes, sha256, unchanged, rewrites }: SentStep): string[] {
+  const rewritten = rewrites.includes('*') ? 'written anew' : `with ${rewrites.join(', ')} rewritten`;
   return [
-    `  ${method} ${url} (upstream ${upstream})`,
-    ...headers.map(([name, value]) => `  ${name}: ${value}`),
-    `  body: ${body}`,
-    `  SHA-256 ${sha256}`,
-  ];
+    `${method} ${url} (upstream ${upstream})`,
+    ...headers.map(([name, value]) => `${name}: ${value}`),
+    `body: ${body_bytes} bytes, ${unchanged ? 'as they came' : rewritten}`,
+    `SHA-256 ${sha256}`,
+  ].map((line) => `  ${line}`);
 }
-
-const numbered = (number: number | string) => `${String(number).padStart(3)}  `;
 
 /** Share of the sessions, where several of one order can serve and nobody knows the session. */
 function shareOf({ order, weight, turn }: UpstreamStep, { upstreams, past }: DryRun): string {
@@ -180,32 +148,41 @@ function shareOf({ order, weight, turn }: UpstreamStep, { upstreams, past }: Dry
 function upstreamLines(run: DryRun, line_width: number): string[] {
   return run.upstreams.flatMap((step) => {
     const { upstream, turn, dropped, translated_into, cache_downgraded } = step;
-    const changes = [
+    const text = [
+      `${upstream}${shareOf(step, run)}`,
       ...(translated_into === undefined ? [] : [`translated into ${translated_into}`]),
       ...(cache_downgraded ? ['with a prompt cache of five minutes'] : []),
-    ];
+    ].join(', ');
     const why = dropped === undefined ? '' : `: ${DROP_REASONS[dropped]} (${dropped})`;
-    const text = `${[`${upstream}${shareOf(step, run)}`, ...changes].join(', ')}${why}`;
-    return wrapText(text, line_width, numbered(turn ?? '-'), DETAIL);
+    return wrapText(text + why, line_width, numbered(turn ?? '-'), DETAIL);
   });
 }
 
 /** What became of a request: every attempt with its outcome and what followed, and what was not asked. */
-function attemptLines({ attempts, dropped }: PastRequest, line_width: number): string[] {
+function pastLines({ past }: DryRun, line_width: number): string[] {
+  if (past === undefined) return [];
   return [
-    ...attempts.flatMap((attempt) => wrapText(describeAttempt(attempt), line_width, numbered(attempt.n), DETAIL)),
-    ...dropped.flatMap((text) => wrapText(describeDropped(text), line_width, numbered('-'), DETAIL)),
+    ...wrapText(past.why, line_width, '  '),
+    ...past.attempts.flatMap((attempt) => wrapText(describeAttempt(attempt), line_width, numbered(attempt.n), DETAIL)),
+    ...past.dropped.flatMap((text) => wrapText(describeDropped(text), line_width, numbered('-'), DETAIL)),
   ];
 }
 
-/** What conditions see of the headers, which no stage has written. */
-function headLines({ facts }: DryRun, line_width: number): string[] {
-  const told = Object.entries(facts).filter(
-    ([path]) => path === 'request.agent' || path.startsWith('request.headers.'),
-  );
-  if (told.length === 0) return [];
-  const texts = told.map(([path, value]) => inOnePiece(`${path} = ${shown(path, value)}`));
-  return wrapText(texts.join(', '), line_width, DETAIL).map(spaced);
+/** Of what request it is, where it is one of the past. */
+function headLines({ past }: DryRun, line_width: number): string[] {
+  if (past === undefined) return [];
+  const { request_id, received_at, trace_id } = past;
+  const head = `The request ${request_id} of ${received_at}, by the rules as they are now. Nothing is run: the audit log keeps no body.`;
+  return [...wrapText(head, line_width), ...(trace_id ? [`Its trace: ${trace_id}`] : []), ''];
+}
+
+function answerLines({ answer }: DryRun, line_width: number): string[] {
+  if (answer === undefined) return [];
+  const { status, error, message } = answer;
+  return [
+    `  ${status}${error === undefined ? '' : ` ${error}`}`,
+    ...(message === '' ? [] : wrapText(message, line_width, '  ')),
+  ];
 }
 
 /**
@@ -213,45 +190,30 @@ function headLines({ facts }: DryRun, line_width: number): string[] {
  * @param time_zone in which days, weeks and months of limits begin.
  */
 export function describeDryRun(run: DryRun, line_width: number, time_zone = 'UTC'): string[] {
+  const { facts, limits, shadow, sent } = run;
+  const rule = facts['route.rule'];
+  const by = rule === undefined ? 'its pipeline' : rule === 'default' ? 'default' : `the rule ${String(rule)}`;
+  // What conditions see of the headers no stage has written.
+  const of_headers = Object.entries(facts).filter(([path]) => /^request\.(?:agent$|headers\.)/.test(path));
+  const days = limits.some(({ unit }) => unit === 'usd') ? ` (days begin at midnight, ${time_zone})` : '';
   const section = (title: string, lines: readonly string[]) => (lines.length === 0 ? [] : ['', title, ...lines]);
-  const decided = run.facts['route.rule'];
-  const by = decided === undefined ? 'its pipeline' : decided === 'default' ? 'default' : `the rule ${String(decided)}`;
-  const past =
-    run.past &&
-    `The request ${run.past.request_id} of ${run.past.received_at}, by the rules as they are now. Nothing is run: the audit log keeps no body.`;
-  const trace = run.past?.trace_id;
   return [
-    ...(past === undefined ? [] : [...wrapText(past, line_width), ...(trace ? [`Its trace: ${trace}`] : []), '']),
-    `Pipeline ${run.pipeline}`,
     ...headLines(run, line_width),
+    `Pipeline ${run.pipeline}`,
+    ...factLines(of_headers, line_width),
     ...stageLines(run.stages, line_width),
     ...section('Routing rules', ruleLines(run.routing, line_width)),
-    ...(run.facts['route.upstream'] === undefined
-      ? []
-      : [`  -> upstream ${String(run.facts['route.upstream'])}, by ${by}`]),
+    ...(facts['route.upstream'] === undefined ? [] : [`  -> upstream ${String(facts['route.upstream'])}, by ${by}`]),
     ...section('Upstreams, in the order to be tried if all of them work', upstreamLines(run, line_width)),
-    ...(run.past === undefined
-      ? []
-      : section('What became of it then', [
-          ...wrapText(run.past.why, line_width, '  '),
-          ...attemptLines(run.past, line_width),
-        ])),
+    ...section('What became of it then', pastLines(run, line_width)),
     ...section('Access rules', ruleLines(run.access, line_width)),
     ...section('Spend rules', ruleLines(run.spending, line_width)),
-    ...section(
-      run.limits.some(({ unit }) => unit === 'usd') ? `Limits (days begin at midnight, ${time_zone})` : 'Limits',
-      run.limits.length === 0 ? [] : limitLines(run, line_width),
-    ),
+    ...section(`Limits${days}`, limitLines(run, line_width)),
     ...section(
       'Rules in shadow mode that would have acted',
-      run.shadow.map((name) => `  ${name}`),
+      shadow.map((name) => `  ${name}`),
     ),
-    ...(run.sent === undefined ? [] : section('Would be sent', sentLines(run.sent))),
-    ...(run.answer === undefined
-      ? []
-      : section('Would be answered by the gateway itself', [
-          `  ${run.answer.status}${run.answer.error === undefined ? '' : ` ${run.answer.error}`}`,
-          ...(run.answer.message === '' ? [] : wrapText(run.answer.message, line_width, '  ')),
-        ])),
+    ...section('Would be sent', sent === undefined ? [] : sentLines(sent)),
+    ...section('Would be answered by the gateway itself', answerLines(run, line_width)),
   ];
 }

@@ -8,119 +8,96 @@ import { shownPath } from '../../source/diagnostics/render.ts';
 import type { ErrorClause, PipelineSpec, StageEntry } from '../../source/spec.ts';
 import { formatTable, numbers } from '../table.ts';
 
-const LISTS = ['stages', 'on_error', 'finally'] as const;
+/** The lists of a pipeline, with the title of each and the mark of its entries in the table of all pipelines. */
+const LISTS = {
+  stages: { title: [], mark: undefined },
+  on_error: { title: ['', 'On an error'], mark: 'e' },
+  finally: { title: ['', 'Finally, whatever happened'], mark: 'f' },
+} as const;
+type List = keyof typeof LISTS;
+const LIST_NAMES = Object.keys(LISTS) as List[];
 
-function guardOf({ when }: StageEntry): string {
-  return when === undefined ? 'always' : formatCondition(when);
-}
-
-function chainOf(entry: StageEntry): readonly { readonly file: string; readonly line: number }[] {
-  return entry.chain ?? [];
-}
-
-function entryData(entry: StageEntry | ErrorClause, list: (typeof LISTS)[number], order: number, cwd: string) {
-  const { definition, options, when, mode, fail_closed, timeout_seconds, position } = entry;
-  return {
-    list,
-    order,
-    id: entry.id,
-    stage: definition.name,
-    version: definition.version,
-    when: when ?? true,
-    when_text: guardOf(entry),
-    mode,
-    fail_closed,
-    timeout_seconds,
-    ...('errors' in entry && { errors: entry.errors }),
-    options,
-    reads: definition.reads,
-    reads_if_set: definition.readsIfSet,
-    writes: definition.writes,
-    raises: definition.raises,
-    needs: definition.needs,
-    terminal: definition.terminal,
-    file: shownPath(position.file, cwd),
-    line: position.line,
-    used_by: chainOf(entry).map(({ file, line }) => ({ file: shownPath(file, cwd), line })),
-  };
-}
+const guardOf = ({ when }: StageEntry) => (when === undefined ? 'always' : formatCondition(when));
+const errorsOf = (entry: StageEntry | ErrorClause) => ('errors' in entry ? entry.errors : undefined);
 
 /** A pipeline as data. */
 export function pipelineData(pipeline: PipelineSpec, cwd: string) {
   const { name, version, summary, match, limits, file } = pipeline;
-  return {
-    pipeline: name,
-    version,
-    summary,
-    match,
-    limits,
-    file: shownPath(file, cwd),
-    entries: LISTS.flatMap((list) => pipeline[list].map((entry, i) => entryData(entry, list, i + 1, cwd))),
-  };
+  const at = (position: { readonly file: string; readonly line: number }) => ({
+    file: shownPath(position.file, cwd),
+    line: position.line,
+  });
+  const entries = LIST_NAMES.flatMap((list) =>
+    pipeline[list].map((entry: StageEntry | ErrorClause, i) => {
+      const { definition, options, when, mode, fail_closed, timeout_seconds, position, chain = [] } = entry;
+      return {
+        ...{ list, order: i + 1, id: entry.id, stage: definition.name, version: definition.version },
+        ...{ when: when ?? true, when_text: guardOf(entry), mode, fail_closed, timeout_seconds },
+        ...('errors' in entry && { errors: entry.errors }),
+        ...{ options, reads: definition.reads, reads_if_set: definition.readsIfSet, writes: definition.writes },
+        ...{ raises: definition.raises, needs: definition.needs, terminal: definition.terminal },
+        ...at(position),
+        used_by: chain.map(at),
+      };
+    }),
+  );
+  return { pipeline: name, version, summary, match, limits, file: shownPath(file, cwd), entries };
 }
 
-function detail(label: string, text: string, line_width: number): string[] {
-  const indent = `${' '.repeat(7)}${label.padEnd(8)}`;
-  return wrapText(text, line_width, indent, ' '.repeat(indent.length));
-}
+const DETAIL = ' '.repeat(7);
 
-/** JSON with spaces between its keys, where a long line may be broken. */
-function inPieces(options: object): string {
-  return `{${Object.entries(options)
-    .map(([key, value]) => `${jsonText(key)}:${jsonText(value)}`)
-    .join(', ')}}`;
+function detail(label: string, items: readonly string[], line_width: number): string[] {
+  const indent = `${DETAIL}${label.padEnd(8)}`;
+  return items.length === 0 ? [] : wrapText(items.join(', '), line_width, indent, ' '.repeat(indent.length));
 }
 
 function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: string): string[] {
-  const { definition, options, fail_closed, timeout_seconds } = entry;
+  const { definition, options, fail_closed, timeout_seconds, chain = [] } = entry;
   const { reads, readsIfSet, writes, raises, needs } = definition;
-  const list = (label: string, items: readonly string[]) =>
-    items.length === 0 ? [] : detail(label, items.join(', '), line_width);
-  const limits = [
-    ...(fail_closed ? [] : ['its failure lets the request go on']),
-    ...(timeout_seconds === undefined ? [] : [`at most ${timeout_seconds} s per step`]),
+  // JSON with spaces between its keys, where a long line may be broken.
+  const pairs = Object.entries(options as object).map(([key, value]) => `${jsonText(key)}:${jsonText(value)}`);
+  const details: readonly (readonly [label: string, items: readonly string[]])[] = [
+    ['errors', errorsOf(entry) ?? []],
+    ['options', pairs.length === 0 ? [] : [`{${pairs.join(', ')}}`]],
+    ['reads', reads],
+    ['if set', readsIfSet],
+    ['writes', writes],
+    ['raises', raises.length === Object.keys(ERRORS).length ? ['any error code'] : raises],
+    ['may use', needs],
+    [
+      'limits',
+      [
+        ...(fail_closed ? [] : ['its failure lets the request go on']),
+        ...(timeout_seconds === undefined ? [] : [`at most ${timeout_seconds} s per step`]),
+      ],
+    ],
   ];
   return [
-    ...('errors' in entry && entry.errors ? list('errors', entry.errors) : []),
-    ...(Object.keys(options as object).length === 0 ? [] : detail('options', inPieces(options as object), line_width)),
-    ...list('reads', reads),
-    ...list('if set', readsIfSet),
-    ...list('writes', writes),
-    ...list('raises', raises.length === Object.keys(ERRORS).length ? ['any error code'] : raises),
-    ...list('may use', needs),
-    ...list('limits', limits),
-    ...[...chainOf(entry)].reverse().map(({ file, line }) => `${' '.repeat(7)}used by ${shownPath(file, cwd)}:${line}`),
+    ...details.flatMap(([label, items]) => detail(label, items, line_width)),
+    ...chain.toReversed().map(({ file, line }) => `${DETAIL}used by ${shownPath(file, cwd)}:${line}`),
   ];
 }
 
-const TITLES = { stages: undefined, on_error: 'On an error', finally: 'Finally, whatever happened' } as const;
-
-function listLines(pipeline: PipelineSpec, list: (typeof LISTS)[number], line_width: number, cwd: string): string[] {
+function listLines(pipeline: PipelineSpec, list: List, line_width: number, cwd: string): string[] {
   const entries = pipeline[list];
   if (entries.length === 0) return [];
-  const own_file = (entry: StageEntry) => entry.position.file === pipeline.file;
-  const rows = entries.map((entry, i) => [
-    String(i + 1),
-    entry.id,
-    `${entry.definition.name}@${entry.definition.version}`,
-    `${entry.mode === 'shadow' ? 'shadow: ' : ''}${guardOf(entry)}`,
-    own_file(entry) ? `:${entry.position.line}` : `${basename(entry.position.file)}:${entry.position.line}`,
-  ]);
-  const [titles, ...lines] = formatTable(
-    [...numbers('#'), 'ID', 'STAGE', { title: 'RUNS', kind: 'brief' }, 'LINE'],
-    rows,
-    line_width - 2,
-  );
-  const title = TITLES[list];
+  const rows = entries.map((entry, i) => {
+    const { id, definition, mode, position } = entry;
+    const file = position.file === pipeline.file ? '' : basename(position.file);
+    const runs = `${mode === 'shadow' ? 'shadow: ' : ''}${guardOf(entry)}`;
+    return [String(i + 1), id, `${definition.name}@${definition.version}`, runs, `${file}:${position.line}`];
+  });
+  const columns = [...numbers('#'), 'ID', 'STAGE', { title: 'RUNS', kind: 'brief' } as const, 'LINE'];
+  const [titles, ...lines] = formatTable(columns, rows, line_width - 2);
   return [
-    ...(title === undefined ? [] : ['', title]),
+    ...LISTS[list].title,
     `  ${titles}`,
-    ...entries.flatMap((entry, i) => {
-      const guard = guardOf(entry);
+    ...entries.flatMap((entry, i) => [
+      `  ${lines[i]}`,
       // The table may have cut the guard short; it is what people came for.
-      const cut = lines[i]!.includes('…') ? detail('runs', guard, line_width) : [];
-      return [`  ${lines[i]}`, ...cut, ...entryDetails(entry, line_width, cwd)];
-    }),
+      ...(lines[i]!.includes('…') ? detail('runs', [guardOf(entry)], line_width) : []),
+      ...entryDetails(entry, line_width, cwd),
+    ]),
   ];
 }
 
@@ -134,23 +111,19 @@ export function describePipeline(pipeline: PipelineSpec, line_width: number, cwd
     ...wrapText(summary, line_width),
     ...wrapText(`Serves ${serves} (protocol ${match.protocol}${body}).`, line_width),
     '',
-    ...LISTS.flatMap((list) => listLines(pipeline, list, line_width, cwd)),
+    ...LIST_NAMES.flatMap((list) => listLines(pipeline, list, line_width, cwd)),
   ];
 }
 
 function cellOf(pipeline: PipelineSpec, stage: string): string {
-  const marks = LISTS.flatMap((list) =>
-    pipeline[list].flatMap((entry, i) => {
-      if (entry.definition.name !== stage) return [];
-      const at = list === 'stages' ? String(i + 1) : list === 'finally' ? 'f' : 'e';
-      return [`${at}${entry.when === undefined ? '' : '?'}${entry.mode === 'shadow' ? '~' : ''}`];
-    }),
+  const marks = LIST_NAMES.flatMap((list) =>
+    pipeline[list].flatMap(({ definition, when, mode }, i) =>
+      definition.name === stage
+        ? [`${LISTS[list].mark ?? i + 1}${when === undefined ? '' : '?'}${mode === 'shadow' ? '~' : ''}`]
+        : [],
+    ),
   );
   return marks.join(' ');
-}
-
-function matrixTable(titles: readonly string[], rows: readonly (readonly string[])[], line_width: number): string[] {
-  return formatTable(['STAGE', ...titles], rows, line_width);
 }
 
 /** One table of pipelines, their names broken at a dash where they are too long; whether nothing had to be cut. */
@@ -158,15 +131,16 @@ function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[],
   const rows = stages
     .map((stage) => [stage, ...pipelines.map((pipeline) => cellOf(pipeline, stage))])
     .filter(([, ...cells]) => cells.some((cell) => cell !== ''));
-  const isWhole = (lines: readonly string[]) => lines.every((line) => line.length <= line_width);
   const titles = pipelines.map(({ name }) => name.toUpperCase());
-  const unbroken = matrixTable(titles, rows, line_width);
-  if (isWhole(unbroken)) return { lines: unbroken, fits: true };
-  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1));
-  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail!))];
-  const heads = broken.map(([head, tail]) => head ?? tail!);
-  const lines = matrixTable(heads, [second_line, ...rows], line_width);
-  return { lines, fits: isWhole(lines) };
+  const broken = titles.map((title) => /^(.*?-)?(.*)$/.exec(title)!.slice(1) as [string | undefined, string]);
+  const second_line = ['', ...broken.map(([head, tail]) => (head === undefined ? '' : tail))];
+  const heads = broken.map(([head, tail]) => head ?? tail);
+  const tables = [
+    formatTable(['STAGE', ...titles], rows, line_width),
+    formatTable(['STAGE', ...heads], [second_line, ...rows], line_width),
+  ];
+  const whole = tables.find((lines) => lines.every((line) => line.length <= line_width));
+  return { lines: whole ?? tables[1]!, fits: whole !== undefined };
 }
 
 /** As many tables as it takes, one below the other. */
@@ -183,10 +157,11 @@ function matrixTables(pipelines: readonly PipelineSpec[], stages: readonly strin
 /** All pipelines together: a row per stage, a column per pipeline, in each cell where the stage stands. */
 export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: number): string[] {
   // Stages in the order of the longest pipeline first, so that most columns count upwards.
-  const by_length = [...pipelines].sort((a, b) => b.stages.length - a.stages.length);
-  const names = (list: (typeof LISTS)[number]) =>
-    by_length.flatMap((pipeline) => pipeline[list].map(({ definition }) => definition.name));
-  const stages = [...new Set([...names('stages'), ...names('on_error'), ...names('finally')])];
+  const by_length = pipelines.toSorted((a, b) => b.stages.length - a.stages.length);
+  const names = LIST_NAMES.flatMap((list) =>
+    by_length.flatMap((pipeline) => pipeline[list].map(({ definition }) => definition.name)),
+  );
+  const stages = [...new Set(names)];
   const used = stages.flatMap((stage) => by_length.map((pipeline) => cellOf(pipeline, stage))).join(' ');
   const legend = [
     'a number: its place',
@@ -195,35 +170,36 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
     ...(/\be\b|\be[?~]/.test(used) ? ['e: answers errors'] : []),
     'f: finally',
   ];
+  const shows = `appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`;
   return [
     ...matrixTables(by_length, stages, line_width),
     '',
-    ...wrapText(`${legend.join('; ')}. appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`, line_width),
+    ...wrapText(`${legend.join('; ')}. ${shows}`, line_width),
   ];
 }
 
 /** Lines: a section per kind of rule, each rule with its effect, its condition as a sentence and where it comes from. */
 export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
-  const kinds = Map.groupBy(rules, ({ kind }) => kind);
-  const order = Object.keys(RULE_TITLES) as EffectiveRule['kind'][];
-  const sections = order.flatMap((kind) => {
-    const own = kinds.get(kind);
-    return own === undefined ? [] : [{ title: RULE_TITLES[kind], own }];
-  });
-  return sections.flatMap(({ title, own }, i) => [
-    ...(i === 0 ? [] : ['']),
+  const kinds = Object.entries(RULE_TITLES).map(([kind, title]) => ({
     title,
-    ...own.flatMap((rule, index) => [
-      ...wrapText(
-        `${rule.name}${rule.mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${rule.effect}`,
-        line_width,
-        `${String(index + 1).padStart(3)}  `,
-        '     ',
-      ),
-      ...(rule.text === 'always' || rule.text === 'otherwise'
-        ? []
-        : wrapText(`when ${rule.text}`, line_width, '       ', '         ')),
-      `       ${rule.file}:${rule.line}`,
-    ]),
-  ]);
+    own: rules.filter((rule) => rule.kind === kind),
+  }));
+  return kinds
+    .filter(({ own }) => own.length > 0)
+    .flatMap(({ title, own }, i) => [
+      ...(i === 0 ? [] : ['']),
+      title,
+      ...own.flatMap(({ name, mode, effect, text, file, line }, index) => [
+        ...wrapText(
+          `${name}${mode === 'shadow' ? ' (shadow: only recorded)' : ''} ${effect}`,
+          line_width,
+          `${String(index + 1).padStart(3)}  `,
+          '     ',
+        ),
+        ...(text === 'always' || text === 'otherwise'
+          ? []
+          : wrapText(`when ${text}`, line_width, DETAIL, `${DETAIL}  `)),
+        `${DETAIL}${file}:${line}`,
+      ]),
+    ]);
 }

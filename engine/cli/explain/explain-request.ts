@@ -5,14 +5,14 @@ import { recallRequest, replayRecord } from '../../explain/past-request.ts';
 import { pathFinder } from '../../kit/path-patterns.ts';
 import { listed } from '../../kit/text/suggest.ts';
 import type { Counted } from '../../money/limits/room.ts';
-import { readCounters, readRunTimeLimits } from '../../money/reports/spending.ts';
+import { readCounted } from '../../money/reports/spending.ts';
 import { groupsOf } from '../../simulate/diff/models.ts';
 import { describePlayed } from '../../simulate/dry-run.ts';
 import { play } from '../../simulate/suite/play.ts';
 import type { Played } from '../../simulate/suite/played.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { openDatabase } from '../../store/database.ts';
-import { listDrained } from '../../upstreams/states/drained-upstreams.ts';
+import { listDrained } from '../../upstreams/states/shared-states.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
@@ -59,9 +59,9 @@ async function knownSoFar(
 ): Promise<{ readonly counted: Counted; readonly drained: readonly string[] }> {
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   try {
-    const balances = await readCounters(database, at, config.spend_limits?.time_zone ?? 'UTC');
+    const counted = await readCounted(database, at, config.spend_limits?.time_zone ?? 'UTC');
     const drained = [...(await listDrained(database)).keys()];
-    return { counted: { balances, ...(await readRunTimeLimits(database, at)) }, drained };
+    return { counted, drained };
   } finally {
     await database.close();
   }

@@ -7,7 +7,7 @@ import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { fieldRule } from '../../protocols/body/decisive-fields.ts';
 import { ConfigurationError } from '../../source/configuration-error.ts';
-import { ENDING_HERE, isDecisiveHeader } from '../../upstreams/decisive-headers.ts';
+import { ENDING_HERE, isDecisiveHeader } from '../../upstreams/headers.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
@@ -49,6 +49,17 @@ const MENTIONS_MAX = 20;
 
 /** Whether a word names something a request can be read from; a directory may well be called like a stage. */
 const isFile = (word: string) => existsSync(word) && !statSync(word).isDirectory();
+
+/** Raises StartError for what is meant as a file with a request and is none. */
+function demandRequestFile(word: string, entries: readonly Entry[]): void {
+  const is_yaml = /\.ya?ml$/i.test(word);
+  if (isFile(word) && is_yaml)
+    throw usageError(
+      `${word} is no file with a request, which is JSON; appscli check ${word} checks it, appscli explain pipelines shows what it does`,
+    );
+  if (isFile(word) || !(is_yaml || /\.json$/i.test(word)) || entries.some((entry) => entry.word === word)) return;
+  throw usageError(`there is no file ${word}; appscli explain key ${word} looks for a key of that name`);
+}
 
 /** `appscli explain`: a word of the reference, or what a configuration does. Raises ConfigurationError, StartError. */
 export async function explain(context: CommandContext, given: ExplainOptions): Promise<number> {
@@ -121,12 +132,13 @@ async function explainWord(
 ): Promise<Explanation> {
   if (name !== undefined)
     throw usageError(`there is no kind of word ${word}; there is ${listed(Object.keys(KINDS), 12)}`);
+  const entries = entriesOf([...new Set(Object.values(KINDS).flat())]);
+  demandRequestFile(word, entries);
   if (CONFIGURATION_WORDS.includes(word) || REQUEST_ID.test(word) || isFile(word)) {
     return (await explainConfiguration(context, word, given)).found!;
   }
   // A broken configuration must not keep its own diagnostics from being explained.
   if (CODE.test(word)) return explainKind(context, 'code', word, given);
-  const entries = entriesOf([...new Set(Object.values(KINDS).flat())]);
   const known = findEntries(entries, word);
   const plain = known.filter(({ is_plain }) => is_plain);
   if (plain.length > 0) return ofEntries(plain);
@@ -242,8 +254,9 @@ export const commands: readonly CommandRow[] = [
       [
         '[word]',
         'pipelines (the default), rules, the name of a pipeline, a file with a request, the id of a past request; or a word of the reference',
+        notEmpty,
       ],
-      ['[name]', `a word of the reference after its kind: ${Object.keys(KINDS).join(', ')}`],
+      ['[name]', `a word of the reference after its kind: ${Object.keys(KINDS).join(', ')}`, notEmpty],
     ],
     options: [
       option('--user <email>', 'of a request: who asks', email),

@@ -139,7 +139,12 @@ export function describeBlocks(blocks: readonly Block[], line_width: number): st
 
 function describeBlock(block: Block, line_width: number): string[] {
   if (block.kind === 'heading') return [block.text];
-  if (block.kind === 'code') return block.text.split('\n').map((line) => `  ${line}`.trimEnd());
+  if (block.kind === 'code') {
+    const lines = block.text.split('\n');
+    // It may be as wide as a terminal already, and is broken nowhere: people copy it.
+    const indent = lines.every(({ length }) => length + 2 <= line_width) ? '  ' : '';
+    return lines.map((line) => `${indent}${line}`.trimEnd());
+  }
   if (block.kind !== 'table') {
     return block.text.split('\n').flatMap((line) => wrapText(line, line_width, '', line.startsWith('- ') ? '  ' : ''));
   }

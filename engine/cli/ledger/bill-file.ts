@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { CsvError, type Info, parse } from 'csv-parse/sync';
+import type { StartError } from '../../contract/start-error.ts';
 import { printable } from '../../kit/text/printable.ts';
 import { parseDate } from '../../kit/times.ts';
 import type { BilledCost } from '../../money/reports/reconcile.ts';
@@ -7,12 +8,6 @@ import { usageError } from '../exit-codes.ts';
 
 /** Names of the columns of a bill, where they are not the usual ones. */
 export type BillColumns = Readonly<Partial<Record<'day' | 'model' | 'cost', string>>>;
-
-/** A bill: its amounts by day and model. */
-export interface Bill {
-  readonly lines: number;
-  readonly costs: readonly BilledCost[];
-}
 
 const USUAL_NAMES = {
   day: ['day', 'date', 'usage_date'],
@@ -29,28 +24,18 @@ const RECORD_MAX = 1024 * 1024;
 const ATTO_DIGITS = 18;
 const ATTO_PER_NANO = 10n ** 9n;
 
-/** Something wrong with the text of a bill; `position` is `line` or `line:column`, from 1. */
-class BillError extends Error {
-  readonly position: string;
-
-  constructor(position: string, message: string) {
-    super(message);
-    this.name = 'BillError';
-    this.position = position;
-  }
-}
+/** Makes the error that tells what is wrong with the text of a bill, and where: `line` or `line:column`, from 1. */
+type Wrong = (position: number | string, message: string) => StartError;
 
 /**
- * Reads a bill from a CSV file. Raises StartError with exit code 64 that says what is wrong with the file, and where.
+ * Reads a bill, its amounts by day and model, from a CSV file. Raises StartError with exit code 64 that says what is wrong with the file, and where.
  */
-export function readBill(file: string, columns: BillColumns = {}): Bill {
+export function readBill(file: string, columns: BillColumns = {}): BilledCost[] {
+  const wrong: Wrong = (position, message) => usageError(`${file}:${position}: ${message}`);
   try {
-    return parseBill(bytesOf(file), columns);
+    return parseBill(bytesOf(file), columns, wrong);
   } catch (error) {
-    if (error instanceof BillError) throw usageError(`${file}:${error.position}: ${error.message}`);
-    if (error instanceof CsvError)
-      throw usageError(`${file}:${error.lines}: it is not CSV: ${printable(error.message)}`);
-    throw error;
+    throw error instanceof CsvError ? wrong(String(error.lines), `it is not CSV: ${printable(error.message)}`) : error;
   }
 }
 
@@ -73,11 +58,10 @@ function bytesOf(file: string): Buffer {
   }
 }
 
-/** Reads a bill; raises BillError and CsvError. */
-function parseBill(bytes: Buffer, columns: BillColumns): Bill {
+/** Reads a bill; raises what is wrong with it, and CsvError. */
+function parseBill(bytes: Buffer, columns: BillColumns, wrong: Wrong): BilledCost[] {
   let reader: LineReader | undefined;
   const totals = new Map<string, { day: string; model: string; atto: bigint }>();
-  let many = 0;
   parse(bytes, {
     bom: true,
     // Otherwise the first line decides for all.
@@ -86,7 +70,7 @@ function parseBill(bytes: Buffer, columns: BillColumns): Bill {
     max_record_size: RECORD_MAX,
     on_record(record: string[], { lines: line }: Info) {
       if (reader === undefined) {
-        reader = createLineReader(record, line, columns);
+        reader = createLineReader(record, line, columns, wrong);
         return null;
       }
       const { day, model, atto } = reader(record, line);
@@ -94,63 +78,49 @@ function parseBill(bytes: Buffer, columns: BillColumns): Bill {
       const total = totals.get(name) ?? { day, model, atto: 0n };
       total.atto += atto;
       totals.set(name, total);
-      many++;
       // Nothing is kept of the line itself.
       return null;
     },
   });
-  if (reader === undefined) throw new BillError('1', 'the file is empty; a bill begins with a line of column names');
-  if (many === 0) throw new BillError('2', 'there is nothing below the column names');
-  const costs = [...totals.values()].map(({ day, model, atto }) => ({ day, model, cost_nano_usd: nanoOf(atto) }));
-  return { lines: many, costs };
+  if (reader === undefined) throw wrong(1, 'the file is empty; a bill begins with a line of column names');
+  if (totals.size === 0) throw wrong(2, 'there is nothing below the column names');
+  return [...totals.values()].map(({ day, model, atto }) => ({ day, model, cost_nano_usd: nanoOf(atto) }));
 }
 
 type LineReader = (record: readonly string[], line: number) => { day: string; model: string; atto: bigint };
 
-function createLineReader(titles: readonly string[], line: number, columns: BillColumns): LineReader {
-  if (titles.length === 1 && /[;\t|]/.test(titles[0]!)) {
-    throw new BillError(String(line), 'the columns are not separated by commas; save it with commas between them');
-  }
-  const day_at = columnOf(titles, line, 'day', columns.day)!;
-  const model_at = columnOf(titles, line, 'model', columns.model)!;
-  const cost_at = columnOf(titles, line, 'cost', columns.cost)!;
-  const currency_at = columnOf(titles, line, 'currency', undefined);
+function createLineReader(titles: readonly string[], line: number, columns: BillColumns, wrong: Wrong): LineReader {
+  if (titles.length === 1 && /[;\t|]/.test(titles[0]!))
+    throw wrong(line, 'the columns are not separated by commas; save it with commas between them');
+  const columnOf = (what: keyof typeof USUAL_NAMES, given: string | undefined): number | undefined => {
+    const usual: readonly string[] = given === undefined ? USUAL_NAMES[what] : [given.toLowerCase()];
+    const found = titles.flatMap((title, i) => (usual.includes(title.trim().toLowerCase()) ? [i] : []));
+    const [only, another] = found;
+    if (another !== undefined) {
+      const both = found.map((i) => quoted(titles[i]!)).join(' and ');
+      throw wrong(`${line}:${another + 1}`, `${both} may both be the ${what}; say which: --columns ${what}=NAME`);
+    }
+    if (only !== undefined || what === 'currency') return only;
+    const wanted = given === undefined ? `the ${what} (${usual.join(', ')})` : quoted(given);
+    const there = titles.map(quoted).join(', ');
+    throw wrong(line, `no column for ${wanted} among ${there}; say which it is: --columns ${what}=NAME`);
+  };
+  const [day_at, model_at, cost_at] = (['day', 'model', 'cost'] as const).map(
+    (what) => columnOf(what, columns[what])!,
+  ) as [number, number, number];
+  const currency_at = columnOf('currency', undefined);
   return (record, at) => {
     const value = <T>(column: number, read: (text: string) => T): T => {
       try {
         return read(record[column]!.trim());
       } catch (error) {
         if (!(error instanceof RangeError)) throw error;
-        throw new BillError(`${at}:${column + 1}`, `${quoted(titles[column]!)} ${error.message}`);
+        throw wrong(`${at}:${column + 1}`, `${quoted(titles[column]!)} ${error.message}`);
       }
     };
     if (currency_at !== undefined) value(currency_at, demandUsd);
     return { day: value(day_at, dayOf), model: value(model_at, modelOf), atto: value(cost_at, parseAmount) };
   };
-}
-
-function columnOf(
-  titles: readonly string[],
-  line: number,
-  what: keyof typeof USUAL_NAMES,
-  given: string | undefined,
-): number | undefined {
-  const usual: readonly string[] = given === undefined ? USUAL_NAMES[what] : [given.toLowerCase()];
-  const found = titles.flatMap((title, i) => (usual.includes(title.trim().toLowerCase()) ? [i] : []));
-  const [only, another] = found;
-  const there = titles.map(quoted).join(', ');
-  if (another !== undefined) {
-    const both = found.map((i) => quoted(titles[i]!)).join(' and ');
-    throw new BillError(`${line}:${another + 1}`, `${both} may both be the ${what}; say which: --columns ${what}=NAME`);
-  }
-  if (only === undefined && what !== 'currency') {
-    const wanted = given === undefined ? `the ${what} (${usual.join(', ')})` : quoted(given);
-    throw new BillError(
-      String(line),
-      `no column for ${wanted} among ${there}; say which it is: --columns ${what}=NAME`,
-    );
-  }
-  return only;
 }
 
 const SHOWN_MAX = 40;

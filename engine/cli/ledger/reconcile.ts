@@ -7,7 +7,7 @@ import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
-import { day, demandPeriod, notEmpty, option, required, timeZone } from '../options.ts';
+import { day, demandPeriod, notEmpty, option, required, textThat, timeZone } from '../options.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
@@ -43,7 +43,7 @@ async function reconcileBill(context: CommandContext, given: ReconcileOptions): 
   const bill = readBill(given.file, given.columns);
   const tolerance = { millipercent: given.tolerancePercent, nano_usd: nanoOf(parseAmount(given.toleranceUsd)) };
   const found = await withDatabase(context, given.config, async ({ config, database }) => {
-    const wish = { upstream, bill: bill.costs, tolerance, since, until, time_zone: given.timeZone };
+    const wish = { upstream, bill, tolerance, since, until, time_zone: given.timeZone };
     const result = await reconcile(database, wish);
     const names = config.upstreams.map(({ name }) => name);
     if (result.total.requests === 0 && !names.includes(upstream)) {
@@ -179,10 +179,7 @@ function millipercent(text: string): number {
   return Math.round(value * 1000);
 }
 
-function tolerance(text: string): string {
-  if (!/^\d{1,9}(?:\.\d{1,9})?$/.test(text)) throw new InvalidArgumentError('Write an amount in USD: 0.01.');
-  return text;
-}
+const tolerance = textThat((text) => /^\d{1,9}(?:\.\d{1,9})?$/.test(text), 'Write an amount in USD: 0.01.');
 
 function columns(text: string): BillColumns {
   const pairs = text.split(',').map((pair) => pair.split('=').map((part) => part.trim()));

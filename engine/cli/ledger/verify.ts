@@ -18,8 +18,8 @@ import {
 import { counted } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
-import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
-import { day, option } from '../options.ts';
+import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
+import { day, demandPeriod, option } from '../options.ts';
 import { describeFindings, SHOWN, showReport } from '../show.ts';
 import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
@@ -194,9 +194,7 @@ interface SumOptions {
 
 /** `appscli ledger sum`: the sums that reports read, computed anew from the ledger. */
 async function sum(context: CommandContext, { config, since, until, json }: SumOptions): Promise<number> {
-  if (since !== undefined && until !== undefined && since >= until) {
-    throw usageError('--since must be before --until, which is not included');
-  }
+  demandPeriod({ since, until });
   const lines = await withDatabase(context, config, ({ database }) => sumAgain(database, { since, until }));
   return showReport(context, json, { lines }, () => [`Summed up ${counted(lines, 'line')} of the ledger anew.`]);
 }

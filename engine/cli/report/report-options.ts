@@ -1,9 +1,8 @@
-import { type Command, Option } from 'commander';
+import { json, option } from '../options.ts';
 
-/** Adds the options of commands that report checks: `--json`, `--strict`, `--verbose`. */
-export function addReportOptions(command: Command): Command {
-  return command
-    .addOption(new Option('--json', 'print a JSON object with everything'))
-    .addOption(new Option('--strict', 'exit with 1 for warnings, too'))
-    .addOption(new Option('--verbose', 'tell everything of checks that went well, too'));
-}
+/** Options of commands that report checks. */
+export const REPORT_OPTIONS = [
+  json('print a JSON object with everything'),
+  option('--strict', 'exit with 1 for warnings, too'),
+  option('--verbose', 'tell everything of checks that went well, too'),
+];

@@ -1,11 +1,13 @@
-import type { CheckResult } from '../../contract/checks.ts';
+import type { CheckResult, Verdict } from '../../contract/checks.ts';
 import { programVersion } from '../../kit/package-root.ts';
+import { jsonText, printableLine } from '../../kit/text/printable.ts';
+import { wrapText } from '../../kit/text/wrap-text.ts';
+import { counted } from '../amounts.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { hint } from '../program-name.ts';
-import { renderCheck, renderJson, renderSummary, summarize } from './render-checks.ts';
 
-/** Options of commands that report checks; `addReportOptions` has the words for them. */
+/** Options of commands that report checks; `REPORT_OPTIONS` has the words for them. */
 export interface ReportOptions {
   readonly json?: true;
   readonly strict?: true;
@@ -72,10 +74,10 @@ export function openReport(
       progress('');
       tellAlike();
       const duration_ms = Math.round(performance.now() - started);
-      const facts = { command, version: programVersion(), ...more };
-      if (json) terminal.data(renderJson(results, { facts, duration_ms }));
       const summary = summarize(results);
-      if (!json) terminal.info(`\n${renderSummary(summary, duration_ms)}`);
+      const whole = { command, version: programVersion(), ...more, summary, duration_ms, checks: results };
+      if (json) terminal.data(`${jsonText(whole, 2)}\n`);
+      else terminal.info(`\n${renderSummary(summary, duration_ms)}`);
       return summary.failed > 0 || (strict && summary.warning > 0) ? EXIT_FINDINGS : EXIT_OK;
     },
   };
@@ -116,4 +118,77 @@ function boundedResult(result: CheckResult): CheckResult {
 
 function shorten(text: string): string {
   return text.length <= TEXT_MAX ? text : `${text.slice(0, TEXT_MAX - 1).trimEnd()}…`;
+}
+
+/** How results are printed for people; `verbose`: everything is told of checks that went well, too. */
+interface TextOptions {
+  readonly color: boolean;
+  readonly columns: number;
+  readonly verbose: boolean;
+}
+
+const VERDICT_WIDTH = 9;
+const LABEL_WIDTH = 10;
+const INDENT = ' '.repeat(VERDICT_WIDTH);
+const SHORTEST_LINE = 40;
+/** What takes longer is worth a word. */
+const NOTICED_MS = 1000;
+
+const COLORS: Readonly<Record<Verdict, number>> = { ok: 32, warning: 33, failed: 31, skipped: 2 };
+
+/**
+ * One result as lines for people: what was found, and of all but a good end also what travelled, what should have come and
+ * what to do.
+ */
+function renderCheck(result: CheckResult, { color, columns, verbose }: TextOptions): string {
+  const { verdict, title, found, duration_ms } = result;
+  const width = Math.max(columns, SHORTEST_LINE);
+  const took = duration_ms < NOTICED_MS ? '' : ` (${seconds(duration_ms)})`;
+  const [first = '', ...rest] = wrapText(printableLine(`${title}: ${found}${took}`), width, INDENT);
+  const word = verdict.padEnd(VERDICT_WIDTH);
+  const head = `${color ? `\x1b[${COLORS[verdict]}m${word}\x1b[0m` : word}${first.slice(VERDICT_WIDTH)}`;
+  const more = moreOf(result, verbose).flatMap(([label, text]) => {
+    const start = `${INDENT}${label.padEnd(LABEL_WIDTH)}`;
+    return wrapText(printableLine(text), width, start, ' '.repeat(start.length));
+  });
+  return [head, ...rest, ...more].map((line) => `${line}\n`).join('');
+}
+
+/** What there is to say besides, with a label each. */
+function moreOf(result: CheckResult, verbose: boolean): (readonly [string, string])[] {
+  const { id, verdict, where, sent, came, expected, remedy, details = [] } = result;
+  const tells_all = verbose || verdict === 'failed' || verdict === 'warning';
+  const all: (readonly [string, string | undefined])[] = [
+    ['where', where],
+    ['sent', sent],
+    ['came', came],
+    ['expected', verdict === 'skipped' ? undefined : expected],
+    ...details.map((detail) => ['note', detail] as const),
+    ['help', remedy],
+    ['check', id],
+  ];
+  return all.filter(
+    (line): line is readonly [string, string] => (tells_all || line[0] === 'help') && (line[1] ?? '') !== '',
+  );
+}
+
+function seconds(duration_ms: number): string {
+  return `${(duration_ms / 1000).toFixed(1)} s`;
+}
+
+/** How many checks ended in which way. */
+function summarize(results: readonly CheckResult[]): Readonly<Record<Verdict, number>> {
+  const ended = (verdict: Verdict) => results.filter((result) => result.verdict === verdict).length;
+  return { ok: ended('ok'), warning: ended('warning'), failed: ended('failed'), skipped: ended('skipped') };
+}
+
+/** The last line for people. */
+function renderSummary({ ok, warning, failed, skipped }: ReturnType<typeof summarize>, duration_ms: number): string {
+  const parts = [
+    `${ok} ok`,
+    ...(failed > 0 ? [`${failed} failed`] : []),
+    ...(warning > 0 ? [counted(warning, 'warning')] : []),
+    ...(skipped > 0 ? [`${skipped} skipped`] : []),
+  ];
+  return `${parts.join(', ')} in ${seconds(duration_ms)}\n`;
 }

@@ -1,54 +1,8 @@
-import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { CommandContext } from '../context.ts';
-import { baseUrl, examples, seconds } from '../options.ts';
-import { addReportOptions } from '../report/report-options.ts';
-
-/** `appscli selfcheck`. */
-export function addSelfcheck(program: Command, context: CommandContext, finish: (exit_code: number) => void): void {
-  const command = program
-    .command('selfcheck')
-    .description('does a gateway do what coding clients need? Asks it, whoever made it')
-    .addOption(baseUrl())
-    .option('--token-env <name>', 'the environment variable that holds an access token; else your sign-in is used')
-    .option('--model <id>', 'the model to ask; else the cheapest it lists, or the first without prices')
-    .option('--limit-token-env <name>', 'the variable with a token whose spend limit is used up, to see the refusal')
-    .option(
-      '--echo [host:port]',
-      'listen as an upstream that the gateway forwards to, and see what arrives (default: 127.0.0.1:4010)',
-    )
-    .option('--profile <file>', 'names of headers and clients; else the neutral ones and those most people have')
-    .addOption(
-      new Option('--only <ids>', 'make only these checks: ids or their beginnings, with commas').argParser(ids),
-    )
-    .addOption(
-      new Option('--max-usd <amount>', 'spend no more than this in all; 0 for what is free')
-        .argParser(amount)
-        .default(0.01),
-    )
-    .addOption(
-      new Option('--timeout <seconds>', 'longest time for a request; ten times as long for all')
-        .argParser(seconds)
-        .default(60),
-    )
-    .addOption(new Option('--list', 'list the checks and what each uses, and ask nobody').conflicts('echo'));
-  addReportOptions(command)
-    .addHelpText(
-      'after',
-      `
-Says what it costs at most before it asks a model. The token goes to the base
-URL and nowhere else; no redirect is followed. Exits 1 when a check failed, 64
-for a wrong command line, 69 when the gateway can't be reached.
-
-For --echo the gateway needs an upstream at that address, and a route to it for
-a model: name it with --model. Nothing is spent then.
-${examples(
-  'appscli selfcheck --base-url https://gw.example.com --token-env GATEWAY_TOKEN',
-  'appscli selfcheck --only messages,models.list --max-usd 0',
-  'appscli selfcheck --echo 127.0.0.1:4010 --model selfcheck-echo',
-)}`,
-    )
-    .action(async (given) => finish(await (await import('./selfcheck.ts')).selfcheck(context, given)));
-}
+import { InvalidArgumentError } from 'commander';
+import type { CommandRow } from '../commands.ts';
+import { baseUrl, numberThat, option, seconds } from '../options.ts';
+import { REPORT_OPTIONS } from '../report/report-options.ts';
+import { type SelfcheckOptions, selfcheck } from './selfcheck.ts';
 
 function ids(text: string): readonly string[] {
   const found = text.split(',').map((id) => id.trim());
@@ -58,8 +12,38 @@ function ids(text: string): readonly string[] {
   return found;
 }
 
-function amount(text: string): number {
-  const value = /^(?:\d{1,5}(?:\.\d*)?|\.\d+)$/.test(text) ? Number(text) : Number.NaN;
-  if (!Number.isFinite(value)) throw new InvalidArgumentError('Write an amount in USD: 0.05.');
-  return value;
-}
+const amount = numberThat(/^(?:\d{1,5}(?:\.\d*)?|\.\d+)$/, 'Write an amount in USD: 0.05.');
+
+/** `appscli selfcheck`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [
+      baseUrl(),
+      option('--token-env <name>', 'the environment variable that holds an access token; else your sign-in is used'),
+      option('--model <id>', 'the model to ask; else the cheapest it lists, or the first without prices'),
+      option('--limit-token-env <name>', 'the variable with a token whose spend limit is used up, to see the refusal'),
+      option(
+        '--echo [host:port]',
+        'listen as an upstream that the gateway forwards to, and see what arrives (default: 127.0.0.1:4010)',
+      ),
+      option('--profile <file>', 'names of headers and clients; else the neutral ones and those most people have'),
+      option('--only <ids>', 'make only these checks: ids or their beginnings, with commas', ids),
+      option('--max-usd <amount>', 'spend no more than this in all; 0 for what is free', amount).default(0.01),
+      option('--timeout <seconds>', 'longest time for a request; ten times as long for all', seconds).default(60),
+      option('--list', 'list the checks and what each uses, and ask nobody').conflicts('echo'),
+      ...REPORT_OPTIONS,
+    ],
+    notes: `Says what it costs at most before it asks a model. The token goes to the base
+URL and nowhere else; no redirect is followed. Exits 1 when a check failed, 64
+for a wrong command line, 69 when the gateway can't be reached.
+
+For --echo the gateway needs an upstream at that address, and a route to it for
+a model: name it with --model. Nothing is spent then.`,
+    examples: [
+      'appscli selfcheck --base-url https://gw.example.com --token-env GATEWAY_TOKEN',
+      'appscli selfcheck --only messages,models.list --max-usd 0',
+      'appscli selfcheck --echo 127.0.0.1:4010 --model selfcheck-echo',
+    ],
+    run: (context, given: SelfcheckOptions) => selfcheck(context, given),
+  },
+];

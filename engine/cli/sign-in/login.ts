@@ -11,22 +11,20 @@ import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { option } from '../options.ts';
-import { programName } from '../program-name.ts';
-import { type Surroundings, warner } from '../surroundings.ts';
+import { programName, warner } from '../program-name.ts';
 import { describeCode, signInProgress } from './format-sign-in.ts';
 
 /** `appscli login`: signs in at a gateway and keeps what it gives. */
 export async function login(
-  { terminal, env }: CommandContext,
+  { terminal, env, clock = systemClock }: CommandContext,
   given: { readonly baseUrl?: string | undefined; readonly browser: boolean; readonly json?: true },
-  surroundings: Surroundings & { readonly open?: (url: string) => void } = {},
+  open: (url: string) => void = openBrowser,
 ): Promise<number> {
-  const { fetch, clock = systemClock, open = openBrowser } = surroundings;
   const credentials = openCredentials(env, warner(terminal));
   const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
   // Nobody should sign in only to hear that it can't be kept.
   await credentials.locked(async () => {});
-  const ask = createAsk({ fetch });
+  const ask = createAsk();
   const tokens = await untilInterrupted(async (signal) => {
     const endpoints = await discover(ask, base_url, signal);
     const code = await requestDeviceCode(ask, endpoints, base_url, signal);

@@ -9,7 +9,7 @@ import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, EXIT_UNAVAILABLE } from '../exit-codes.ts';
 import { option } from '../options.ts';
-import { type Surroundings, warner } from '../surroundings.ts';
+import { warner } from '../program-name.ts';
 import type { Terminal } from '../terminal.ts';
 
 const WIDTH = 80;
@@ -18,7 +18,6 @@ const WIDTH = 80;
 export async function logout(
   { terminal, env }: CommandContext,
   given: { readonly baseUrl?: string | undefined; readonly all?: true },
-  { fetch }: Surroundings = {},
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
   const known = [...credentials.read().keys()];
@@ -27,7 +26,7 @@ export async function logout(
     return EXIT_OK;
   }
   const chosen = given.all ? known : [chooseBaseUrl(given.baseUrl, env, known)];
-  const ask = createAsk({ fetch });
+  const ask = createAsk();
   let exit_code = EXIT_OK;
   for (const base_url of chosen) {
     const ended = await credentials.locked(() => end(credentials, ask, base_url, terminal));

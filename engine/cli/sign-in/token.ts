@@ -8,17 +8,16 @@ import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK } from '../exit-codes.ts';
 import { option } from '../options.ts';
-import { type Surroundings, warner } from '../surroundings.ts';
+import { warner } from '../program-name.ts';
 
 /** `appscli token`: prints a valid token, alone on standard output. */
 export async function token(
-  { terminal, env }: CommandContext,
+  { terminal, env, clock = systemClock }: CommandContext,
   given: { readonly baseUrl?: string | undefined; readonly json?: true; readonly headers?: true },
-  { fetch, clock = systemClock }: Surroundings = {},
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
   const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
-  const held = await freshCredentials({ credentials, ask: createAsk({ fetch }), clock, base_url });
+  const held = await freshCredentials({ credentials, ask: createAsk(), clock, base_url });
   const { access_token, expires_at } = held;
   if (given.headers) terminal.data(`${jsonText({ Authorization: `Bearer ${access_token}` })}\n`);
   else terminal.data(given.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);

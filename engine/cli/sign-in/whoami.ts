@@ -2,13 +2,12 @@ import { fieldsOf, safeToShow } from '../../client/answers.ts';
 import { openClient } from '../../client/api-client.ts';
 import { openCredentials } from '../../client/credentials.ts';
 import { sentence } from '../../client/http.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
-import { programName } from '../program-name.ts';
+import { programName, warner } from '../program-name.ts';
 import { showReport } from '../show.ts';
-import { type Surroundings, warner } from '../surroundings.ts';
 import { formatMoment } from '../times.ts';
 
 const PATH = '/admin/api/me';
@@ -19,18 +18,15 @@ const LABEL_WIDTH = 13;
 export async function whoami(
   context: CommandContext,
   given: { readonly baseUrl?: string | undefined; readonly json?: true },
-  { fetch, clock }: Surroundings = {},
 ): Promise<number> {
-  const { terminal, env } = context;
-  const client = await openClient({ base_url: given.baseUrl, env, fetch, clock, warn: warner(terminal) });
+  const { terminal, env, clock } = context;
+  const client = await openClient({ base_url: given.baseUrl, env, clock, warn: warner(terminal) });
   const { base_url } = client;
   const { status, body } = await client.request('GET', PATH);
   const me = fieldsOf(safeToShow(body));
   if (status !== 200 || typeof me.email !== 'string') {
     const says = sentence(fieldsOf(me.error).message) ?? 'without saying why';
-    throw new StartError(`${base_url} does not say who you are: status ${status}, ${says}`, {
-      exit_code: EXIT_UNAVAILABLE,
-    });
+    throw new StartError(`${base_url} does not say who you are: status ${status}, ${says}`);
   }
   const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
   return showReport(context, given.json, { base_url, ...me, token_expires_at: expires_at ?? null }, () =>

@@ -14,3 +14,10 @@ export const MODELS: LazyCommand = [
   'the models you may use at a gateway: context window, longest answer, prices',
   () => import('../models.ts'),
 ];
+
+/** How a coding client is set up. */
+export const CLIENT: LazyCommand = [
+  'client',
+  'set up a coding client for a gateway: its files and variables',
+  () => import('../client/command.ts'),
+];

@@ -3,13 +3,13 @@ import { printable } from '../../kit/text/printable.ts';
 import { wrapText } from '../../kit/text/wrap-text.ts';
 import { USAGE_DIMENSIONS, type UsageDimension } from '../../money/reports/usage.ts';
 
+import type { AnswerOf } from '../admin.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { usageError } from '../exit-codes.ts';
-import { adminAtGateway } from '../gateway-admin.ts';
+import { adminAtGateway, inputOf } from '../gateway-admin.ts';
 import { dayOrMoment, demandPeriod, email, option, timeZone } from '../options.ts';
 import { showReport } from '../show.ts';
-import type { Surroundings } from '../surroundings.ts';
 import { formatList, formatTable, numbers, withoutEmptyColumns } from '../table.ts';
 import { formatMoment } from '../times.ts';
 import type { UsageOptions } from './usage.ts';
@@ -27,18 +27,14 @@ export interface GatewayUsageOptions extends Omit<UsageOptions, 'config' | 'csv'
  * `appscli usage --base-url`: what a gateway counted, and what the limits of the caller leave. Everybody sees their own,
  * administrators everybody's, and their own limits.
  */
-export async function gatewayUsage(
-  context: CommandContext,
-  given: GatewayUsageOptions,
-  surroundings: Surroundings = {},
-): Promise<number> {
+export async function gatewayUsage(context: CommandContext, given: GatewayUsageOptions): Promise<number> {
   const { by = ['model'], json } = given;
   if (by.length > IN_TABLE && !json) throw usageError(`a table has room for two of --by ${by.join(',')}; add --json`);
   demandPeriod(given);
-  const { base_url, admin } = await adminAtGateway(context, given.baseUrl, surroundings);
+  const { base_url, admin } = await adminAtGateway(context, given.baseUrl);
   const { email, team, project, roles } = await admin('getMe', {});
   const is_admin = roles.includes('admin');
-  const usage = await admin('getUsage', { ...filterOf(given), by: by.join(',') });
+  const usage = await admin('getUsage', inputOf('getUsage', { ...given, by: by.join(',') }));
   // An administrator has to say whose; everybody else is told their own.
   const mine = is_admin ? { user: email, team: team ?? undefined, project: project ?? undefined } : {};
   const { limits } = await admin('listLimits', mine);
@@ -50,36 +46,7 @@ export async function gatewayUsage(
   ]);
 }
 
-function filterOf(given: GatewayUsageOptions) {
-  const { since, until, user, team, project, model, upstream, protocol, token, speed } = given;
-  const text = (when: Date | string | undefined) => (when instanceof Date ? when.toISOString() : when);
-  return {
-    ...{ since: text(since), until: text(until), time_zone: given.timeZone },
-    ...{ user, team, project, model, upstream, protocol, token, speed },
-    upstream_model: given.upstreamModel,
-    token_group: given.tokenGroup,
-    answered_model: given.answeredModel,
-    service_tier: given.serviceTier,
-  };
-}
-
-interface Sums {
-  readonly requests: number;
-  readonly input_tokens: number;
-  readonly output_tokens: number;
-  readonly cache_read_tokens: number;
-  readonly cache_write_5m_tokens: number;
-  readonly cache_write_1h_tokens: number;
-  readonly cost_usd: number;
-}
-
-interface Usage {
-  readonly since: string | null;
-  readonly until: string;
-  readonly time_zone: string;
-  readonly total: Sums;
-  readonly rows: readonly { readonly of: object; readonly others: number; readonly sums: Sums }[];
-}
+type Usage = AnswerOf<'getUsage'>;
 
 const COLUMNS = numbers('REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD');
 
@@ -101,21 +68,9 @@ function describeRows(
   ];
 }
 
-interface Limit {
-  readonly of: Readonly<Record<string, string | undefined>>;
-  readonly window: string;
-  readonly unit: string;
-  readonly limit: number | null;
-  readonly spent: number;
-  readonly in_flight: number;
-  readonly room: number | null;
-  readonly resets_at: string | null;
-  readonly time_zone: string;
-}
-
 const LIMIT_COLUMNS = ['LIMIT OF', 'PER', ...numbers('LIMIT', 'USED', 'LEFT'), 'UNIT', 'RESETS'];
 
-function describeLimits(limits: readonly Limit[], line_width: number): string[] {
+function describeLimits(limits: AnswerOf<'listLimits'>['limits'], line_width: number): string[] {
   const in_force = limits.filter(({ limit }) => limit !== null);
   if (in_force.length === 0) return ['No limit is in force for you.'];
   const amount = (value: number | null, unit: string) =>
@@ -138,7 +93,7 @@ function nameIn(of: object, dimension: UsageDimension): string {
   return typeof name === 'string' ? printable(name) : `(no ${dimension})`;
 }
 
-function numbersOf(sums: Sums): string[] {
+function numbersOf(sums: Usage['total']): string[] {
   return [
     ...[sums.requests, sums.input_tokens, sums.output_tokens, sums.cache_read_tokens].map(String),
     String(sums.cache_write_5m_tokens + sums.cache_write_1h_tokens),

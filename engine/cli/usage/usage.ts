@@ -6,19 +6,17 @@ import { roundedUsd } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { demandPeriod, option } from '../options.ts';
+import { byFieldNames, demandPeriod, option } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
 
-/** What `appscli usage` may be given: filters by the names of options, and how the rows are grouped and shown. */
-export interface UsageOptions
-  extends Omit<UsageFilter, 'upstream_model' | 'token_group' | 'answered_model' | 'service_tier'> {
+/** What `appscli usage` may be given beside filters by the names of options: how the rows are grouped and shown. */
+export interface UsageOptions {
   readonly config: string;
-  readonly upstreamModel?: string;
-  readonly tokenGroup?: string;
-  readonly answeredModel?: string;
-  readonly serviceTier?: string;
+  readonly user?: string;
+  readonly since?: Date | string;
+  readonly until?: Date | string;
   readonly by?: readonly UsageDimension[];
   readonly timeZone?: string;
   readonly json?: true;
@@ -28,14 +26,12 @@ export interface UsageOptions
 /** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
 export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
   const { terminal } = context;
-  const { config: config_file, by, json, csv, timeZone, upstreamModel, tokenGroup, ...rest } = given;
-  const { answeredModel: answered_model, serviceTier: service_tier, ...others } = rest;
+  const { config: config_file, by, json, csv, timeZone } = given;
   if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
     throw usageError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`);
   }
-  demandPeriod(others);
-  const names = { upstream_model: upstreamModel, token_group: tokenGroup, answered_model, service_tier };
-  const filter = { ...others, ...names };
+  demandPeriod(given);
+  const filter: UsageFilter = byFieldNames(given);
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
     reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
   );

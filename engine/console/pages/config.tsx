@@ -12,12 +12,15 @@ import {
   Loaded,
   longTime,
   PageHead,
+  say,
+  soft,
   Tabs,
   TimeText,
   To,
+  timeAt,
 } from '../parts/basic.tsx';
-import { SelectField, TextField } from '../parts/field.tsx';
-import { type Column, DataTable, List } from '../parts/table.tsx';
+import { Field, type Option } from '../parts/field.tsx';
+import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
 type Version = AnswerOf<'getConfigVersion'>;
 type Rule = NonNullable<Version['rules']>[number];
@@ -25,45 +28,55 @@ type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type FoundLoad = Version['load'];
 
 /** What the page can show, in the order of its views. */
-const VIEWS = ['rules', 'shadow', 'files', 'findings', 'loads'] as const;
-type View = (typeof VIEWS)[number];
+const VIEWS = {
+  rules: 'Rules',
+  shadow: 'Shadow rules',
+  files: 'Files',
+  findings: 'Findings',
+  loads: 'Loads and differences',
+} as const;
+type View = keyof typeof VIEWS;
 
 function viewOf({ view, rule, file, from, to }: PageSearch): View {
-  const named = VIEWS.find((each) => each === view);
-  if (named !== undefined) return named;
+  if (view !== undefined && Object.hasOwn(VIEWS, view)) return view as View;
   if (rule !== undefined) return 'rules';
   if (file !== undefined) return 'files';
   return from !== undefined && to !== undefined ? 'loads' : 'rules';
 }
 
-function Here({ to, children, ...rest }: { to: PageSearch; children: ReactNode; title?: string; className?: string }) {
-  const [{ version }] = usePageSearch();
-  return (
-    <To page={['/config', { version, ...to }]} {...rest}>
-      {children}
-    </To>
-  );
+interface HereProps {
+  readonly to: PageSearch;
+  readonly children: ReactNode;
+  readonly title?: string;
+  readonly className?: string;
+  readonly 'aria-current'?: true | undefined;
 }
 
-/** Where something is written, as a link to the line. */
-function Place({
-  file,
-  line,
-  version,
-}: {
+/** A link to something else of the version that is looked at. */
+function Here({ to, ...rest }: HereProps) {
+  const [{ version }] = usePageSearch();
+  return <To page={['/config', { version, ...to }]} {...rest} />;
+}
+
+interface PlaceProps {
   readonly file: string;
   readonly line: number | null;
   /** Of another version than the one that is looked at. */
-  readonly version?: string | null | undefined;
-}) {
+  readonly version?: string | null;
+}
+
+/** Where something is written, as a link to the line. */
+function Place({ file, line, version }: PlaceProps) {
   const of_version = version == null ? {} : { version };
   return (
-    <Here to={{ ...of_version, view: 'files', file, ...(line !== null && { line: String(line) }) }}>
-      <code>
-        {file}
-        {line !== null && `:${line}`}
-      </code>
-    </Here>
+    <p className="small">
+      <Here to={{ ...of_version, view: 'files', file, ...(line !== null && { line: String(line) }) }}>
+        <code>
+          {file}
+          {line !== null && `:${line}`}
+        </code>
+      </Here>
+    </p>
   );
 }
 
@@ -87,37 +100,30 @@ function linesByFile(files: Version['files']): ReadonlyMap<string, readonly stri
   return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
 }
 
-function FindingsView({ load }: { load: FoundLoad }) {
-  const { findings, problem } = load;
+/** Something to know before all else. */
+function Note({ children, icon = 'info' }: { children: ReactNode; icon?: 'info' | 'alarm' }) {
   return (
-    <Card>
-      {problem !== null && <p>{problem}</p>}
-      {findings.length === 0 && problem === null && (
-        <EmptyState title="Nothing was found">
-          <p>Errors and warnings of "appscli check" appear here.</p>
-        </EmptyState>
-      )}
-      <Findings findings={findings} />
-    </Card>
+    <p className="config-note row boxed">
+      <Icon name={icon} />
+      <span>{children}</span>
+    </p>
   );
 }
 
-function Findings({
-  findings,
-  version,
-  is_brief = false,
-}: {
+interface FindingsProps {
   readonly findings: FoundLoad['findings'];
   readonly version?: string | null;
   /** Without what was found and expected. */
   readonly is_brief?: boolean;
-}) {
+}
+
+function Findings({ findings, version = null, is_brief = false }: FindingsProps) {
   if (findings.length === 0) return null;
   return (
     <ul className="bare ruled any">
       {findings.map(({ code, severity, message, file, line, found, expected, help }, i) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order.
-        <li key={`${code} ${file} ${line} ${i}`} className="stack near flush">
+        <li key={i} className="stack near flush">
           <p>
             <Badge tone={severity === 'error' ? 'alarm' : 'warn'}>{severity === 'error' ? 'Error' : 'Warning'}</Badge>{' '}
             <code>{code}</code> {message}
@@ -125,9 +131,7 @@ function Findings({
           {!is_brief && found !== null && <p className="small">Found: {found}</p>}
           {!is_brief && expected !== null && <p className="small">Expected: {expected}</p>}
           {help !== null && <p className="small">What to do: {help}</p>}
-          <p className="small">
-            <Place file={file} line={line} version={version} />
-          </p>
+          <Place file={file} line={line} version={version} />
         </li>
       ))}
     </ul>
@@ -135,36 +139,36 @@ function Findings({
 }
 
 type State = AnswerOf<'getConfig'>;
-type Replica = State['replicas'][number];
 
 /** What runs now, on which replica since when, and what keeps a newer one from running. */
 function InForce({ state }: { state: State }) {
   const { replicas, version, failing } = state;
   const versions = new Set(replicas.map((each) => each.version));
-  const here = replicas.find(({ name }) => name === state.replica) ?? replicas[0];
+  const [only] = replicas;
   return (
     <>
       {failing !== null && <Failing load={failing} version={version} />}
       {versions.size > 1 && (
-        <p className="config-note row boxed">
-          <Icon name="alarm" />
-          <span>Replicas run {versions.size} versions. During a rollout that is so for a while.</span>
-        </p>
+        <Note icon="alarm">Replicas run {versions.size} versions. During a rollout that is so for a while.</Note>
       )}
-      {replicas.length === 1 && here !== undefined ? (
+      {replicas.length === 1 && (
         <p className="row flush">
           <Badge tone="good">In force</Badge>
           <span>
-            Version <VersionLink version={here.version} />, loaded <TimeText at={here.loaded_at} form="relative" />{' '}
-            because {CAUSES[here.cause]}, on {here.name}.
+            Version <VersionLink version={only!.version} />, loaded <TimeText at={only!.loaded_at} form="relative" />{' '}
+            because {CAUSES[only!.cause]}, on {only!.name}.
           </span>
         </p>
-      ) : (
-        replicas.length > 1 && (
-          <Card title="Replicas">
-            <Replicas state={state} />
-          </Card>
-        )
+      )}
+      {replicas.length > 1 && (
+        <Card title="Replicas">
+          <DataTable
+            label="What each replica runs"
+            columns={replicaColumns(state)}
+            rows={replicas}
+            keyOf={({ name, loaded_at }) => `${name} ${loaded_at}`}
+          />
+        </Card>
       )}
     </>
   );
@@ -208,182 +212,141 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
   );
 }
 
-function Replicas({ state }: { state: State }) {
-  const { replica, version, replicas } = state;
-  const columns = useMemo((): readonly Column<Replica>[] => {
-    return [
-      {
-        id: 'name',
-        title: 'Replica',
-        cell: ({ name }) => (
-          <>
-            {name} {name === replica && <Badge>Answers you</Badge>}
-          </>
+function replicaColumns({ replica, version }: State): Columns<State['replicas'][number]> {
+  return [
+    {
+      title: 'Replica',
+      cell: ({ name }) => (
+        <>
+          {name} {name === replica && <Badge>Answers you</Badge>}
+        </>
+      ),
+      sort: 'name',
+    },
+    {
+      title: 'Version',
+      cell: (each) => (
+        <>
+          <VersionLink version={each.version} />{' '}
+          {version !== null && each.version !== version && (
+            <Here to={{ view: 'loads', from: version, to: each.version }}>differs</Here>
+          )}
+        </>
+      ),
+      sort: 'version',
+    },
+    { title: 'Loaded', cell: 'loaded_at', sort: 'loaded_at' },
+    { title: 'Because', cell: ({ cause }) => CAUSES[cause] },
+    {
+      title: 'Reloads',
+      cell: ({ failing_since }) =>
+        failing_since === null ? (
+          <Badge tone="good">Work</Badge>
+        ) : (
+          say`${<Badge tone="alarm">Failing</Badge>} since ${timeAt(failing_since)}`
         ),
-        sort: ({ name }) => name,
-      },
-      {
-        id: 'version',
-        title: 'Version',
-        cell: (each) => (
-          <>
-            <VersionLink version={each.version} />{' '}
-            {version !== null && each.version !== version && (
-              <Here to={{ view: 'loads', from: version, to: each.version }}>differs</Here>
-            )}
-          </>
-        ),
-        sort: (each) => each.version,
-      },
-      {
-        id: 'since',
-        title: 'Loaded',
-        cell: (each) => <TimeText at={each.loaded_at} />,
-        sort: (each) => each.loaded_at,
-      },
-      { id: 'cause', title: 'Because', cell: ({ cause }) => CAUSES[cause] },
-      {
-        id: 'state',
-        title: 'Reloads',
-        cell: ({ failing_since }) =>
-          failing_since === null ? (
-            <Badge tone="good">Work</Badge>
-          ) : (
-            <>
-              <Badge tone="alarm">Failing</Badge> since <TimeText at={failing_since} />
-            </>
-          ),
-      },
-      { id: 'program', title: 'Program', cell: ({ program }) => program, sort: ({ program }) => program },
-    ];
-  }, [replica, version]);
-  return (
-    <DataTable
-      label="What each replica runs"
-      columns={columns}
-      rows={replicas}
-      keyOf={({ name, loaded_at }) => `${name} ${loaded_at}`}
-    />
-  );
+    },
+    { title: 'Program', cell: 'program', sort: 'program' },
+  ];
 }
 
-interface Piece {
-  readonly kind: 'key' | 'text' | 'number' | 'word' | 'comment' | 'mark' | 'plain';
-  readonly text: string;
-}
-
-/** Each alternative looks at a character once, whatever the line holds. */
-const PIECES =
-  /(?<comment>(?<=^|\s)#.*)|(?<text>"(?:[^"\\]|\\.)*"|'[^']*')|(?<space>\s+)|(?<mark>[[\]{},:]|[-?|>&*!]+(?=\s|$))|(?<plain>[^\s[\]{},#"']+|.)/gu;
-const NUMBER = /^[-+]?(?:\d[\d_]*)(?:\.\d+)?(?:e[-+]?\d+)?$/i;
-const WORD = /^(?:true|false|null|~)$/;
+/** What a line of YAML is made of, to the eye: what spans lines is taken for what it looks like. */
+const PIECES = new RegExp(
+  [
+    /(?<comment>(?<=^|\s)#.*)/,
+    /(?<key>(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s[\]{},#"']+)(?=\s*:(?:\s|$)))/,
+    /(?<text>"(?:[^"\\]|\\.)*"|'[^']*')/,
+    /(?<number>[-+]?\d[\d_]*(?:\.\d+)?(?:e[-+]?\d+)?(?=[\s[\]{},]|$))/,
+    /(?<word>(?:true|false|null|~)(?=[\s[\]{},]|$))/,
+    /(?<mark>[[\]{},:]|[-?|>&*!]+(?=\s|$))/,
+    /(?<plain>\s+|[^\s[\]{},#"']+|.)/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+  'gu',
+);
 /** A longer line is shown without colours. */
 const CHARS_MAX = 2000;
 
-/** The pieces of a line of YAML. It is for eyes: what spans lines is told as what it looks like. */
-function piecesOf(line: string): readonly Piece[] {
-  if (line.length > CHARS_MAX) return [{ kind: 'plain', text: line }];
-  const found: Piece[] = [];
-  for (const match of line.matchAll(PIECES)) {
-    const [text] = match;
-    const { comment, text: quoted, space, mark } = match.groups!;
-    const rest = line.slice(match.index + text.length);
-    if (comment !== undefined) found.push({ kind: 'comment', text });
-    else if (space !== undefined) found.push({ kind: 'plain', text });
-    else if (mark !== undefined) found.push({ kind: 'mark', text });
-    else if (quoted !== undefined) found.push({ kind: /^\s*:(?:\s|$)/.test(rest) ? 'key' : 'text', text });
-    else found.push(...wordPieces(text, rest));
-  }
-  return found;
+/** The pieces of a line, each with its kind. */
+function piecesOf(line: string): readonly (readonly [kind: string, text: string])[] {
+  if (line.length > CHARS_MAX) return [['plain', line]];
+  return [...line.matchAll(PIECES)].map(({ 0: text, groups }) => [
+    Object.keys(groups!).find((kind) => groups![kind] !== undefined)!,
+    text,
+  ]);
 }
 
-function wordPieces(text: string, rest: string): Piece[] {
-  // `key:` before a space or the end of the line.
-  if (text.length > 1 && text.endsWith(':') && /^(?:\s|$)/.test(rest)) {
-    return [
-      { kind: 'key', text: text.slice(0, -1) },
-      { kind: 'mark', text: ':' },
-    ];
-  }
-  if (NUMBER.test(text)) return [{ kind: 'number', text }];
-  return [{ kind: WORD.test(text) ? 'word' : 'plain', text }];
+interface ShownLine {
+  readonly number: number;
+  readonly text: string;
+  readonly kind?: 'same' | 'marked' | 'added' | 'removed';
 }
 
-interface YamlLinesProps {
-  /** What the lines are, for those who do not see where they stand. */
-  readonly label: string;
-  /** Those of the whole file. */
-  readonly lines: readonly string[];
-  /** Only these lines, counted from 1. */
-  readonly from?: number;
-  readonly to?: number;
-  /** Lines that are meant, marked and brought into view. */
-  readonly marked?: { readonly from: number; readonly to: number };
-  /** Whether the first marked line is scrolled to. */
-  readonly scrolls?: boolean;
-}
+/** Beside lines that differ: a sign, and the same for those who do not see it. */
+const SIGNS = { same: [' ', ''], added: ['+', 'New: '], removed: ['-', 'Gone: '] } as const;
 
-function YamlLines({ label, lines, from = 1, to, marked, scrolls = false }: YamlLinesProps) {
-  const cut = lines.slice(from - 1, to ?? lines.length);
-  // A part of a file needs no room for where it stands.
-  const indent = to === undefined ? 0 : /^ */.exec(cut[0] ?? '')![0].length;
-  const shown = cut.map((line) => (line.slice(0, indent).trim() === '' ? line.slice(indent) : line));
-  const first_marked = marked?.from;
-  const target = useRef<HTMLSpanElement>(null);
-  useEffect(() => {
-    if (scrolls && first_marked !== undefined) target.current?.scrollIntoView({ block: 'center' });
-  }, [scrolls, first_marked]);
+/** A line of YAML with its number. */
+function Line({ line: { number, text, kind } }: { line: ShownLine }) {
+  const [sign, words] = kind === undefined || kind === 'marked' ? [] : SIGNS[kind];
   return (
-    <pre className="config-yaml" role="region" aria-label={label} tabIndex={0}>
-      <code>
-        {shown.map((line, i) => {
-          const number = from + i;
-          const is_marked = marked !== undefined && number >= marked.from && number <= marked.to;
-          return (
-            <span
-              key={number}
-              ref={number === first_marked ? target : undefined}
-              className={is_marked ? 'config-line marked' : 'config-line'}
-            >
-              <span className="config-number" aria-hidden="true">
-                {number}
-              </span>
-              <YamlLine line={line} />
-              {'\n'}
-            </span>
-          );
-        })}
-      </code>
-    </pre>
-  );
-}
-
-function YamlLine({ line }: { line: string }) {
-  return (
-    <span>
-      {piecesOf(line).map(({ kind, text }, i) =>
-        kind === 'plain' ? (
-          text
-        ) : (
-          // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a line have no other name and never move.
-          <span key={i} className={`config-yaml-${kind}`}>
-            {text}
-          </span>
-        ),
+    <span className={`config-line ${kind ?? ''}`}>
+      <span className="config-number" aria-hidden="true">
+        {number}
+      </span>
+      {sign !== undefined && (
+        <>
+          <span className="unseen">{words}</span>
+          <span aria-hidden="true">{sign} </span>
+        </>
       )}
+      <span>
+        {piecesOf(text).map(([piece, words], i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: pieces of a line have no other name and never move.
+          <span key={i} className={`config-yaml-${piece}`}>
+            {words}
+          </span>
+        ))}
+      </span>
+      {'\n'}
     </span>
   );
 }
 
-function FilesView({ version }: { version: Version }) {
+/** Lines of a file, to be scrolled and selected. */
+function Lines({ label, children }: { label: string; children: ReactNode }) {
+  return (
+    <pre className="config-yaml" role="region" aria-label={label} tabIndex={0}>
+      <code>{children}</code>
+    </pre>
+  );
+}
+
+/** A whole file, with the line that is meant brought into view. */
+function WholeFile({ name, lines, marked }: { name: string; lines: readonly string[]; marked: number }) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (marked > 0) box.current?.querySelector('.marked')?.scrollIntoView({ block: 'center' });
+  }, [marked]);
+  return (
+    <div ref={box}>
+      <Lines label={name}>
+        {lines.map((text, i) => (
+          // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
+          <Line key={i} line={{ number: i + 1, text, ...(i + 1 === marked && { kind: 'marked' }) }} />
+        ))}
+      </Lines>
+    </div>
+  );
+}
+
+function FilesView({ version: { files } }: { version: Version }) {
   const [{ file: asked, line }, change] = usePageSearch();
-  const { files } = version;
   const file = files.find(({ name }) => name === asked) ?? (asked === undefined ? files[0] : undefined);
   const own = files.filter(({ name }) => !ships(name));
   const shipped = files.filter(({ name }) => ships(name));
   const number = Number(line);
-  const marked = Number.isInteger(number) && number > 0 ? { marked: { from: number, to: number } } : {};
-  const options = [...own, ...shipped].map(({ name }) => ({ value: name, text: name }));
+  const names = [...own, ...shipped].map(({ name }) => name);
   return (
     <div className="config-files">
       <nav aria-label="Files" className="config-file-list">
@@ -391,20 +354,16 @@ function FilesView({ version }: { version: Version }) {
         <FileList title="Ship with the program" files={shipped} open={file?.name} />
       </nav>
       <div className="config-file-choice">
-        <SelectField
+        <Field
           label="File"
-          options={file === undefined ? [{ value: '', text: 'Choose a file' }, ...options] : options}
+          options={file === undefined ? [['', 'Choose a file'], ...names] : names}
           value={file?.name ?? ''}
-          onChange={({ target }) => change({ view: 'files', file: target.value, line: undefined })}
+          onValue={(name) => change({ view: 'files', file: name, line: undefined })}
         />
       </div>
       <Card title={file?.name ?? asked ?? 'Files'}>
-        {file === undefined && (
-          <EmptyState title="This version has no such file">
-            <p>Choose one of the list.</p>
-          </EmptyState>
-        )}
-        {file !== undefined && file.text === null && (
+        {file === undefined && <EmptyState title="This version has no such file">Choose one of the list.</EmptyState>}
+        {file?.text === null && (
           <p className="soft">
             Its text is not kept: it is code, a certificate or very long.
             {file.digest !== null && ` The hash of its content is ${file.digest}.`}
@@ -413,12 +372,11 @@ function FilesView({ version }: { version: Version }) {
         {file?.text != null && (
           <>
             <p className="soft small">As it was loaded. What is or looks like a secret is shown as stars.</p>
-            <YamlLines
+            <WholeFile
               key={file.name}
-              label={file.name}
+              name={file.name}
               lines={linesByFile([file]).get(file.name) ?? []}
-              {...marked}
-              scrolls
+              marked={Number.isInteger(number) ? number : 0}
             />
           </>
         )}
@@ -432,10 +390,12 @@ function FileList({ title, files, open }: { title: string; files: Version['files
   return (
     <>
       <h2>{title}</h2>
-      <ul>
+      <ul className="page-list bare any">
         {files.map(({ name }) => (
-          <li key={name} className={name === open ? 'open' : undefined} aria-current={name === open || undefined}>
-            <Here to={{ view: 'files', file: name }}>{name.replace(/^appscli\//, '')}</Here>
+          <li key={name}>
+            <Here to={{ view: 'files', file: name }} className="page-link" aria-current={name === open || undefined}>
+              {name.replace(/^appscli\//, '')}
+            </Here>
           </li>
         ))}
       </ul>
@@ -444,39 +404,37 @@ function FileList({ title, files, open }: { title: string; files: Version['files
 }
 
 /** Every rule in words, with what is written for it beside. */
-function RulesView({ version }: { version: Version }) {
+function RulesView({ version: { rules, rule_kinds, files } }: { version: Version }) {
   const [search, change] = usePageSearch();
-  const { rules, rule_kinds, files } = version;
   const texts = useMemo(() => linesByFile(files), [files]);
   if (rules === null) {
     return (
       <Card>
         <EmptyState title="A configuration with errors has no rules">
-          <p>
-            <Here to={{ view: 'findings' }}>Its findings</Here> say what to correct.
-          </p>
+          <Here to={{ view: 'findings' }}>Its findings</Here> say what to correct.
         </EmptyState>
       </Card>
     );
   }
-  const asked = search.rule;
+  const { rule: asked } = search;
+  // By its whole name, or by that alone: other pages know a rule by its name.
+  const isAsked = (rule: Rule) => asked !== undefined && (ruleKey(rule) === asked || rule.name === asked);
   const words = (search.find ?? '').trim().toLowerCase();
-  const fits = (rule: Rule) =>
-    words === '' || [rule.name, rule.text, rule.effect, rule.file].some((text) => text.toLowerCase().includes(words));
-  const asks_shipped = rules.some((rule) => ships(rule.file) && asked !== undefined && isAsked(rule, asked));
-  const with_shipped = search.shipped === 'yes' || asks_shipped;
+  const fits = ({ name, text, effect, file }: Rule) =>
+    [name, text, effect, file].some((each) => each.toLowerCase().includes(words));
+  const with_shipped = search.shipped === 'yes' || rules.some((rule) => ships(rule.file) && isAsked(rule));
   const own = rules.filter(({ file }) => !ships(file));
   const shown = (with_shipped ? rules : own).filter(fits);
   const shipped = rules.length - own.length;
   return (
-    <div className="config-view stack apart">
-      <div className="filters">
-        <TextField
+    <div className="stack apart">
+      <div className="filters wide">
+        <Field
           label="Find a rule"
           type="search"
           value={search.find ?? ''}
           placeholder="Name, condition or effect"
-          onChange={({ target }) => change({ find: target.value, rule: undefined }, { replace: true })}
+          onValue={(find) => change({ find, rule: undefined }, { replace: true })}
         />
         {shipped > 0 && (
           <Button
@@ -490,17 +448,13 @@ function RulesView({ version }: { version: Version }) {
           {shown.length} of {rules.length} rules
         </p>
       </div>
-      {asked !== undefined && !rules.some((rule) => isAsked(rule, asked)) && (
-        <p className="config-note row boxed">There is no rule {asked} in this version.</p>
-      )}
+      {asked !== undefined && !rules.some(isAsked) && <Note>There is no rule {asked} in this version.</Note>}
       {shown.length === 0 && (
         <Card>
           <EmptyState title={words === '' ? 'No rules of your own' : 'No rule fits'}>
-            {words === '' ? (
-              <p>Rules for routing and limits are written in gateway.yaml, those of stages in pipelines.</p>
-            ) : (
-              <p>Try another word, or show those that ship with the program.</p>
-            )}
+            {words === ''
+              ? 'Rules for routing and limits are written in gateway.yaml, those of stages in pipelines.'
+              : 'Try another word, or show those that ship with the program.'}
           </EmptyState>
         </Card>
       )}
@@ -516,7 +470,7 @@ function RulesView({ version }: { version: Version }) {
                     key={`${ruleKey(rule)} ${i}`}
                     rule={rule}
                     lines={texts.get(rule.file) ?? null}
-                    is_asked={asked !== undefined && isAsked(rule, asked)}
+                    is_asked={isAsked(rule)}
                   />
                 ))}
               </ol>
@@ -528,12 +482,13 @@ function RulesView({ version }: { version: Version }) {
   );
 }
 
-/** By its whole name, or by that alone: other pages know a rule by its name. */
-function isAsked(rule: Rule, asked: string): boolean {
-  return ruleKey(rule) === asked || rule.name === asked;
+interface RuleText {
+  readonly rule: Rule;
+  /** Of the file; `null` where its text is not kept. */
+  readonly lines: readonly string[] | null;
 }
 
-function RuleItem({ rule, lines, is_asked }: { rule: Rule; lines: readonly string[] | null; is_asked: boolean }) {
+function RuleItem({ rule, lines, is_asked }: RuleText & { is_asked: boolean }) {
   const item = useRef<HTMLLIElement>(null);
   useEffect(() => {
     if (is_asked) item.current?.scrollIntoView({ block: 'center' });
@@ -541,13 +496,14 @@ function RuleItem({ rule, lines, is_asked }: { rule: Rule; lines: readonly strin
   return (
     <li ref={item} className={is_asked ? 'config-rule asked' : 'config-rule'} aria-current={is_asked || undefined}>
       <RuleWords rule={rule} />
-      <RuleText rule={rule} lines={lines} />
+      <RuleLines rule={rule} lines={lines} />
     </li>
   );
 }
 
 function RuleWords({ rule }: { rule: Rule }) {
   const { name, mode, text, effect, file, line } = rule;
+  const has_condition = text !== 'otherwise' && text !== 'always';
   return (
     <div className="stack near flush any">
       <h3 className="row">
@@ -557,30 +513,29 @@ function RuleWords({ rule }: { rule: Rule }) {
         {mode === 'shadow' && <Badge tone="info">Shadow: only recorded</Badge>}
       </h3>
       <p>
-        {text === 'otherwise' || text === 'always' ? `${capital(text)} ` : ''}
+        {!has_condition && `${text.charAt(0).toUpperCase()}${text.slice(1)} `}
         {effect}
-        {text !== 'otherwise' && text !== 'always' && (
-          <>
-            {' '}
-            <span className="soft">when</span> {text}
-          </>
-        )}
+        {has_condition && say` ${soft('when')} ${text}`}
       </p>
-      <p className="small">
-        <Place file={file} line={line} />
-      </p>
+      <Place file={file} line={line} />
     </div>
   );
 }
 
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
-
-function RuleText({ rule, lines }: { rule: Rule; lines: readonly string[] | null }) {
-  const { name, first_line, last_line } = rule;
+/** What is written for a rule, without the indentation that it has in its file. */
+function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
   if (lines === null) return <p className="soft small">The text of this file is not kept.</p>;
-  return <YamlLines label={`What is written for ${name}`} lines={lines} from={first_line} to={last_line} />;
+  const cut = lines.slice(first_line - 1, last_line);
+  const indent = /^ */.exec(cut[0] ?? '')![0].length;
+  return (
+    <Lines label={`What is written for ${name}`}>
+      {cut.map((line, i) => {
+        const text = line.slice(0, indent).trim() === '' ? line.slice(indent) : line;
+        // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
+        return <Line key={i} line={{ number: first_line + i, text }} />;
+      })}
+    </Lines>
+  );
 }
 
 type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
@@ -595,14 +550,12 @@ function ShadowView({ files }: { files: Version['files'] }) {
         rules.length === 0 ? (
           <Card>
             <EmptyState title="No rule is in shadow mode">
-              <p>
-                With <code>mode: shadow</code> a rule for routing, a limit or a stage is only recorded. After some days
-                this page says what it would have changed.
-              </p>
+              With <code>mode: shadow</code> a rule for routing, a limit or a stage is only recorded. After some days
+              this page says what it would have changed.
             </EmptyState>
           </Card>
         ) : (
-          <div className="config-view stack apart">
+          <div className="stack apart">
             <p className="soft small">
               Counted since <TimeText at={since} form="long" />, from audit records.
             </p>
@@ -649,7 +602,7 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
           />
         </div>
         <div className="stack">
-          <RuleText rule={rule} lines={lines} />
+          <RuleLines rule={rule} lines={lines} />
           <details className="stack">
             <summary>Put it in force</summary>
             {patch === null ? (
@@ -690,7 +643,7 @@ function DiffView({ from, to }: { from: string; to: string }) {
   return (
     <Loaded query={diff}>
       {({ files, rules }) => (
-        <div className="config-view stack apart">
+        <div className="stack apart">
           {files.length === 0 && (
             <Card>
               <EmptyState title="Nothing differs between these versions" />
@@ -722,7 +675,7 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
                   {before === null ? 'New' : after === null ? 'Gone' : 'Changed'}
                 </Badge>
               </h3>
-              {before !== null && <p className={after === null ? '' : 'config-was'}>{wordsOf('Was: ', before)}</p>}
+              {before !== null && <p className={after === null ? '' : 'soft struck'}>{wordsOf('Was: ', before)}</p>}
               {after !== null && <p>{wordsOf(before === null ? '' : 'Is: ', after)}</p>}
             </li>
           ))}
@@ -738,21 +691,17 @@ function wordsOf(begin: string, { effect, text, mode }: Rule): string {
 }
 
 const CHANGES = { added: 'New file', removed: 'File is gone', changed: 'Changed' } as const;
-const SIGNS = { same: ' ', added: '+', removed: '-' } as const;
-const SAID = { same: '', added: 'New: ', removed: 'Gone: ' } as const;
 
 function FileChange({ file: { name, change, hunks } }: { file: FileDiff }) {
   return (
     <Card title={name} actions={<Badge tone={change === 'removed' ? 'warn' : 'info'}>{CHANGES[change]}</Badge>}>
       {hunks === null && <p className="soft">It is code, very long, or so different that no lines can be told.</p>}
       {hunks !== null && hunks.length > 0 && (
-        <pre className="config-yaml" role="region" aria-label={`What differs in ${name}`} tabIndex={0}>
-          <code>
-            {hunks.map((hunk) => (
-              <HunkLines key={`${hunk.old_line} ${hunk.new_line}`} hunk={hunk} />
-            ))}
-          </code>
-        </pre>
+        <Lines label={`What differs in ${name}`}>
+          {hunks.map((hunk) => (
+            <HunkLines key={`${hunk.old_line} ${hunk.new_line}`} hunk={hunk} />
+          ))}
+        </Lines>
       )}
     </Card>
   );
@@ -769,16 +718,8 @@ function HunkLines({ hunk }: { hunk: NonNullable<FileDiff['hunks']>[number] }) {
   return (
     <>
       <span className="config-hunk">{`Line ${hunk.new_line}\n`}</span>
-      {lines.map(({ kind, text, number }) => (
-        <span key={`${kind} ${number}`} className={`config-line ${kind}`}>
-          <span className="config-number" aria-hidden="true">
-            {number}
-          </span>
-          <span className="unseen">{SAID[kind]}</span>
-          <span aria-hidden="true">{SIGNS[kind]} </span>
-          <YamlLine line={text} />
-          {'\n'}
-        </span>
+      {lines.map((line) => (
+        <Line key={`${line.kind} ${line.number}`} line={line} />
       ))}
     </>
   );
@@ -789,42 +730,30 @@ const PAGE = 50;
 /** What was loaded when and why, and what differs between any two versions. */
 function LoadsView() {
   const [{ before, from, to }] = usePageSearch();
-  const loads = useOperation('listConfigLoads', {
-    limit: PAGE,
-    ...(before !== undefined && /^\d{1,15}$/.test(before) && { before: Number(before) }),
-  });
-  const found = loads.data?.loads ?? NONE;
-  const columns = useMemo(() => columnsOf(found), [found]);
+  // Asked for by the list below as well, and answered to both at once.
+  const asked = /^\d{1,15}$/.test(before ?? '') ? Number(before) : undefined;
+  const { data } = useOperation('listConfigLoads', { limit: PAGE, before: asked });
+  const loads = data?.loads ?? [];
   return (
-    <div className="config-view stack apart">
-      <Compare loads={found} from={from} to={to} />
+    <div className="stack apart">
+      <Compare loads={loads} from={from} to={to} />
       {from !== undefined && to !== undefined && <DiffView from={from} to={to} />}
-      <Card title="Loads">
-        <List
-          query={loads}
-          rows={(page) => page.loads}
-          turn="before"
-          label="Loads of configurations"
-          columns={columns}
-          empty={
-            <EmptyState title="Nothing was loaded yet">
-              <p>Each start and each reload of a gateway on this database appears here.</p>
-            </EmptyState>
-          }
-        />
-      </Card>
+      <ListPage
+        operation="listConfigLoads"
+        title="Loads"
+        page={PAGE}
+        columns={loadColumns(loads)}
+        empty={['Nothing was loaded yet', 'Each start and each reload of a gateway on this database appears here.']}
+      />
       <p className="soft small">Kept for 90 days: the last 50 versions, and at most 1000 loads.</p>
     </div>
   );
 }
 
-const NONE: readonly Load[] = [];
-
-function columnsOf(loads: readonly Load[]): readonly Column<Load>[] {
+function loadColumns(loads: readonly Load[]): Columns<Load> {
   return [
-    { id: 'at', title: 'When', cell: ({ at }) => <TimeText at={at} />, sort: ({ at }) => at },
+    { title: 'When', cell: 'at', sort: 'at' },
     {
-      id: 'outcome',
       title: 'Outcome',
       cell: ({ failed, needs_restart }) =>
         failed ? (
@@ -835,22 +764,21 @@ function columnsOf(loads: readonly Load[]): readonly Column<Load>[] {
           <Badge tone="good">In force</Badge>
         ),
     },
-    { id: 'cause', title: 'Because', cell: ({ cause }) => CAUSES[cause] },
+    { title: 'Because', cell: ({ cause }) => CAUSES[cause] },
     {
-      id: 'version',
       title: 'Version',
-      cell: ({ version }) =>
-        version === null ? (
-          'unreadable'
-        ) : (
-          <Here to={{ version, view: 'rules' }}>
-            <code>{version}</code>
-          </Here>
-        ),
+      cell: ({ version }) => (version === null ? 'unreadable' : <VersionLink version={version} />),
     },
-    { id: 'changed', title: 'What changed', cell: (load) => <Changed load={load} loads={loads} /> },
-    { id: 'findings', title: 'Findings', cell: (load) => <FindingCount load={load} /> },
-    { id: 'replica', title: 'Replica', cell: ({ replica }) => replica, sort: ({ replica }) => replica },
+    { title: 'What changed', cell: (load) => <Changed load={load} loads={loads} /> },
+    {
+      title: 'Findings',
+      cell: ({ version, errors, warnings, problem }) => {
+        if (errors + warnings === 0) return problem ?? 'none';
+        const words = errors > 0 ? counted(errors, 'error') : counted(warnings, 'warning');
+        return version === null ? words : <Here to={{ version, view: 'findings' }}>{words}</Here>;
+      },
+    },
+    { title: 'Replica', cell: 'replica', sort: 'replica' },
   ];
 }
 
@@ -873,41 +801,31 @@ function Changed({ load, loads }: { load: Load; loads: readonly Load[] }) {
   );
 }
 
-function FindingCount({ load: { version, errors, warnings, problem } }: { load: Load }) {
-  if (errors + warnings === 0) return problem ?? 'none';
-  const words = errors > 0 ? counted(errors, 'error') : counted(warnings, 'warning');
-  if (version === null) return words;
-  return <Here to={{ version, view: 'findings' }}>{words}</Here>;
-}
-
 function Compare({ loads, from, to }: { loads: readonly Load[]; from: string | undefined; to: string | undefined }) {
   const [, change] = usePageSearch();
   const { time_zone } = useSession();
   const versions = [...new Map(loads.toReversed().map((load) => [load.version, load])).values()].toReversed();
-  const options = versions.flatMap(({ version, at, failed }) => {
+  const options = versions.flatMap(({ version, at, failed }): Option[] => {
     if (version === null) return [];
     const text = `${version}, loaded ${longTime(new Date(at), time_zone)}${failed ? ' (failed)' : ''}`;
-    return [{ value: version, text }];
+    return [[version, text]];
   });
-  const withAsked = (asked: string | undefined) => {
-    const known = options.some(({ value }) => value === asked);
-    const more = asked === undefined ? { value: '', text: 'Choose a version' } : { value: asked, text: asked };
-    return known ? options : [more, ...options];
+  const field = (label: string, name: 'from' | 'to', asked: string | undefined) => {
+    const more: Option = asked === undefined ? ['', 'Choose a version'] : asked;
+    const is_known = versions.some(({ version }) => version === asked);
+    return (
+      <Field
+        label={label}
+        options={is_known ? options : [more, ...options]}
+        value={asked ?? ''}
+        onValue={(version) => change({ view: 'loads', [name]: version })}
+      />
+    );
   };
   return (
-    <div className="filters">
-      <SelectField
-        label="Compare"
-        options={withAsked(from)}
-        value={from ?? ''}
-        onChange={({ target }) => change({ view: 'loads', from: target.value })}
-      />
-      <SelectField
-        label="with"
-        options={withAsked(to)}
-        value={to ?? ''}
-        onChange={({ target }) => change({ view: 'loads', to: target.value })}
-      />
+    <div className="filters wide">
+      {field('Compare', 'from', from)}
+      {field('with', 'to', to)}
       {(from !== undefined || to !== undefined) && (
         <Button onClick={() => change({ from: undefined, to: undefined })}>End comparison</Button>
       )}
@@ -917,6 +835,7 @@ function Compare({ loads, from, to }: { loads: readonly Load[]; from: string | u
 
 /** What gateways loaded and run: rules in words beside their files, what each reload changed, and rules in shadow mode. */
 export function Page() {
+  const [search] = usePageSearch();
   const state = useOperation('getConfig', {}, { every_seconds: 15 });
   return (
     <>
@@ -925,39 +844,25 @@ export function Page() {
         intro="What the gateway loaded and runs. It is changed in its files; nothing here changes it."
       />
       <Loaded query={state} lines={8}>
-        {(answer) => <Answered state={answer} />}
+        {(answer) => {
+          const asked = search.version ?? answer.version;
+          return asked === null ? (
+            <Card>
+              <EmptyState title="Nothing was loaded yet">
+                A gateway writes down what it loads within moments. Is its database reachable?
+              </EmptyState>
+            </Card>
+          ) : (
+            <div className="stack apart">
+              <InForce state={answer} />
+              <VersionViews asked={asked} in_force={answer.version} />
+            </div>
+          );
+        }}
       </Loaded>
     </>
   );
 }
-
-function Answered({ state }: { state: State }) {
-  const [search] = usePageSearch();
-  const asked = search.version ?? state.version;
-  if (asked === null) {
-    return (
-      <Card>
-        <EmptyState title="Nothing was loaded yet">
-          <p>A gateway writes down what it loads within moments. Is its database reachable?</p>
-        </EmptyState>
-      </Card>
-    );
-  }
-  return (
-    <div className="stack apart">
-      <InForce state={state} />
-      <VersionViews asked={asked} in_force={state.version} />
-    </div>
-  );
-}
-
-const TITLES: Readonly<Record<View, string>> = {
-  rules: 'Rules',
-  shadow: 'Shadow rules',
-  files: 'Files',
-  findings: 'Findings',
-  loads: 'Loads and differences',
-};
 
 function VersionViews({ asked, in_force }: { asked: string; in_force: string | null }) {
   const [search] = usePageSearch();
@@ -968,8 +873,8 @@ function VersionViews({ asked, in_force }: { asked: string; in_force: string | n
       <Tabs
         label="Views of the configuration"
         path="/config"
-        tabs={VIEWS.map((each) => ({
-          text: TITLES[each],
+        tabs={Object.entries(VIEWS).map(([each, text]) => ({
+          text,
           search: { version: search.version, view: each },
           is_shown: each === view,
         }))}
@@ -979,21 +884,21 @@ function VersionViews({ asked, in_force }: { asked: string; in_force: string | n
       ) : (
         <>
           {version.error !== null && search.version !== undefined && (
-            <p className="config-note row boxed">
-              <Icon name="info" />
-              <span>
-                This address names the version <code>{search.version}</code>.{' '}
-                <Here to={{ version: undefined, view }}>Look at what runs</Here>.
-              </span>
-            </p>
+            <Note>
+              This address names the version <code>{search.version}</code>.{' '}
+              <Here to={{ version: undefined, view }}>Look at what runs</Here>.
+            </Note>
           )}
           <Loaded query={version} lines={8}>
             {(found) => (
-              <div className="config-view stack apart">
+              <div className="stack apart">
                 {found.version !== in_force && view !== 'shadow' && (
                   <OtherVersion version={found} in_force={in_force} />
                 )}
-                <VersionView view={view} version={found} />
+                {view === 'rules' && <RulesView version={found} />}
+                {view === 'files' && <FilesView version={found} />}
+                {view === 'findings' && <FindingsView load={found.load} />}
+                {view === 'shadow' && <ShadowView files={found.files} />}
               </div>
             )}
           </Loaded>
@@ -1003,28 +908,30 @@ function VersionViews({ asked, in_force }: { asked: string; in_force: string | n
   );
 }
 
-function VersionView({ view, version }: { view: Exclude<View, 'loads'>; version: Version }) {
-  if (view === 'rules') return <RulesView version={version} />;
-  if (view === 'files') return <FilesView version={version} />;
-  if (view === 'findings') return <FindingsView load={version.load} />;
-  return <ShadowView files={version.files} />;
+function FindingsView({ load: { findings, problem } }: { load: FoundLoad }) {
+  return (
+    <Card>
+      {problem !== null && <p>{problem}</p>}
+      {findings.length === 0 && problem === null && (
+        <EmptyState title="Nothing was found">Errors and warnings of "appscli check" appear here.</EmptyState>
+      )}
+      <Findings findings={findings} />
+    </Card>
+  );
 }
 
 /** That one looks at something that does not run. */
 function OtherVersion({ version, in_force }: { version: Version; in_force: string | null }) {
   return (
-    <p className="config-note row boxed">
-      <Icon name="info" />
-      <span>
-        This is version <code>{version.version}</code>
-        {version.load.failed ? ', which could not be loaded' : ', which is not what runs here'}.{' '}
-        {in_force !== null && (
-          <>
-            <Here to={{ view: 'loads', from: in_force, to: version.version }}>Compare it with what runs</Here> or{' '}
-            <Here to={{ version: undefined }}>look at what runs</Here>.
-          </>
-        )}
-      </span>
-    </p>
+    <Note>
+      This is version <code>{version.version}</code>
+      {version.load.failed ? ', which could not be loaded' : ', which is not what runs here'}.{' '}
+      {in_force !== null && (
+        <>
+          <Here to={{ view: 'loads', from: in_force, to: version.version }}>Compare it with what runs</Here> or{' '}
+          <Here to={{ version: undefined }}>look at what runs</Here>.
+        </>
+      )}
+    </Note>
   );
 }

@@ -1,33 +1,34 @@
-import { Link } from '@tanstack/react-router';
-import { type ReactNode, useState } from 'react';
+import { useState } from 'react';
 import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
 import {
+  ago,
   Badge,
   Button,
   Card,
   CopyBlock,
-  Count,
   EmptyState,
-  Figure,
   Figures,
   Icon,
   Loaded,
   Meter,
+  num,
   PageHead,
-  Share,
-  ShortCount,
+  Part,
+  say,
+  share,
+  short,
   TimeText,
   To,
   Trend,
-  Usd,
+  usd,
   When,
 } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
-import { SelectField } from '../parts/field.tsx';
-import { type Column, DataTable } from '../parts/table.tsx';
+import { Field } from '../parts/field.tsx';
+import { type Columns, DataTable } from '../parts/table.tsx';
 import { dayAfter, mondayBefore, today } from '../ranges.ts';
-import { amountWords, whoseWords, windowWords } from './limit-words.ts';
+import { amountWords, counterId, useWhose, windowWords } from './limit-words.ts';
 
 /** How a client is set up for this gateway, with a model that one may use. */
 function Connect() {
@@ -60,26 +61,21 @@ function Connect() {
               </p>
               {models.length > 1 && (
                 <div className="filters">
-                  <SelectField
+                  <Field
                     label="Model"
                     value={model}
-                    onChange={({ target }) => change({ model: target.value }, { replace: true })}
-                    options={models.map((each) => ({ value: each, text: each }))}
+                    onValue={(chosen) => change({ model: chosen }, { replace: true })}
+                    options={models}
                   />
                 </div>
               )}
-              <ClientSetup
-                base_url={public_url}
-                model={model}
-                credential={sign_in === 'provider' ? 'sign-in' : 'access-token'}
-              />
-              <section>
-                <h3>Any other client of Messages, chat completions or Responses</h3>
+              <ClientSetup model={model} credential={sign_in === 'provider' ? 'sign-in' : 'access-token'} />
+              <Part title="Any other client of Messages, chat completions or Responses">
                 <p className="soft">
                   Its base URL; an SDK of chat completions or Responses wants it with /v1 at its end.
                 </p>
                 <CopyBlock text={public_url} label="Base URL of this gateway" />
-              </section>
+              </Part>
             </div>
           );
         }}
@@ -88,89 +84,76 @@ function Connect() {
   );
 }
 
-/** What is one's own: this week, limits and tokens. */
-function Mine() {
-  return (
-    <section className="stack apart" aria-label="Yours">
-      <Week />
-      <div className="cards">
-        <Limits />
-        <Tokens />
-      </div>
-    </section>
-  );
-}
-
+/** What one spent this week. */
 function Week() {
   const { person, time_zone } = useSession();
   const monday = mondayBefore(today(time_zone));
+  const before = dayAfter(monday, -7);
   const week = useOperation('getUsage', { user: person.email, since: monday }, { every_seconds: 60 });
-  const before = useOperation('getUsage', { user: person.email, since: dayAfter(monday, -7), until: monday });
-  const link = (search: object) =>
-    ({ to: '/usage', search: { ...(person.is_admin && { user: person.email }), ...search } as never }) as const;
+  const week_before = useOperation('getUsage', { user: person.email, since: before, until: monday });
+  const own = { ...(person.is_admin && { user: person.email }), by: 'model' };
   return (
     <Loaded query={week} lines={3}>
       {({ total }) => (
-        <Figures>
-          <Figure
-            title={<Link {...link({ since: monday, by: 'model' })}>My cost this week</Link>}
-            below={<span className="soft">{`since ${shortDay(monday)}`}</span>}
-          >
-            <Usd amount={total.cost_usd} />
-          </Figure>
-          <Figure
-            title={<Link {...link({ since: dayAfter(monday, -7), until: monday, by: 'model' })}>The week before</Link>}
-            below={<span className="soft">all seven days</span>}
-          >
-            {before.data === undefined ? '–' : <Usd amount={before.data.total.cost_usd} />}
-          </Figure>
-          <Figure title="My requests this week" below={<span className="soft">sent to a model</span>}>
-            <ShortCount of={total.requests} />
-          </Figure>
-          <Figure title="Cache hits" below={<span className="soft">of my tokens in, this week</span>}>
-            {total.cache_hit_ratio === null ? '–' : <Share of={total.cache_hit_ratio} />}
-          </Figure>
-        </Figures>
+        <Figures
+          of={[
+            {
+              title: <To page={['/usage', { ...own, since: monday }]}>My cost this week</To>,
+              figure: usd(total.cost_usd),
+              below: `since ${SHORT_DAY.format(new Date(monday))}`,
+            },
+            {
+              title: <To page={['/usage', { ...own, since: before, until: monday }]}>The week before</To>,
+              figure: week_before.data === undefined ? '–' : usd(week_before.data.total.cost_usd),
+              below: 'all seven days',
+            },
+            {
+              title: 'My requests this week',
+              figure: short(total.requests),
+              below: 'sent to a model',
+            },
+            {
+              title: 'Cache hits',
+              figure: total.cache_hit_ratio === null ? '–' : share(total.cache_hit_ratio),
+              below: 'of my tokens in, this week',
+            },
+          ]}
+        />
       )}
     </Loaded>
   );
 }
 
 const SHORT_DAY = new Intl.DateTimeFormat('en', { weekday: 'long', month: 'short', day: 'numeric', timeZone: 'UTC' });
-const shortDay = (day: string) => SHORT_DAY.format(new Date(day));
 
-/** What there is a limit for; a minute is over before one has read it. */
-const isShown = ({ limit, window }: LimitInForce) => limit !== null && window !== 'minute' && window !== 'open';
+/** What narrows a page of everybody to whoever looks. */
+function useOwn(): { readonly user?: string } {
+  const { person } = useSession();
+  return person.is_admin ? { user: person.email } : {};
+}
 
 function Limits() {
-  const { person } = useSession();
-  const limits = useOperation('listLimits', person.is_admin ? { user: person.email } : {}, { every_seconds: 30 });
+  const own = useOwn();
+  const limits = useOperation('listLimits', own, { every_seconds: 30 });
   return (
-    <Card
-      title="My limits"
-      actions={<To page={['/limits', person.is_admin ? { user: person.email } : {}]}>All my limits</To>}
-    >
+    <Card title="My limits" actions={<To page={['/limits', own]}>All my limits</To>}>
       <Loaded query={limits}>
-        {(answer) => {
-          const shown = answer.limits.filter(isShown);
-          if (shown.length === 0) {
-            const is_limited = [...answer.limits.flatMap(({ rules }) => rules), ...answer.written].some(
-              ({ mode }) => mode === 'enforce',
-            );
+        {({ limits: all, written }) => {
+          // A minute is over before one has read it.
+          const shown = all.filter(({ limit, window }) => limit !== null && window !== 'minute' && window !== 'open');
+          if (shown.length > 0) {
             return (
-              <EmptyState
-                title={is_limited ? 'Some of your requests are limited' : 'No limit in money is set for you'}
-              />
+              <ul className="bare stack">
+                {shown.map((limit) => (
+                  <Limit key={counterId(limit)} limit={limit} />
+                ))}
+              </ul>
             );
           }
+          const rules = [...all.flatMap((each) => each.rules), ...written];
+          const is_limited = rules.some(({ mode }) => mode === 'enforce');
           return (
-            <ul className="bare stack">
-              {shown.map((limit) => (
-                <li key={JSON.stringify([limit.of, limit.window, limit.unit])} className="stack near">
-                  <Limit limit={limit} email={person.email} />
-                </li>
-              ))}
-            </ul>
+            <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No limit in money is set for you'} />
           );
         }}
       </Loaded>
@@ -178,30 +161,23 @@ function Limits() {
   );
 }
 
-function Limit({
-  limit: { of, window, unit, spent, reserved, limit, resets_at },
-  email,
-}: {
-  limit: LimitInForce;
-  email: string;
-}) {
-  const { user, ...others } = of;
-  const own = user === email && Object.keys(others).length === 0;
-  const whose = own ? 'You' : user === email ? `You, ${whoseWords(others)}` : `Your ${whoseWords(of)}`;
-  const words = `${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`;
+function Limit({ limit: each }: { limit: LimitInForce }) {
+  const { person } = useSession();
+  const { of, window, unit, spent, reserved, limit, resets_at } = each;
+  const whose = useWhose(each);
   return (
-    <>
+    <li className="stack near">
       <Meter
-        label={`${whose} ${windowWords(window)}`}
+        label={`${of.user === person.email ? whose : `Your ${whose}`} ${windowWords(window)}`}
         share={limit === 0 ? 1 : (spent + reserved) / limit!}
-        words={words}
+        words={`${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`}
       />
       {resets_at !== null && (
         <p className="soft small">
           Resets <TimeText at={resets_at} form="relative" />, <TimeText at={resets_at} form="long" />
         </p>
       )}
-    </>
+    </li>
   );
 }
 
@@ -211,24 +187,17 @@ function Tokens() {
   const { person, sign_in } = useSession();
   const tokens = useOperation('listTokens', { user: person.email, limit: 1000 });
   return (
-    <Card
-      title="My tokens"
-      actions={<To page={['/tokens', person.is_admin ? { user: person.email } : {}]}>All my tokens</To>}
-    >
+    <Card title="My tokens" actions={<To page={['/tokens', useOwn()]}>All my tokens</To>}>
       <Loaded query={tokens}>
         {(answer) => {
-          const usable = answer.tokens.filter(
-            ({ state }) => state === 'active' || state === 'suspended' || state === 'replaced',
-          );
+          const usable = answer.tokens.filter(({ state }) => state !== 'revoked' && state !== 'expired');
           if (usable.length === 0) {
             return (
               <EmptyState title="You have no access token yet">
-                <p>
-                  {sign_in === 'provider'
-                    ? 'A client needs one only where nobody can sign in.'
-                    : 'A client needs one to be let in.'}{' '}
-                  <To page={['/tokens']}>Create your first</To>.
-                </p>
+                {sign_in === 'provider'
+                  ? 'A client needs one only where nobody can sign in.'
+                  : 'A client needs one to be let in.'}{' '}
+                <To page={['/tokens']}>Create your first</To>.
               </EmptyState>
             );
           }
@@ -236,14 +205,14 @@ function Tokens() {
             (b.last_used_at ?? b.created_at).localeCompare(a.last_used_at ?? a.created_at),
           );
           return (
-            <ul className="home-tokens bare stack">
+            <ul className="bare stack">
               {latest.slice(0, TOKENS).map(({ id, name, group, last_used_at, state }) => (
                 <li key={id} className="row">
                   <span>
                     {name} <span className="soft">{group}</span>
                   </span>
                   {state !== 'active' && <Badge tone="warn">{state}</Badge>}
-                  <span className="soft small">
+                  <span className="soft small at-end">
                     {last_used_at !== null && 'used '}
                     <When at={last_used_at} otherwise="never used" />
                   </span>
@@ -304,7 +273,7 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
                   </span>
                 )}
               </span>
-              <Link {...(linkOf(each, since) as { to: never; search: never })}>{PLACES[each.kind].words}</Link>
+              <PlaceLink of={each} since={since} />
             </li>
           ))}
         </ol>
@@ -318,98 +287,86 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
   );
 }
 
-/** Where each is seen in full, and by which part of the address its subject is found there. */
-const PLACES: Readonly<
-  Record<
-    LookAt['kind'],
-    { readonly to: string; readonly words: string; readonly subject?: string; readonly search?: PageSearch }
-  >
-> = {
-  configuration_failed: { to: '/config', words: 'See the findings' },
-  configurations_differ: { to: '/config', words: 'See who runs what' },
-  route_without_upstream: { to: '/upstreams', words: 'See upstreams' },
-  upstream_closed: { to: '/upstreams', words: 'See upstreams' },
-  upstream_drained: { to: '/upstreams', words: 'See upstreams' },
-  limit_near: { to: '/limits', words: 'See the limit', subject: 'user' },
-  many_refused: { to: '/requests', words: 'See these requests', subject: 'error' },
-  sign_ins_refused: { to: '/people', words: 'See people', subject: 'user' },
-  cost_grows: { to: '/usage', words: 'See what costs', search: { range: 'today', by: 'user,model' } },
-  estimates_grow: { to: '/usage', words: 'See where', search: { range: 'today', by: 'upstream,estimated' } },
+type Place = readonly [to: string, words: string, search?: (subject: string | null, since: string) => PageSearch];
+
+const UPSTREAMS: Place = ['/upstreams', 'See upstreams'];
+
+/** Where each is seen in full, by its subject where it has one. */
+const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
+  configuration_failed: ['/config', 'See the findings'],
+  configurations_differ: ['/config', 'See who runs what'],
+  route_without_upstream: UPSTREAMS,
+  upstream_closed: UPSTREAMS,
+  upstream_drained: UPSTREAMS,
+  limit_near: ['/limits', 'See the limit', (user) => (user === null ? {} : { user })],
+  many_refused: ['/requests', 'See these requests', (error, since) => ({ ...(error !== null && { error }), since })],
+  sign_ins_refused: ['/people', 'See people', (user) => (user === null ? {} : { user })],
+  cost_grows: ['/usage', 'See what costs', () => ({ range: 'today', by: 'user,model' })],
+  estimates_grow: ['/usage', 'See where', () => ({ range: 'today', by: 'upstream,estimated' })],
 };
 
-function linkOf({ kind, subject }: LookAt, since: string): { readonly to: string; readonly search: PageSearch } {
-  const { to, subject: name, search = {} } = PLACES[kind];
-  const found = name === undefined || subject === null ? {} : { [name]: subject };
-  return { to, search: { ...search, ...found, ...(to === '/requests' && { since }) } };
+function PlaceLink({ of: { kind, subject }, since }: { of: LookAt; since: string }) {
+  const [to, words, searchFor] = PLACES[kind];
+  return <To page={[to, searchFor?.(subject, since)]}>{words}</To>;
 }
 
 function Today({ home: { today, yesterday, refused, upstreams, configuration, since } }: { home: Home }) {
-  const out = new Set([...upstreams.closed, ...upstreams.drained]);
+  const { closed, drained, all } = upstreams;
+  const out = new Set([...closed, ...drained]);
+  const { is_failing, loaded_at, replicas } = configuration;
   return (
-    <Figures>
-      <Figure
-        title={<To page={['/usage', { range: 'today' }]}>Cost today</To>}
-        below={<Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday by now" />}
-      >
-        <Usd amount={today.cost_usd} />
-      </Figure>
-      <Figure
-        title={<To page={['/requests', { since, outcome: 'refused' }]}>Refused or given up today</To>}
-        below={<span className="soft">beside {<Count of={today.requests} />} sent on</span>}
-      >
-        <Count of={refused.requests} />
-      </Figure>
-      <Figure
-        title={<To page={['/upstreams']}>Upstreams</To>}
-        below={<Out closed={upstreams.closed} drained={upstreams.drained} />}
-      >
-        {`${upstreams.all - out.size} of ${upstreams.all}`}
-      </Figure>
-      <Figure
-        title={<To page={['/config']}>Configuration</To>}
-        below={
-          <>
-            {configuration.is_failing && <Badge tone="alarm">The last load failed</Badge>}{' '}
-            <span className="soft">
-              {configuration.loaded_at !== null && <TimeText at={configuration.loaded_at} form="relative" />}
-              {configuration.replicas === 1 ? '' : `, ${configuration.replicas} replicas`}
-            </span>
-          </>
-        }
-      >
-        {configuration.is_failing ? 'Failed' : configuration.loaded_at === null ? '–' : 'Loaded'}
-      </Figure>
-    </Figures>
+    <Figures
+      of={[
+        {
+          title: <To page={['/usage', { range: 'today' }]}>Cost today</To>,
+          figure: usd(today.cost_usd),
+          below: <Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday by now" />,
+        },
+        {
+          title: <To page={['/requests', { since, outcome: 'refused' }]}>Refused or given up today</To>,
+          figure: num(refused.requests),
+          below: say`beside ${num(today.requests)} sent on`,
+        },
+        {
+          title: <To page={['/upstreams']}>Upstreams</To>,
+          figure: `${all - out.size} of ${all}`,
+          below: (
+            <>
+              {out.size === 0 && <Badge tone="good">All serve</Badge>}
+              {closed.length > 0 && <Badge tone="alarm">{`Failing: ${closed.join(', ')}`}</Badge>}
+              {drained.length > 0 && <Badge tone="warn">{`Drained: ${drained.join(', ')}`}</Badge>}
+            </>
+          ),
+        },
+        {
+          title: <To page={['/config']}>Configuration</To>,
+          figure: is_failing ? 'Failed' : loaded_at === null ? '–' : 'Loaded',
+          below: (
+            <>
+              {is_failing && <Badge tone="alarm">The last load failed</Badge>} {loaded_at !== null && ago(loaded_at)}
+              {replicas === 1 ? '' : `, ${replicas} replicas`}
+            </>
+          ),
+        },
+      ]}
+    />
   );
 }
-
-function Out({ closed, drained }: { closed: readonly string[]; drained: readonly string[] }): ReactNode {
-  if (closed.length + drained.length === 0) return <Badge tone="good">All serve</Badge>;
-  return (
-    <>
-      {closed.length > 0 && <Badge tone="alarm">{`Failing: ${closed.join(', ')}`}</Badge>}
-      {drained.length > 0 && <Badge tone="warn">{`Drained: ${drained.join(', ')}`}</Badge>}
-    </>
-  );
-}
-
-type Reason = Home['refused']['by_error'][number];
 
 function Refused({ home: { refused, since } }: { home: Home }) {
-  const columns: readonly Column<Reason>[] = [
-    { id: 'meaning', title: 'Why', cell: ({ meaning, error }) => meaning ?? error },
-    { id: 'error', title: 'Code', cell: ({ error }) => <code>{error}</code> },
+  const columns: Columns<Home['refused']['by_error'][number]> = [
+    { title: 'Why', cell: ({ meaning, error }) => meaning ?? error },
+    { title: 'Code', cell: ({ error }) => <code>{error}</code> },
     {
-      id: 'requests',
       title: 'Requests',
       is_number: true,
       cell: ({ error, requests }) => (
         <To page={['/requests', { error, since }]} title="Show these requests">
-          <Count of={requests} />
+          {num(requests)}
         </To>
       ),
     },
-    { id: 'people', title: 'People', is_number: true, cell: ({ people }) => <Count of={people} /> },
+    { title: 'People', is_number: true, cell: 'people' },
   ];
   return (
     <Card title="Refused or given up today, and why">
@@ -430,7 +387,13 @@ export function Page() {
     <>
       <PageHead title="Home" intro={`Days and weeks begin at midnight, ${time_zone}.`} />
       {person.is_admin && <State />}
-      <Mine />
+      <section className="stack apart" aria-label="Yours">
+        <Week />
+        <div className="fitted">
+          <Limits />
+          <Tokens />
+        </div>
+      </section>
       <Connect />
     </>
   );

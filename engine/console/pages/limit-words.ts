@@ -1,10 +1,11 @@
+import { useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
 import { counted } from '../parts/basic.tsx';
 
 /** What counts something: whose, in which window, in which unit. */
 export type Counter = Pick<LimitInForce, 'of' | 'window' | 'unit'>;
 /** One of the windows of limits. */
-export type LimitWindow = LimitInForce['window'];
+type LimitWindow = LimitInForce['window'];
 /** Whose a limit is, by the name of each key. */
 export type Scope = keyof LimitInForce['of'];
 
@@ -54,6 +55,14 @@ export function windowWords(window: LimitWindow): string {
 export function whoseWords(of: LimitInForce['of']): string {
   const keys = SCOPES.flatMap(({ scope }) => (of[scope] === undefined ? [] : [{ scope, key: of[scope] }]));
   return keys.map(({ scope, key }) => (scope === 'user' ? key : `${scope} ${key}`)).join(' and ');
+}
+
+/** Whose a limit is, for whoever looks: `You`, `You, model coder-1`, or a name. */
+export function useWhose({ of }: Pick<Counter, 'of'>): string {
+  const { person } = useSession();
+  const { user, ...others } = of;
+  if (user !== person.email) return whoseWords(of);
+  return Object.keys(others).length === 0 ? 'You' : `You, ${whoseWords(others)}`;
 }
 
 /** Which counter it is, in words: `team search per month`. */

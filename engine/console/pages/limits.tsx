@@ -1,7 +1,8 @@
-import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from 'react';
+import { useEffect, useId, useRef, useState } from 'react';
 import { type InputOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { CountedLimit, Grant, LimitInForce, LimitRule, WrittenLimit } from '../operations.ts';
 import {
+  ago,
   Badge,
   Button,
   Card,
@@ -9,19 +10,25 @@ import {
   counted,
   EmptyState,
   Icon,
+  Lines,
   Loaded,
+  longAt,
   longTime,
   Meter,
+  mono,
+  Opens,
   PageHead,
   ProblemBox,
   Skeleton,
+  say,
+  soft,
   TimeText,
   To,
-  type Tone,
+  timeAt,
 } from '../parts/basic.tsx';
-import { ChangeDialog, Dialog } from '../parts/dialog.tsx';
-import { SelectField, TextField, useFields } from '../parts/field.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { amountField, OperationForm, Panel } from '../parts/dialog.tsx';
+import { Field, type Option } from '../parts/field.tsx';
+import { type Columns, ListPage } from '../parts/table.tsx';
 import {
   amountsWords,
   amountWords,
@@ -33,67 +40,86 @@ import {
   howMany,
   SCOPES,
   type Scope,
+  useWhose,
   whoseWords,
   windowWords,
 } from './limit-words.ts';
 
+type Keys = Partial<Record<Scope, string>>;
+
 /** One counter: how much of its limit is used, how long it lasts, and where the limit comes from. */
-function CounterCard({ limit, actions }: { limit: LimitInForce; actions?: ReactNode }) {
+function CounterCard({ limit }: { limit: LimitInForce }) {
   const whose = useWhose(limit);
+  const { window, resets_at, forecast, room, unit, reserved, in_flight } = limit;
+  const outcome = room === 0 ? 'none_left' : forecast?.outcome;
   return (
-    <article className="limits-counter stack framed flush" aria-label={`${whose} ${windowWords(limit.window)}`}>
+    <article className="limits-counter stack framed flush" aria-label={`${whose} ${windowWords(window)}`}>
       <header className="row spread any">
         <h3>
-          {whose} <span className="soft">{windowWords(limit.window)}</span>
+          {whose} <span className="soft">{windowWords(window)}</span>
         </h3>
-        <OutcomeBadge limit={limit} />
+        {outcome === 'none_left' && <Badge tone="alarm">Nothing left</Badge>}
+        {outcome === 'ends' && <Badge tone="warn">Ends before it resets</Badge>}
       </header>
       <Used limit={limit} label="Used" />
       <p className="soft small">
-        {limit.resets_at === null ? (
-          'Counts only what is under way.'
-        ) : (
-          <>
-            Resets <TimeText at={limit.resets_at} form="relative" />, <TimeText at={limit.resets_at} form="long" />.
-          </>
-        )}{' '}
-        {limit.forecast?.outcome !== 'none_left' && limit.forecast?.words}
-        <Reserved limit={limit} />
+        {resets_at === null ? 'Counts only what is under way.' : say`Resets ${ago(resets_at)}, ${longAt(resets_at)}.`}{' '}
+        {forecast?.outcome !== 'none_left' && forecast?.words}
+        {reserved > 0 &&
+          window !== 'open' &&
+          // It comes back where they cost less.
+          ` ${amountWords(reserved, unit)} are reserved by ${counted(in_flight, 'request')} in flight.`}
       </p>
       <Origin limit={limit} />
-      <div className="limits-actions row">
-        {actions}
-        <UsageLink limit={limit} />
-      </div>
+      <Actions limit={limit} />
     </article>
   );
 }
 
-/** The limit's owner, to whoever looks: `You`, `Your team search`, or a name. */
-function useWhose({ of }: LimitInForce): string {
-  const { person } = useSession();
-  const names = whoseWords(of);
-  if (of.user !== person.email) return names;
-  const { user: _you, ...others } = of;
-  return Object.keys(others).length === 0 ? 'You' : `You, ${whoseWords(others)}`;
-}
-
-/** Leads to what was spent in the window; a developer sees what they spent themselves. */
-function UsageLink({ limit: { of, window, unit, resets_at } }: { limit: LimitInForce }) {
+/** What can be done about a limit. */
+function Actions({ limit }: { limit: LimitInForce }) {
+  const [, change] = usePageSearch();
   const { person, time_zone } = useSession();
-  const is_own = of.user === person.email;
-  if (unit !== 'usd' || resets_at === null || !(person.is_admin || is_own)) return null;
+  const { of, window, unit, resets_at } = limit;
+  const whose = counterWords(limit);
+  const id = counterId(limit);
+  // A developer sees what they spent themselves.
+  const has_usage = unit === 'usd' && resets_at !== null && (person.is_admin || of.user === person.email);
   return (
-    <To
-      page={[
-        '/usage',
-        { ...of, ...rangeOf(window, resets_at, time_zone), by: of.model === undefined ? 'model' : 'day' },
-      ]}
-      className="button quiet"
-      aria-label={`Usage of ${counterWords({ of, window })}`}
-    >
-      Usage
-    </To>
+    <div className="limits-actions row">
+      {!person.is_admin && limit.limit !== null && (
+        <Button aria-label={`Ask for more of ${whose}`} onClick={() => change({ ask: id })}>
+          Ask for more
+        </Button>
+      )}
+      {person.is_admin && (
+        <>
+          <Button aria-label={`Give a grant for ${whose}`} onClick={() => change({ grant: id })}>
+            Give a grant
+          </Button>
+          <Opens kind="quiet" aria-label={`Set the limit of ${whose}`} shows={<SetDialog limit={limit} />}>
+            Set the limit
+          </Opens>
+          {limit.set !== null && (
+            <Opens kind="quiet" aria-label={`Take back the limit of ${whose}`} shows={<ClearDialog limit={limit} />}>
+              Take back
+            </Opens>
+          )}
+        </>
+      )}
+      {has_usage && (
+        <To
+          page={[
+            '/usage',
+            { ...of, ...rangeOf(window, resets_at, time_zone), by: of.model === undefined ? 'model' : 'day' },
+          ]}
+          className="button quiet"
+          aria-label={`Usage of ${whose}`}
+        >
+          Usage
+        </To>
+      )}
+    </div>
   );
 }
 
@@ -124,112 +150,97 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   return <Meter label={label} share={limit.limit === 0 ? 1 : taken / limit.limit} words={words} />;
 }
 
-/** What running requests keep aside; it comes back where they cost less. */
-function Reserved({ limit: { reserved, in_flight, unit, window } }: { limit: LimitInForce }) {
-  if (reserved === 0 || window === 'open') return null;
-  return ` ${amountWords(reserved, unit)} are reserved by ${counted(in_flight, 'request')} in flight.`;
-}
-
-const OUTCOMES: Readonly<Record<'none_left' | 'ends', readonly [Tone, string]>> = {
-  none_left: ['alarm', 'Nothing left'],
-  ends: ['warn', 'Ends before it resets'],
-};
-
-/** Whether something needs looking at, in two words. */
-function OutcomeBadge({ limit: { forecast, room } }: { limit: LimitInForce }) {
-  const outcome = room === 0 ? 'none_left' : forecast?.outcome;
-  if (outcome === undefined || outcome === 'lasts') return null;
-  const [tone, words] = OUTCOMES[outcome];
-  return <Badge tone={tone}>{words}</Badge>;
-}
-
 /** Where a limit comes from: rules of gateway.yaml, what was set in their place, what was granted on top. */
 function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: LimitInForce }) {
+  const because = (reason: string | null) => (reason === null ? '.' : `: ${reason}`);
+  const by = (who: string | null, otherwise: string) => (who === null ? otherwise : ` by ${who}`);
   return (
-    <ul className="limits-origin small any">
-      {!counted && <li>No limit of gateway.yaml counts this: what is set or granted has no effect.</li>}
-      {set !== null && (
-        <li>
-          Set to {amountWords(set.limit, unit)}
-          {set.set_by !== null && ` by ${set.set_by}`}, <TimeText at={set.set_at} />
-          <Because reason={set.reason} />
-        </li>
-      )}
-      {grants.map(({ id, amount, granted_by, expires_at, reason }) => (
-        <li key={id}>
-          Plus {amountWords(amount, unit)} until <TimeText at={expires_at} form="long" />, granted
-          {granted_by === null ? ' at run time' : ` by ${granted_by}`}
-          <Because reason={reason} />
-        </li>
-      ))}
-      {rules.map(({ rule, limit, by_group, mode, always, condition }) => (
-        <li key={rule} className={set !== null && mode === 'enforce' ? 'limits-replaced' : undefined}>
-          {amountsWords({ limit, by_group }, unit)} by <code>{rule}</code>
-          {mode === 'shadow' && ', only reported'}
-          {mode === 'enforce' && set !== null ? (
-            ', replaced by what was set'
-          ) : (
-            <ForWhich always={always || limit === null || by_group !== null} condition={condition} />
-          )}
-        </li>
-      ))}
-    </ul>
+    <Lines
+      className="soft small any"
+      of={[
+        !counted && 'No limit of gateway.yaml counts this: what is set or granted has no effect.',
+        set !== null &&
+          say`Set to ${amountWords(set.limit, unit)}${by(set.set_by, '')}, ${timeAt(set.set_at)}${because(set.reason)}`,
+        ...grants.map(
+          ({ amount, granted_by, expires_at, reason }) =>
+            say`Plus ${amountWords(amount, unit)} until ${longAt(expires_at)}, granted${by(granted_by, ' at run time')}${because(reason)}`,
+        ),
+        ...rules.map((rule) => {
+          const is_replaced = set !== null && rule.mode === 'enforce';
+          return (
+            <span key={rule.rule} className={is_replaced ? 'struck' : undefined}>
+              {amountsWords(rule, unit)}
+              <OfRule rule={rule} is_replaced={is_replaced} />
+            </span>
+          );
+        }),
+      ]}
+    />
   );
 }
 
-function ForWhich({ always, condition }: { always: boolean; condition: string | null }) {
-  if (condition === null) return always ? null : ', for some requests';
+type Written = Pick<WrittenLimit, 'rule' | 'mode' | 'always' | 'limit' | 'by_group' | 'condition'>;
+
+/** By which rule, and for which requests. */
+function OfRule({ rule: written, is_replaced = false }: { rule: Written; is_replaced?: boolean }) {
+  const { rule, mode, always, limit, by_group, condition } = written;
   return (
     <>
-      , for requests where <code>{condition}</code>
+      {' by '}
+      <code>{rule}</code>
+      {mode === 'shadow' && ', only reported'}
+      {is_replaced && ', replaced by what was set'}
+      {!is_replaced && condition === null && !(always || limit === null || by_group !== null) && ', for some requests'}
+      {!is_replaced && condition !== null && say`, for requests where ${mono(condition)}`}
     </>
   );
 }
 
-function Because({ reason }: { reason: string | null }) {
-  return reason === null ? '.' : `: ${reason}`;
-}
-
 /** Whose limits an address asks for. */
-function scopesIn(search: PageSearch): Partial<Record<Scope, string>> {
+function scopesIn(search: PageSearch): Keys {
   return Object.fromEntries(SCOPES.flatMap(({ scope }) => (search[scope] ? [[scope, search[scope]]] : [])));
 }
 
-const CLEARED = Object.fromEntries(SCOPES.map(({ scope }) => [scope, undefined]));
+const CLEARED = { ...Object.fromEntries(SCOPES.map(({ scope }) => [scope, undefined])), grants_after: undefined };
 
 /** Looks for the limits of one person, team or whatever is counted. */
 function Finder() {
   const [search] = usePageSearch();
   const found = SCOPES.find(({ scope }) => search[scope])?.scope;
-  const text = found && (search[found] ?? '');
+  const text = (found && search[found]) ?? '';
   // Who comes back by the address or the browser's buttons finds the fields as they were.
-  return <FinderForm key={`${found} ${text}`} scope={found ?? 'user'} text={text ?? ''} />;
+  return <FinderForm key={`${found} ${text}`} scope={found ?? 'user'} text={text} />;
 }
 
 function FinderForm(given: { scope: Scope; text: string }) {
   const [, change] = usePageSearch();
-  const [{ scope, text }, field] = useFields<string>({ scope: given.scope, text: given.text });
-  const clear = () => change({ ...CLEARED, grants_after: undefined });
-  const find = (event: FormEvent) => {
-    event.preventDefault();
-    change({ ...CLEARED, [scope!]: text!.trim(), grants_after: undefined });
-  };
+  const [scope, setScope] = useState(given.scope);
+  const [text, setText] = useState(given.text);
   return (
-    <form className="filters" role="search" aria-label="Look for limits" onSubmit={find}>
-      <SelectField
+    <form
+      className="filters"
+      role="search"
+      aria-label="Look for limits"
+      onSubmit={(event) => {
+        event.preventDefault();
+        change({ ...CLEARED, [scope]: text.trim() });
+      }}
+    >
+      <Field
         label="Limits of a"
-        {...field('scope')}
-        options={SCOPES.map((each) => ({ value: each.scope, text: each.one }))}
+        value={scope}
+        onValue={(value) => setScope(value as Scope)}
+        options={SCOPES.map((each) => [each.scope, each.one])}
       />
-      <TextField
+      <Field
         label={scope === 'user' ? 'E-mail address' : scope === 'token' ? 'Id' : 'Name'}
         required
-        autoComplete="off"
-        {...field('text')}
+        value={text}
+        onValue={setText}
       />
       <Button type="submit">Show</Button>
       {given.text !== '' && (
-        <Button kind="quiet" onClick={clear}>
+        <Button kind="quiet" onClick={() => change(CLEARED)}>
           Show all
         </Button>
       )}
@@ -237,49 +248,19 @@ function FinderForm(given: { scope: Scope; text: string }) {
   );
 }
 
-const TONES: Readonly<Record<Grant['state'], Tone>> = { active: 'good', revoked: 'plain', expired: 'plain' };
-
-const COLUMNS: readonly Column<Grant>[] = [
-  { id: 'whose', title: 'For', cell: counterWords },
-  { id: 'amount', title: 'More', cell: ({ amount, unit }) => amountWords(amount, unit) },
-  { id: 'why', title: 'Why', cell: ({ reason }) => reason ?? <span className="soft">no reason given</span> },
-  { id: 'by', title: 'By', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
-  {
-    id: 'until',
-    title: 'Until',
-    cell: ({ expires_at, revoked_at }) => <TimeText at={revoked_at ?? expires_at} />,
-  },
+const GRANT_COLUMNS: Columns<Grant> = [
+  { title: 'For', cell: counterWords },
+  { title: 'More', cell: ({ amount, unit }) => amountWords(amount, unit) },
+  { title: 'Why', cell: ({ reason }) => reason ?? soft('no reason given') },
+  { title: 'By', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
+  { title: 'Until', cell: ({ expires_at, revoked_at }) => <TimeText at={revoked_at ?? expires_at} /> },
 ];
-const STATE: Column<Grant> = {
-  id: 'state',
-  title: 'State',
-  cell: ({ state }) => <Badge tone={TONES[state]}>{state}</Badge>,
-};
 
 /** Grants, the newest first: who gave what to whom, why and until when. */
-function Grants({ of }: { of: Partial<Record<Scope, string>> }) {
-  const [{ ended, grants_after }, change] = usePageSearch();
+function Grants({ of }: { of: Keys }) {
+  const [{ ended }, change] = usePageSearch();
   const { is_admin } = useSession().person;
-  const [leaving, setLeaving] = useState<Grant | undefined>();
   const is_all = ended === 'true';
-  const query = useOperation('listGrants', { ...of, ended: is_all ? 'true' : 'false', limit: 25, after: grants_after });
-  const revoke: Column<Grant> = {
-    id: 'do',
-    title: 'Actions',
-    cell: (grant) =>
-      grant.state === 'active' ? (
-        <span className="row-actions">
-          <Button
-            kind="quiet"
-            onClick={() => setLeaving(grant)}
-            aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
-          >
-            Revoke
-          </Button>
-        </span>
-      ) : null,
-  };
-  const columns = [...COLUMNS, ...(is_all ? [STATE] : []), ...(is_admin ? [revoke] : [])];
   const toggle = (
     <label className="row small">
       <input
@@ -290,37 +271,56 @@ function Grants({ of }: { of: Partial<Record<Scope, string>> }) {
       Show ended ones, too
     </label>
   );
+  const columns: Columns<Grant> = [
+    ...GRANT_COLUMNS,
+    is_all && {
+      title: 'State',
+      cell: ({ state }) => <Badge tone={state === 'active' ? 'good' : 'plain'}>{state}</Badge>,
+    },
+    is_admin && {
+      title: 'Actions',
+      cell: (grant) =>
+        grant.state === 'active' && (
+          <span className="row-actions">
+            <Opens
+              kind="quiet"
+              aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
+              shows={<RevokeGrant grant={grant} />}
+            >
+              Revoke
+            </Opens>
+          </span>
+        ),
+    },
+  ];
   return (
-    <Card title="Grants" actions={toggle}>
-      <List
-        query={query}
-        rows={({ grants }) => grants}
-        turn="grants_after"
-        lines={3}
-        label="Grants"
-        columns={columns}
-        empty={
-          <EmptyState title={is_all ? 'Nothing was granted yet' : 'Nothing is granted now'}>
-            A grant is room on top of a limit, for a time.
-          </EmptyState>
-        }
-      />
-      {leaving !== undefined && <RevokeGrant grant={leaving} onClose={() => setLeaving(undefined)} />}
-    </Card>
+    <ListPage
+      operation="listGrants"
+      input={{ ...of, ended: is_all ? 'true' : 'false' }}
+      title="Grants"
+      actions={toggle}
+      page={25}
+      turn="grants_after"
+      lines={3}
+      columns={columns}
+      empty={[
+        is_all ? 'Nothing was granted yet' : 'Nothing is granted now',
+        'A grant is room on top of a limit, for a time.',
+      ]}
+    />
   );
 }
 
-function RevokeGrant({ grant, onClose }: { grant: Grant; onClose: () => void }) {
+function RevokeGrant({ grant }: { grant: Grant }) {
   const { id, of, window, unit, amount, granted_by, reason, expires_at } = grant;
   return (
-    <ChangeDialog
+    <OperationForm
       operation="revokeGrant"
       input={{ id }}
       done={({ now }) => {
         const left = now.room === null ? 'nothing limits it' : `${amountWords(now.room, unit)} are left`;
         return [`Revoked ${amountWords(amount, unit)} for ${counterWords(grant)}: ${left} now.`];
       }}
-      onClose={onClose}
       title={`Revoke the grant for ${whoseWords(of)}`}
       action={`Revoke ${amountWords(amount, unit)}`}
       kind="danger"
@@ -331,181 +331,82 @@ function RevokeGrant({ grant, onClose }: { grant: Grant; onClose: () => void }) 
         {reason === null ? '' : `: ${reason}`}. The next request goes without it, and is refused where that much is
         spent.
       </p>
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
-type Children = (limits: readonly LimitInForce[], written: readonly WrittenLimit[]) => ReactNode;
+interface LimitsProps {
+  readonly title: string;
+  readonly of?: Keys;
+  /** Which of them, the first ones first. */
+  readonly chosen?: (limits: readonly LimitInForce[]) => readonly LimitInForce[];
+  /** What to say where there are none, and why. */
+  readonly empty: readonly [title: string, why: string];
+}
 
-function Limits({
-  title,
-  of = {},
-  children,
-}: {
-  title: string;
-  of?: Partial<Record<Scope, string>>;
-  children: Children;
-}) {
+/** At first so many, where only some are chosen. */
+const SHOWN = 6;
+
+/** Limits of somebody or something as cards; those of whoever looks, or of everybody, where nobody is named. */
+function Limits({ title, of = {}, chosen, empty: [nothing, why] }: LimitsProps) {
+  const [is_long, setLong] = useState(false);
   const query = useOperation('listLimits', of, { every_seconds: 15 });
   return (
     <Card title={title}>
-      <Loaded query={query}>{({ limits, written }) => children(limits, written)}</Loaded>
+      <Loaded query={query}>
+        {({ limits, written }) => {
+          const found = chosen?.(limits) ?? limits;
+          const is_cut = chosen === nearest && found.length > SHOWN;
+          const also = chosen === undefined ? written : [];
+          return (
+            <>
+              {found.length + also.length === 0 && <EmptyState title={nothing}>{why}</EmptyState>}
+              <div className="fitted widest">
+                {(is_cut && !is_long ? found.slice(0, SHOWN) : found).map((limit) => (
+                  <CounterCard key={counterId(limit)} limit={limit} />
+                ))}
+              </div>
+              {is_cut && (
+                <Button kind="quiet" onClick={() => setLong(!is_long)}>
+                  {is_long ? 'Show fewer' : `Show all ${found.length}`}
+                </Button>
+              )}
+              {also.length > 0 && <AlsoWritten written={also} />}
+            </>
+          );
+        }}
+      </Loaded>
     </Card>
-  );
-}
-
-/** Every limit of somebody or something; without anybody named, of whoever looks. */
-function Own({ of }: { of: Partial<Record<Scope, string>> }) {
-  return (
-    <Limits title={Object.keys(of).length === 0 ? 'Yours' : whoseWords(of)} of={of}>
-      {(limits, written) => (
-        <>
-          <LimitList limits={limits}>
-            {written.length === 0 && (
-              <EmptyState title="Nothing is counted here yet">
-                Nothing was spent in this window, and no limit is for it.
-              </EmptyState>
-            )}
-          </LimitList>
-          <AlsoWritten written={written} />
-        </>
-      )}
-    </Limits>
   );
 }
 
 /** The limits of gateway.yaml that the same requests come under, and that count by something else. */
 function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
-  if (written.length === 0) return null;
   return (
     <>
       <h3>Also for these requests</h3>
-      <ul className="limits-origin small any">
-        {written.map(({ rule, scope, window, unit, limit, by_group, mode, always, condition }) => (
-          <li key={`${rule} ${window} ${unit}`}>
-            {amountsWords({ limit, by_group }, unit)} for each {scope.replace('+rule', '').replaceAll('+', ' and ')}{' '}
-            {windowWords(window)} by <code>{rule}</code>
-            {mode === 'shadow' && ', only reported'}
-            <ForWhich always={always || limit === null || by_group !== null} condition={condition} />
-          </li>
-        ))}
-      </ul>
+      <Lines
+        className="soft small any"
+        of={written.map((rule) => {
+          const each = rule.scope.replace('+rule', '').replaceAll('+', ' and ');
+          return say`${amountsWords(rule, rule.unit)} for each ${each} ${windowWords(rule.window)}${<OfRule rule={rule} />}`;
+        })}
+      />
     </>
   );
 }
 
-function Nearest() {
-  const [is_long, setLong] = useState(false);
-  return (
-    <Limits title="Nearest to their end">
-      {(limits) => {
-        const nearest = limits.filter(isUsed).toSorted((a, b) => usedShare(b) - usedShare(a));
-        return (
-          <>
-            <LimitList limits={is_long ? nearest : nearest.slice(0, SHOWN)}>
-              <EmptyState title="Nothing that is limited was spent yet">
-                Requests count here as soon as there are some.
-              </EmptyState>
-            </LimitList>
-            {nearest.length > SHOWN && (
-              <div className="limits-actions row">
-                <Button kind="quiet" onClick={() => setLong(!is_long)}>
-                  {is_long ? 'Show fewer' : `Show all ${nearest.length}`}
-                </Button>
-              </div>
-            )}
-          </>
-        );
-      }}
-    </Limits>
-  );
-}
-
-const SHOWN = 6;
-
-/** The counters whose limit was set, or that have room granted. */
-function Changed() {
-  return (
-    <Limits title="Changed by hand">
-      {(limits) => (
-        <LimitList limits={limits.filter(isChanged)}>
-          <EmptyState title="Everything is as gateway.yaml says">No limit was set, and nothing is granted.</EmptyState>
-        </LimitList>
-      )}
-    </Limits>
-  );
-}
-
-function isUsed({ limit, spent, reserved }: LimitInForce): boolean {
-  return limit !== null && spent + reserved > 0;
-}
-
-function usedShare({ limit, spent, reserved }: LimitInForce): number {
+/** Those of which something is used, the fullest first. */
+function nearest(limits: readonly LimitInForce[]): readonly LimitInForce[] {
+  const used = ({ spent, reserved }: LimitInForce) => spent + reserved;
   // A limit of nothing is used up.
-  return limit === null || limit === 0 ? Number.POSITIVE_INFINITY : (spent + reserved) / limit;
+  const share = (each: LimitInForce) => (each.limit === 0 ? Number.POSITIVE_INFINITY : used(each) / each.limit!);
+  return limits.filter((each) => each.limit !== null && used(each) > 0).toSorted((a, b) => share(b) - share(a));
 }
 
-function isChanged({ set, grants }: LimitInForce): boolean {
-  return set !== null || grants.length > 0;
-}
-
-function LimitList({ limits, children }: { limits: readonly LimitInForce[]; children: ReactNode }) {
-  const { is_admin } = useSession().person;
-  const [changing, setChanging] = useState<{ limit: LimitInForce; what: 'set' | 'clear' } | undefined>();
-  const close = () => setChanging(undefined);
-  // The dialogs stay where the change that they make empties the list.
-  return (
-    <>
-      {limits.length === 0 && children}
-      <div className="limits-counters">
-        {limits.map((limit) => (
-          <CounterCard
-            key={counterId(limit)}
-            limit={limit}
-            actions={
-              is_admin ? (
-                <AdminActions limit={limit} onChange={(what) => setChanging({ limit, what })} />
-              ) : (
-                <AskAction limit={limit} />
-              )
-            }
-          />
-        ))}
-      </div>
-      {changing?.what === 'set' && <SetDialog limit={changing.limit} onClose={close} />}
-      {changing?.what === 'clear' && <ClearDialog limit={changing.limit} onClose={close} />}
-    </>
-  );
-}
-
-function AdminActions({ limit, onChange }: { limit: LimitInForce; onChange: (what: 'set' | 'clear') => void }) {
-  const [, change] = usePageSearch();
-  const whose = counterWords(limit);
-  return (
-    <>
-      <Button aria-label={`Give a grant for ${whose}`} onClick={() => change({ grant: counterId(limit) })}>
-        Give a grant
-      </Button>
-      <Button kind="quiet" aria-label={`Set the limit of ${whose}`} onClick={() => onChange('set')}>
-        Set the limit
-      </Button>
-      {limit.set !== null && (
-        <Button kind="quiet" aria-label={`Take back the limit of ${whose}`} onClick={() => onChange('clear')}>
-          Take back
-        </Button>
-      )}
-    </>
-  );
-}
-
-function AskAction({ limit }: { limit: LimitInForce }) {
-  const [, change] = usePageSearch();
-  if (limit.limit === null) return null;
-  return (
-    <Button aria-label={`Ask for more of ${counterWords(limit)}`} onClick={() => change({ ask: counterId(limit) })}>
-      Ask for more
-    </Button>
-  );
+/** Those whose limit was set, or that have room granted. */
+function changed(limits: readonly LimitInForce[]): readonly LimitInForce[] {
+  return limits.filter(({ set, grants }) => set !== null || grants.length > 0);
 }
 
 /** The limits of gateway.yaml in words, with what they count and refused today. */
@@ -517,10 +418,8 @@ function Rules() {
         {({ rules, since }) =>
           rules.length === 0 ? (
             <EmptyState title="There are no limits yet">
-              <p>
-                Write one into gateway.yaml, such as <code>spend_limits: {'{ defaults: { user_daily_usd: 50 } }'}</code>
-                . Everything is counted without one, too.
-              </p>
+              Write one into gateway.yaml, such as <code>spend_limits: {'{ defaults: { user_daily_usd: 50 } }'}</code>.
+              Everything is counted without one, too.
             </EmptyState>
           ) : (
             <ul className="bare ruled any">
@@ -560,24 +459,30 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
   );
 }
 
-const WHEN = { day: 'today', week: 'this week', month: 'this month', minute: 'this minute', open: 'now' } as const;
-/** Ranges of the usage page for windows it has a name for. */
-const RANGES: Readonly<Partial<Record<CountedLimit['window'], string>>> = { day: 'today', month: 'month' };
+/** What windows are called now, and the range of the usage page for those it has a name for. */
+const WHEN: Readonly<Record<CountedLimit['window'], readonly [words: string, range?: string]>> = {
+  day: ['today', 'today'],
+  week: ['this week'],
+  month: ['this month', 'month'],
+  minute: ['this minute'],
+  open: ['now'],
+};
 
 /** How many a limit counts, and for how many it is nearly or wholly used. */
 function Counted({ limit: { scope, window, unit, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
-  if (counted === 0) return <span className="soft"> · none {WHEN[window]}</span>;
-  const range = unit === 'usd' ? RANGES[window] : undefined;
-  const words = `${howMany(counted, scope)} ${WHEN[window]}`;
-  const parts = [
-    ...(nearly_none > 0 ? [`${nearly_none} nearly at the end`] : []),
-    ...(none_left > 0 ? [`${none_left} with nothing left`] : []),
-  ];
+  const [when, range] = WHEN[window];
+  if (counted === 0) return <span className="soft"> · none {when}</span>;
+  const words = `${howMany(counted, scope)} ${when}`;
   return (
     <span className="soft">
       {' · '}
-      {range === undefined ? words : <To page={['/usage', { by: scope.replaceAll('+', ','), range }]}>{words}</To>}
-      {parts.map((part) => `, ${part}`)}
+      {range === undefined || unit !== 'usd' ? (
+        words
+      ) : (
+        <To page={['/usage', { by: scope.replaceAll('+', ','), range }]}>{words}</To>
+      )}
+      {nearly_none > 0 && `, ${nearly_none} nearly at the end`}
+      {none_left > 0 && `, ${none_left} with nothing left`}
     </span>
   );
 }
@@ -600,31 +505,47 @@ function Refused({ rule, since }: { rule: LimitRule; since: string }) {
 
 /** Limits: rules in words, what is nearest to its end, what was set and granted; for developers their own. */
 export function Page() {
-  const { is_admin } = useSession().person;
-  return is_admin ? <AdminPage /> : <OwnPage />;
-}
-
-function AdminPage() {
   const [search, change] = usePageSearch();
-  const { time_zone } = useSession();
-  const of = scopesIn(search);
-  const is_narrowed = Object.keys(of).length > 0;
+  const { time_zone, person } = useSession();
+  const of = person.is_admin ? scopesIn(search) : {};
+  const is_of_all = person.is_admin && Object.keys(of).length === 0;
+  const asked = person.is_admin ? undefined : counterOf(search.ask ?? '');
+  const what = person.is_admin
+    ? 'What may be spent, what is left, and who was given more.'
+    : 'What you may spend, and what is left.';
   return (
     <>
-      <PageHead
-        title="Limits"
-        intro={`What may be spent, what is left, and who was given more. Days begin at midnight, ${time_zone}.`}
-      >
-        <Button kind="primary" onClick={() => change({ grant: 'new' })}>
-          Give a grant
-        </Button>
+      <PageHead title="Limits" intro={`${what} Days begin at midnight, ${time_zone}.`}>
+        {person.is_admin && (
+          <Button kind="primary" onClick={() => change({ grant: 'new' })}>
+            Give a grant
+          </Button>
+        )}
       </PageHead>
-      <Finder />
-      {is_narrowed ? <Own of={of} /> : <Nearest />}
-      {!is_narrowed && <Rules />}
-      {!is_narrowed && <Changed />}
+      {person.is_admin && <Finder />}
+      {is_of_all ? (
+        <>
+          <Limits
+            title="Nearest to their end"
+            chosen={nearest}
+            empty={['Nothing that is limited was spent yet', 'Requests count here as soon as there are some.']}
+          />
+          <Rules />
+          <Limits
+            title="Changed by hand"
+            chosen={changed}
+            empty={['Everything is as gateway.yaml says', 'No limit was set, and nothing is granted.']}
+          />
+        </>
+      ) : (
+        <Limits
+          title={person.is_admin ? whoseWords(of) : 'Yours'}
+          of={of}
+          empty={['Nothing is counted here yet', 'Nothing was spent in this window, and no limit is for it.']}
+        />
+      )}
       <Grants of={of} />
-      {search.grant !== undefined && (
+      {person.is_admin && search.grant !== undefined && (
         <GrantDialog
           key={search.grant}
           given={counterOf(search.grant)}
@@ -632,19 +553,6 @@ function AdminPage() {
           onClose={() => change({ grant: undefined, amount: undefined })}
         />
       )}
-    </>
-  );
-}
-
-function OwnPage() {
-  const [search, change] = usePageSearch();
-  const { time_zone } = useSession();
-  const asked = counterOf(search.ask ?? '');
-  return (
-    <>
-      <PageHead title="Limits" intro={`What you may spend, and what is left. Days begin at midnight, ${time_zone}.`} />
-      <Own of={{}} />
-      <Grants of={{}} />
       {asked !== undefined && <AskDialog counter={asked} onClose={() => change({ ask: undefined })} />}
     </>
   );
@@ -683,44 +591,42 @@ const LABELS: Readonly<Record<Scope, string>> = {
 };
 const UNITS = { usd: 'USD', requests: 'Requests', tokens: 'Tokens' } as const;
 
+interface Choice {
+  readonly kind: Kind;
+  readonly keys: Keys;
+}
+
+/** The counter that is meant, once it is said whose. */
+function chosenCounter({ kind: { scope, window, unit }, keys }: Choice): Counter | undefined {
+  const of = Object.fromEntries(scope.split('+').map((each) => [each, keys[each as Scope]?.trim() ?? '']));
+  return Object.values(of).every((key) => key !== '') ? { of, window, unit } : undefined;
+}
+
 /** Asks which counter is meant: of what gateway.yaml counts, and whose. */
-function ChooseCounter({ onChoose }: { onChoose: (counter: Counter | undefined) => void }) {
+function ChooseCounter({ choice: { kind, keys }, onChoose }: { choice: Choice; onChoose: (choice: Choice) => void }) {
   const rules = useOperation('listLimitRules', {});
   const written = [...ALWAYS, ...(rules.data?.rules.flatMap(({ limits }) => limits) ?? [])];
-  const kinds = distinct([...written, ...written.flatMap(withinShared)]);
-  const [chosen, setChosen] = useState(idOf(ALWAYS[0]!));
-  const [keys, setKeys] = useState<Partial<Record<Scope, string>>>({});
-  const { scope, window, unit } = kinds.find((each) => idOf(each) === chosen) ?? ALWAYS[0]!;
-  const scopes = scope.split('+') as Scope[];
+  const kinds = new Map([...written, ...written.flatMap(withinShared)].map((each) => [idOf(each), each]));
   const people_id = useId();
   const typed = useLate(keys.user?.trim() || undefined);
   const people = useOperation('listPeople', { search: typed, limit: 10 }, { enabled: typed !== undefined });
-  const said = scopes.map((each) => keys[each]?.trim() ?? '');
-  const is_whole = said.every((key) => key !== '');
-  const text = JSON.stringify(said);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: the chosen kind and the text of its keys say all that matters
-  useEffect(() => {
-    const of = Object.fromEntries(scopes.map((each, i) => [each, said[i]]));
-    onChoose(is_whole ? { of, window, unit } : undefined);
-  }, [chosen, text]);
   return (
     <>
-      <SelectField
+      <Field
         label="Which limit"
-        value={idOf({ scope, window, unit })}
-        onChange={(event) => setChosen(event.target.value)}
-        options={kinds.map((kind) => ({ value: idOf(kind), text: kindWords(kind) }))}
+        value={idOf(kind)}
+        onValue={(id) => onChoose({ kind: kinds.get(id)!, keys })}
+        options={[...kinds].map(([id, each]) => [id, kindWords(each)])}
       />
-      {scopes.map((each) => (
-        <TextField
+      {(kind.scope.split('+') as Scope[]).map((each) => (
+        <Field
           key={each}
           label={LABELS[each]}
           type={each === 'user' ? 'email' : 'text'}
           required
-          autoComplete="off"
           list={each === 'user' ? people_id : undefined}
           value={keys[each] ?? ''}
-          onChange={(event) => setKeys({ ...keys, [each]: event.target.value })}
+          onValue={(value) => onChoose({ kind, keys: { ...keys, [each]: value } })}
         />
       ))}
       <datalist id={people_id}>
@@ -747,163 +653,152 @@ function idOf({ scope, window, unit }: Kind): string {
   return `${scope} ${window} ${unit}`;
 }
 
-function distinct(kinds: readonly Kind[]): readonly Kind[] {
-  return [...new Map(kinds.map((kind) => [idOf(kind), kind])).values()];
-}
-
-const HOUR_SECONDS = 3600;
-const DAY_SECONDS = 24 * HOUR_SECONDS;
-const SPANS = [
-  { value: 'reset', text: 'until it resets' },
-  { value: String(HOUR_SECONDS), text: 'for an hour' },
-  { value: String(DAY_SECONDS), text: 'for a day' },
-  { value: String(3 * DAY_SECONDS), text: 'for 3 days' },
-  { value: String(7 * DAY_SECONDS), text: 'for a week' },
-  { value: String(30 * DAY_SECONDS), text: 'for 30 days' },
+const DAY_SECONDS = 86_400;
+const UNTIL_RESET: Option = ['reset', 'until it resets'];
+const SPANS: readonly Option[] = [
+  ['3600', 'for an hour'],
+  [String(DAY_SECONDS), 'for a day'],
+  [String(3 * DAY_SECONDS), 'for 3 days'],
+  [String(7 * DAY_SECONDS), 'for a week'],
+  [String(30 * DAY_SECONDS), 'for 30 days'],
 ];
 
-const amountField = (unit: Counter['unit']) => ({
-  inputMode: 'decimal' as const,
-  required: true,
-  pattern: unit === 'usd' ? ' *[0-9]{1,7}([.][0-9]{1,9})? *' : ' *[0-9]{1,12} *',
-  title: 'Digits, such as 20',
-  autoComplete: 'off',
-});
+const amountOf = (unit: Counter['unit']) => amountField(unit === 'usd' ? 'number' : 'integer');
+const moreWords = (unit: Counter['unit']) => (unit === 'usd' ? 'How much more, in USD' : `How many more ${unit}`);
 const REASON = {
   label: 'Why',
   required: true,
   maxLength: 200,
-  autoComplete: 'off',
   hint: 'Kept in the list of changes, for whoever asks later.',
 };
 
 /** Gives room on top of a limit: to whom, how much, until when and why; what it changes is shown before. */
-function GrantDialog({ given, amount, onClose }: { given: Counter | undefined; amount: string; onClose: () => void }) {
-  const hasReset = (counter: Counter | undefined) => counter?.window !== 'minute' && counter?.window !== 'open';
-  const [counter, setCounter] = useState<Counter | undefined>(given);
-  const [{ much: typed, span, reason }, field] = useFields({
-    much: amount,
-    span: hasReset(given) ? 'reset' : String(DAY_SECONDS),
-    reason: '',
-  });
+function GrantDialog(props: { given: Counter | undefined; amount: string; onClose: () => void }) {
+  const { given, amount, onClose } = props;
+  const [choice, choose] = useState<Choice>({ kind: ALWAYS[0]!, keys: {} });
+  const counter = given ?? chosenCounter(choice);
+  const [much, setMuch] = useState(amount.trim());
   const { time_zone } = useSession();
-  const much = typed.trim();
-  const unit = counter?.unit ?? 'usd';
-  const wish = counter === undefined || !(Number(much) > 0) ? undefined : wishOf(counter, Number(much));
-  const preview = usePreview(wish, JSON.stringify(counter));
-  const has_reset = hasReset(counter);
-  const seconds = span === 'reset' && !has_reset ? DAY_SECONDS : Number(span);
-  const until =
-    span === 'reset' && has_reset
-      ? (preview.data?.before.resets_at ?? null)
-      : new Date(Date.now() + seconds * 1000).toISOString();
-  const is_ready = wish !== undefined && until !== null && counter !== undefined;
+  const { window, unit } = given ?? choice.kind;
+  const request =
+    counter === undefined || !(Number(much) > 0)
+      ? undefined
+      : ({ ...counter.of, window, [unit]: Number(much) } as InputOf<'previewGrant'>);
+  const preview = usePreview(request, JSON.stringify(counter));
+  const spans = window === 'minute' || window === 'open' ? SPANS : [UNTIL_RESET, ...SPANS];
+  const [first] = spans === SPANS ? SPANS[1]! : UNTIL_RESET;
+  const untilOf = (span = first!) => {
+    if (span === 'reset' && spans !== SPANS) return preview.data?.before.resets_at ?? null;
+    const seconds = span === 'reset' ? DAY_SECONDS : Number(span);
+    return new Date(Date.now() + seconds * 1000).toISOString();
+  };
   return (
-    <ChangeDialog
+    <OperationForm
       operation="grantLimit"
-      input={is_ready ? ({ ...wish, expires_at: until, reason } as InputOf<'grantLimit'>) : undefined}
+      input={({ span, reason }) => {
+        const until = untilOf(span);
+        return request && until ? ({ ...request, expires_at: until, reason } as InputOf<'grantLimit'>) : undefined;
+      }}
+      fields={({ span }) => {
+        const until = untilOf(span);
+        return {
+          span: {
+            label: 'For how long',
+            options: spans,
+            initial: first,
+            hint: until !== null && say`Ends ${longAt(until)}`,
+          },
+          reason: REASON,
+        };
+      }}
       done={({ grant: { expires_at } }) => {
         const end = longTime(new Date(expires_at), time_zone);
         return [`Granted ${amountWords(Number(much), unit)} more for ${counterWords(counter!)}, until ${end}.`];
       }}
       onClose={onClose}
       title="Give a grant"
-      action={wish === undefined ? 'Give the grant' : `Grant ${amountWords(Number(much), unit)} more`}
-      is_busy={wish !== undefined && until === null && preview.error === null}
+      action={request === undefined ? 'Give the grant' : `Grant ${amountWords(Number(much), unit)} more`}
+      is_busy={(values) => request !== undefined && untilOf(values.span) === null && preview.error === null}
     >
-      <p className="soft">A grant is room on top of a limit, for a time. It holds from the next request on.</p>
-      {given === undefined ? (
-        <ChooseCounter onChoose={setCounter} />
-      ) : (
-        <p>
-          For <strong>{whoseWords(given.of)}</strong> {windowWords(given.window)}
-        </p>
+      {(field) => (
+        <>
+          <p className="soft">A grant is room on top of a limit, for a time. It holds from the next request on.</p>
+          {given === undefined ? (
+            <ChooseCounter choice={choice} onChoose={choose} />
+          ) : (
+            <p>
+              For <strong>{whoseWords(given.of)}</strong> {windowWords(given.window)}
+            </p>
+          )}
+          <div className="fitted">
+            <Field label={moreWords(unit)} required {...amountOf(unit)} value={much} onValue={setMuch} />
+            {field('span')}
+          </div>
+          {field('reason')}
+          <Preview wanted={request !== undefined} preview={preview} />
+        </>
       )}
-      <div className="fitted">
-        <TextField
-          label={unit === 'usd' ? 'How much more, in USD' : `How many more ${unit}`}
-          {...amountField(unit)}
-          {...field('much')}
-        />
-        <SelectField
-          label="For how long"
-          options={SPANS.filter(({ value }) => value !== 'reset' || has_reset)}
-          {...field('span')}
-          value={has_reset || span !== 'reset' ? span : String(DAY_SECONDS)}
-          hint={
-            until !== null && (
-              <>
-                Ends <TimeText at={until} form="long" />
-              </>
-            )
-          }
-        />
-      </div>
-      <TextField {...REASON} {...field('reason')} />
-      <Preview wanted={wish !== undefined} preview={preview} />
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
 type Preview = ReturnType<typeof usePreview>;
 
 /** What a grant changes. While an amount is typed that of the one before stays, but never that of another counter. */
-function usePreview(wish: InputOf<'previewGrant'> | undefined, counter: string | undefined) {
-  const late = useLate(wish);
+function usePreview(request: InputOf<'previewGrant'> | undefined, counter: string | undefined) {
+  const late = useLate(request);
   const { data, error, isPlaceholderData } = useOperation('previewGrant', late ?? ({} as InputOf<'previewGrant'>), {
     enabled: late !== undefined,
   });
   const known = useRef<{ readonly counter: string | undefined; readonly data: typeof data }>(undefined);
-  const is_of_wish = !isPlaceholderData && JSON.stringify(late) === JSON.stringify(wish);
-  if (is_of_wish && data !== undefined) known.current = { counter, data };
+  const is_current = !isPlaceholderData && JSON.stringify(late) === JSON.stringify(request);
+  if (is_current && data !== undefined) known.current = { counter, data };
   return {
     data: known.current?.counter === counter ? known.current?.data : undefined,
-    error: is_of_wish ? error : null,
+    error: is_current ? error : null,
   };
 }
 
-function wishOf({ of, window, unit }: Counter, amount: number): InputOf<'previewGrant'> {
-  return { ...of, window, [unit]: amount } as InputOf<'previewGrant'>;
-}
-
-function Preview({ wanted, preview }: { wanted: boolean; preview: Preview }) {
+function Preview({ wanted, preview: { data, error } }: { wanted: boolean; preview: Preview }) {
   return (
     <div className="stack boxed flush" aria-live="polite">
       {!wanted && <p className="soft small">What it changes is shown here once it is said for whom and how much.</p>}
-      {wanted && preview.error !== null && <ProblemBox problem={preview.error} />}
-      {wanted && preview.error === null && <Change preview={preview.data} />}
+      {wanted && error !== null && <ProblemBox problem={error} />}
+      {wanted && error === null && data === undefined && <Skeleton lines={3} label="Working out what it changes" />}
+      {wanted && error === null && data !== undefined && (
+        <>
+          <Used limit={data.before} label="Now" />
+          <Used limit={data.after} label="With the grant" />
+          {data.after.forecast !== null && <p className="soft small">{data.after.forecast.words}</p>}
+          {data.notes.map((note) => (
+            <p key={note} className="limits-note">
+              <Icon name="alarm" />
+              {note}
+            </p>
+          ))}
+        </>
+      )}
     </div>
   );
 }
 
-function Change({ preview }: { preview: Preview['data'] }): ReactNode {
-  if (preview === undefined) return <Skeleton lines={3} label="Working out what it changes" />;
-  const { before, after, notes } = preview;
-  return (
-    <>
-      <Used limit={before} label="Now" />
-      <Used limit={after} label="With the grant" />
-      {after.forecast !== null && <p className="soft small">{after.forecast.words}</p>}
-      {notes.map((note) => (
-        <p key={note} className="limits-note">
-          <Icon name="alarm" />
-          {note}
-        </p>
-      ))}
-    </>
-  );
-}
-
-function SetDialog({ limit, onClose }: { limit: LimitInForce; onClose: () => void }) {
+function SetDialog({ limit }: { limit: LimitInForce }) {
   const { of, window, unit } = limit;
-  const [{ much, reason }, field] = useFields({ much: String(withoutGrants(limit) ?? ''), reason: '' });
   const whose = counterWords(limit);
   return (
-    <ChangeDialog
+    <OperationForm
       operation="setLimit"
-      input={{ ...of, window, [unit]: Number(much), reason } as InputOf<'setLimit'>}
-      done={() => [`The limit of ${whose} is ${amountWords(Number(much), unit)} from now on.`]}
-      onClose={onClose}
+      input={{ ...of, window }}
+      fields={(typed) => ({
+        [unit]: {
+          label: unit === 'usd' ? 'New limit in USD' : `New limit in ${unit}`,
+          required: true,
+          initial: String(withoutGrants(limit) ?? ''),
+          hint: lessThanSpent(limit, typed[unit] ?? String(withoutGrants(limit) ?? '')),
+        },
+        reason: REASON,
+      })}
+      done={(_, sent) => [`The limit of ${whose} is ${amountWords(sent[unit]!, unit)} from now on.`]}
       title={`Set the limit of ${whose}`}
       action="Set the limit"
     >
@@ -913,14 +808,7 @@ function SetDialog({ limit, onClose }: { limit: LimitInForce; onClose: () => voi
       </p>
       <Used limit={limit} label="Now" />
       <Origin limit={limit} />
-      <TextField
-        label={unit === 'usd' ? 'New limit in USD' : `New limit in ${unit}`}
-        {...amountField(unit)}
-        {...field('much')}
-        hint={lessThanSpent(limit, much)}
-      />
-      <TextField {...REASON} {...field('reason')} />
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
@@ -942,18 +830,17 @@ function lessThanSpent({ spent, reserved, unit, window, grants }: LimitInForce, 
   return `${amountWords(spent + reserved, unit)} are used already: further requests will be refused until it resets.`;
 }
 
-function ClearDialog({ limit, onClose }: { limit: LimitInForce; onClose: () => void }) {
+function ClearDialog({ limit }: { limit: LimitInForce }) {
   const { of, window, unit, set, rules } = limit;
   const whose = counterWords(limit);
   return (
-    <ChangeDialog
+    <OperationForm
       operation="clearLimit"
       input={{ ...of, window, unit }}
       done={({ now }) => {
         const limit_now = now.limit === null ? 'nothing limits it' : `its limit is ${amountWords(now.limit, unit)}`;
         return [`Took back the limit of ${whose}: ${limit_now} now.`];
       }}
-      onClose={onClose}
       title={`Take back the limit of ${whose}`}
       action="Take it back"
       kind="danger"
@@ -972,38 +859,33 @@ function ClearDialog({ limit, onClose }: { limit: LimitInForce; onClose: () => v
           <Origin limit={{ ...limit, set: null, grants: [] }} />
         </>
       )}
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
 /** A message to whoever gives grants, with a link that opens the grant for them; nothing is sent from here. */
 function AskDialog({ counter, onClose }: { counter: Counter; onClose: () => void }) {
-  const [{ much: typed, reason }, field] = useFields({ much: '', reason: '' });
-  const much = typed.trim();
+  const [typed, setTyped] = useState('');
+  const [reason, setReason] = useState('');
   const { public_url, person } = useSession();
   const { data } = useOperation('listLimits', {});
+  const { unit } = counter;
+  const much = Number(typed) > 0 ? typed.trim() : undefined;
   const limit = data?.limits.find((each) => counterId(each) === counterId(counter));
-  const more = Number(much) > 0 ? `${amountWords(Number(much), counter.unit)} more` : 'more';
+  const more = much === undefined ? 'more' : `${amountWords(Number(much), unit)} more`;
   const used =
-    limit?.limit == null
-      ? ''
-      : ` ${amountWords(limit.spent, limit.unit)} of ${amountWords(limit.limit, limit.unit)} are used.`;
-  const link = `${public_url}/console/limits?${new URLSearchParams({ grant: counterId(counter), ...(Number(much) > 0 && { amount: much }) })}`;
-  const whose = counterWords(counter);
-  const text = `${person.name ?? person.email} asks for ${more} for ${whose}.${used}${reason === '' ? '' : ` Why: ${reason}`}\n${link}`;
+    limit?.limit == null ? '' : ` ${amountWords(limit.spent, unit)} of ${amountWords(limit.limit, unit)} are used.`;
+  const why = reason === '' ? '' : ` Why: ${reason}`;
+  const grant = new URLSearchParams({ grant: counterId(counter), ...(much !== undefined && { amount: much }) });
+  const text = `${person.name ?? person.email} asks for ${more} for ${counterWords(counter)}.${used}${why}\n${public_url}/console/limits?${grant}`;
   return (
-    <Dialog onClose={onClose} title="Ask for more">
+    <Panel onClose={onClose} title="Ask for more">
       <p className="soft">Send this to an administrator. The link opens the grant for them; they decide.</p>
       <div className="fitted">
-        <TextField
-          label={counter.unit === 'usd' ? 'How much more, in USD' : `How many more ${counter.unit}`}
-          inputMode="decimal"
-          autoComplete="off"
-          {...field('much')}
-        />
-        <TextField label="Why" autoComplete="off" {...field('reason')} />
+        <Field label={moreWords(unit)} inputMode="decimal" value={typed} onValue={setTyped} />
+        <Field label="Why" value={reason} onValue={setReason} />
       </div>
       <CopyBlock text={text} label="Message to an administrator" />
-    </Dialog>
+    </Panel>
   );
 }

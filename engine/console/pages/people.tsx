@@ -1,75 +1,64 @@
-import { type ReactNode, useMemo, useState } from 'react';
+import { useState } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import {
+  ago,
   Badge,
   Button,
   Card,
-  Count,
   counted,
   EmptyState,
   Facts,
   Loaded,
+  Opens,
   PageHead,
+  Part,
+  say,
+  soft,
   TimeText,
   To,
   When,
 } from '../parts/basic.tsx';
-import { ChangeDialog, Drawer } from '../parts/dialog.tsx';
-import { SearchField, SelectField, TextField, useFields } from '../parts/field.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { OperationForm, Panel } from '../parts/dialog.tsx';
+import { type Columns, ListPage } from '../parts/table.tsx';
 
 type Person = AnswerOf<'listPeople'>['people'][number];
 
-const GROUPS_SHOWN = 3;
-
-const PEOPLE_COLUMNS: readonly Column<Person>[] = [
-  { id: 'email', title: 'Person', cell: (person) => <Named person={person} />, sort: ({ email }) => email },
-  { id: 'groups', title: 'Groups', cell: ({ groups }) => <Groups groups={groups} /> },
+const PEOPLE_COLUMNS: Columns<Person> = [
   {
-    id: 'signed_in_at',
-    title: 'Last verified',
-    cell: ({ signed_in_at }) => <When at={signed_in_at} />,
-    sort: ({ signed_in_at }) => signed_in_at ?? '',
-  },
-  {
-    id: 'sessions',
-    title: 'Signed in with',
-    cell: ({ client_sessions, console_sessions }) => (
-      <span className="people-short">{sessionsInWords(client_sessions, console_sessions)}</span>
+    title: 'Person',
+    cell: ({ email, name }) => (
+      <span className="people-name stack near any">
+        {email}
+        {name !== null && <span className="soft small">{name}</span>}
+      </span>
     ),
+    sort: 'email',
+  },
+  { title: 'Groups', cell: ({ groups }) => <Groups groups={groups} /> },
+  { title: 'Last verified', cell: ({ signed_in_at }) => <When at={signed_in_at} />, sort: 'signed_in_at' },
+  {
+    title: 'Signed in with',
+    cell: (person) => <span className="time">{sessionsInWords(person)}</span>,
     sort: ({ client_sessions, console_sessions }) => client_sessions + console_sessions,
   },
-  {
-    id: 'tokens',
-    title: 'Access tokens',
-    cell: ({ tokens }) => <Count of={tokens} />,
-    sort: ({ tokens }) => tokens,
-    is_number: true,
-  },
-  { id: 'state', title: 'To know', cell: (person) => <States person={person} /> },
+  { title: 'Access tokens', cell: 'tokens', sort: 'tokens', is_number: true },
+  { title: 'To know', cell: (person) => <States person={person} /> },
 ];
 
+type Sessions = Pick<Person, 'client_sessions' | 'console_sessions'>;
+
 /** `2 programs, 1 browser`, without what there is none of. */
-function sessionsInWords(programs: number, browsers: number): string {
+function sessionsInWords({ client_sessions: programs, console_sessions: browsers }: Sessions): string {
   const parts = [programs > 0 && counted(programs, 'program'), browsers > 0 && counted(browsers, 'browser')];
   return parts.filter((part) => part !== false).join(', ') || 'nothing';
 }
 
-function Named({ person: { email, name } }: { person: Person }) {
-  return (
-    <span className="people-name stack near any">
-      {email}
-      {name !== null && <span className="soft small">{name}</span>}
-    </span>
-  );
-}
-
 /** The first groups of somebody; all of them are the title. */
-function Groups({ groups, shown = GROUPS_SHOWN }: { groups: readonly string[]; shown?: number }) {
+function Groups({ groups, shown = 3 }: { groups: readonly string[]; shown?: number }) {
   if (groups.length === 0) return <span className="soft">none</span>;
   const rest = groups.length - shown;
   return (
-    <span className="people-groups row any" title={groups.join(', ')}>
+    <span className="badges row any" title={groups.join(', ')}>
       {groups.slice(0, shown).map((group) => (
         <Badge key={group}>{group}</Badge>
       ))}
@@ -78,10 +67,9 @@ function Groups({ groups, shown = GROUPS_SHOWN }: { groups: readonly string[]; s
   );
 }
 
-function States({ person }: { person: Person }) {
-  const { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } = person;
+function States({ person: { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } }: { person: Person }) {
   return (
-    <span className="people-groups row any">
+    <span className="badges row any">
       {is_admin && <Badge tone="info">Administrator</Badge>}
       {own_tokens_suspended && <Badge tone="warn">Tokens suspended</Badge>}
       {open_to_sign_in && <Badge tone="warn">Address is free</Badge>}
@@ -90,54 +78,28 @@ function States({ person }: { person: Person }) {
   );
 }
 
-interface Asking {
-  readonly person: Person;
-  readonly onClose: () => void;
-}
-
-function EndAll({ person: { email, client_sessions, console_sessions }, onClose }: Asking) {
-  return (
-    <ChangeDialog
-      operation="endSessions"
-      input={{ user: email }}
-      done={({ sessions }) => [`Ended of ${email}: ${counted(sessions, 'session')}.`]}
-      onClose={onClose}
-      title={`End all sessions of ${email}?`}
-      action="End all sessions"
-      kind="danger"
-    >
-      <p>
-        Signed out within a second: {sessionsInWords(client_sessions, console_sessions)}. Access tokens go on working,
-        and {email} can sign in again.
-      </p>
-    </ChangeDialog>
-  );
-}
-
 type Refused = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
 
-const SHOWN = 20;
-
-const REFUSED_COLUMNS: readonly Column<Refused>[] = [
-  { id: 'at', title: 'When', cell: ({ at }) => <TimeText at={at} /> },
-  { id: 'email', title: 'Who', cell: ({ email }) => email || <span className="soft">without an address</span> },
-  { id: 'why', title: 'Why', cell: (refused) => <Why refused={refused} /> },
-  { id: 'client', title: 'With', cell: ({ client }) => client || <span className="soft">not told</span> },
-  { id: 'address', title: 'From', cell: ({ client_address }) => client_address },
+const REFUSED_COLUMNS: Columns<Refused> = [
+  { title: 'When', cell: 'at' },
+  { title: 'Who', cell: ({ email }) => email || soft('without an address') },
+  { title: 'Why', cell: (refused) => <Why refused={refused} /> },
+  { title: 'With', cell: ({ client }) => client || soft('not told') },
+  { title: 'From', cell: 'client_address' },
 ];
-
-const OWN_REFUSED_COLUMNS = REFUSED_COLUMNS.filter(({ id }) => id !== 'email');
+const OWN_REFUSED_COLUMNS = REFUSED_COLUMNS.filter((column) => column && column.title !== 'Who');
 
 /** Who was turned away lately, and why; of one person where one is named. */
 function RefusedSignIns({ user }: { user?: string }) {
   return (
-    <List
-      query={useOperation('listRefusedSignIns', { limit: SHOWN, ...(user !== undefined && { user }) })}
-      rows={({ refused_sign_ins }) => refused_sign_ins}
+    <ListPage
+      operation="listRefusedSignIns"
+      input={{ limit: 20, user }}
+      title="Refused sign-ins"
+      is_part={user !== undefined}
       lines={2}
-      label="Refused sign-ins"
       columns={user === undefined ? REFUSED_COLUMNS : OWN_REFUSED_COLUMNS}
-      empty={<p className="soft">No sign-in was refused in the last 14 days.</p>}
+      empty={['No sign-in was refused in the last 14 days.']}
     />
   );
 }
@@ -168,64 +130,98 @@ function Why({ refused: { refused, detail, groups, expected } }: { refused: Refu
   );
 }
 
-function Deprovision({ person, onClose }: Asking) {
-  const { email, tokens, own_tokens, client_sessions, console_sessions } = person;
-  const [{ what, because }, field] = useFields({ what: 'all', because: '' });
+function EndAll({ person }: { person: Person }) {
+  const { email } = person;
   return (
-    <ChangeDialog
+    <OperationForm
+      operation="endSessions"
+      input={{ user: email }}
+      done={({ sessions }) => [`Ended of ${email}: ${counted(sessions, 'session')}.`]}
+      title={`End all sessions of ${email}?`}
+      action="End all sessions"
+      kind="danger"
+    >
+      <p>
+        Signed out within a second: {sessionsInWords(person)}. Access tokens go on working, and {email} can sign in
+        again.
+      </p>
+    </OperationForm>
+  );
+}
+
+function Deprovision({ person: { email, tokens, own_tokens, ...sessions } }: { person: Person }) {
+  return (
+    <OperationForm
       operation="deprovision"
-      input={{ email, tokens: what as 'all' | 'self_service' | 'none', because: because.trim() || undefined }}
-      done={({ sessions, tokens: revoked, service_tokens }) => {
-        const ended = `Ended of ${email}: ${counted(sessions, 'session')}, ${counted(revoked, 'access token')}.`;
-        const names = service_tokens.map(({ name }) => name).join(', ');
-        if (service_tokens.length === 0) return [ended];
-        return [`${ended} Still in force are service tokens that they answer for: ${names}.`, 'alarm'];
+      input={{ email }}
+      fields={{
+        tokens: {
+          label: 'Access tokens',
+          options: [
+            ['all', `Revoke all (${tokens})`],
+            ['self_service', `Revoke those of their own making (${own_tokens})`],
+            ['none', 'Keep all'],
+          ],
+          hint: 'What is revoked cannot be brought back.',
+        },
+        because: { label: 'Reason', hint: 'For the list of changes. May be left empty.' },
       }}
-      onClose={onClose}
+      done={({ sessions: ended, tokens: revoked, service_tokens }) => {
+        const words = `Ended of ${email}: ${counted(ended, 'session')}, ${counted(revoked, 'access token')}.`;
+        const names = service_tokens.map(({ name }) => name).join(', ');
+        if (service_tokens.length === 0) return [words];
+        return [`${words} Still in force are service tokens that they answer for: ${names}.`, 'alarm'];
+      }}
       title={`Take away the access of ${email}?`}
       action="Take away access"
       kind="danger"
     >
       <p>
-        {counted(client_sessions + console_sessions, 'session')} end within a second. Whoever the identity provider
-        still lets in can sign in again: disable the account there first.
+        {counted(sessions.client_sessions + sessions.console_sessions, 'session')} end within a second. Whoever the
+        identity provider still lets in can sign in again: disable the account there first.
       </p>
-      <SelectField
-        label="Access tokens"
-        {...field('what')}
-        options={[
-          { value: 'all', text: `Revoke all (${tokens})` },
-          { value: 'self_service', text: `Revoke those of their own making (${own_tokens})` },
-          { value: 'none', text: 'Keep all' },
-        ]}
-        hint="What is revoked cannot be brought back."
-      />
-      <TextField
-        label="Reason"
-        {...field('because')}
-        maxLength={200}
-        hint="For the list of changes. May be left empty."
-      />
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
 /** Asks to which account an address is to go. */
-function Rebind({ person, onClose }: Asking) {
+function Rebind({ person }: { person: Person }) {
   const { email, subject: former, tokens, client_sessions, console_sessions } = person;
-  const [{ to, subject, what }, field] = useFields({ to: 'next', subject: '', what: 'rule' });
-  const account = to === 'subject' ? subject.trim() : undefined;
   return (
-    <ChangeDialog
+    <OperationForm
       operation="rebind"
-      input={{ email, subject: account, tokens: what === 'rule' ? undefined : (what as 'keep' | 'revoke') }}
-      done={({ sessions, tokens: revoked }) => {
-        const whose = account === undefined ? 'the next account that signs in with it' : `the account ${account}`;
+      input={{ email }}
+      fields={({ to }) => ({
+        to: {
+          label: 'To',
+          options: [
+            ['next', 'The next account that signs in with the address'],
+            ['subject', 'One account, by its identifier'],
+          ],
+        },
+        ...(to === 'subject' && {
+          subject: {
+            label: 'Identifier of the account',
+            required: true,
+            hint: 'What the identity provider calls it: the claim sub.',
+          },
+        }),
+        tokens: {
+          label: `Access tokens (${tokens} in force)`,
+          options: [
+            ['', "Revoke them where they may be somebody else's"],
+            ['keep', 'Keep them: it is the same person'],
+            ['revoke', 'Revoke them: it is another person'],
+          ],
+          hint: "They may be somebody else's where another account of the same identity provider had the address.",
+        },
+      })}
+      done={({ sessions, tokens: revoked }, { subject }) => {
+        const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
         return [
           `${email} goes to ${whose}. Ended: ${counted(sessions, 'session')}, ${counted(revoked, 'access token')}.`,
         ];
       }}
-      onClose={onClose}
       title={`Give ${email} to another account?`}
       action="Give the address away"
       kind="danger"
@@ -235,93 +231,54 @@ function Rebind({ person, onClose }: Asking) {
         {counted(client_sessions + console_sessions, 'session')} end within a second. Limits, and what was spent, stay
         with the address.
       </p>
-      <SelectField
-        label="To"
-        {...field('to')}
-        options={[
-          { value: 'next', text: 'The next account that signs in with the address' },
-          { value: 'subject', text: 'One account, by its identifier' },
-        ]}
-      />
-      {to === 'subject' && (
-        <TextField
-          label="Identifier of the account"
-          {...field('subject')}
-          required
-          maxLength={255}
-          hint="What the identity provider calls it: the claim sub."
-        />
-      )}
-      <SelectField
-        label={`Access tokens (${tokens} in force)`}
-        {...field('what')}
-        options={[
-          { value: 'rule', text: "Revoke them where they may be somebody else's" },
-          { value: 'keep', text: 'Keep them: it is the same person' },
-          { value: 'revoke', text: 'Revoke them: it is another person' },
-        ]}
-        hint="They may be somebody else's where another account of the same identity provider had the address."
-      />
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
 type Session = AnswerOf<'listSessions'>['sessions'][number];
 
-const MOST = 200;
-
-const SESSION_COLUMNS: readonly Column<Session>[] = [
-  { id: 'client', title: 'Signed in with', cell: (session) => <Program session={session} /> },
+const SESSION_COLUMNS: Columns<Session> = [
+  { title: 'Signed in with', cell: (session) => <Program session={session} /> },
+  { title: 'Since', cell: 'created_at', sort: 'created_at' },
   {
-    id: 'created',
-    title: 'Since',
-    cell: ({ created_at }) => <TimeText at={created_at} />,
-    sort: ({ created_at }) => created_at,
-  },
-  {
-    id: 'seen',
     title: 'Last seen',
     cell: ({ seen_at, created_at }) => <TimeText at={seen_at ?? created_at} form="relative" />,
     sort: ({ seen_at, created_at }) => seen_at ?? created_at,
   },
-  { id: 'end', title: 'Ends', cell: (session) => <End session={session} /> },
+  {
+    title: 'Ends',
+    cell: ({ revoked_at, revoked_because, expires_at }) =>
+      revoked_at === null ? (
+        <TimeText at={expires_at} form="relative" />
+      ) : (
+        <span className="stack near any">
+          <TimeText at={revoked_at} />
+          <span className="soft small">{revoked_because}</span>
+        </span>
+      ),
+  },
+  {
+    title: 'Action',
+    cell: (session) =>
+      session.revoked_at === null && (
+        <Opens shows={<EndSession session={session} />} aria-label={`End the session of ${programOf(session)}`}>
+          End
+        </Opens>
+      ),
+  },
 ];
 
-function SessionTable({ user, ended }: { user: string; ended: boolean }) {
-  const sessions = useOperation('listSessions', { user, ended: ended ? 'true' : 'false', limit: MOST });
-  const [chosen, choose] = useState<Session>();
-  const columns = useMemo<readonly Column<Session>[]>(
-    () => [
-      ...SESSION_COLUMNS,
-      {
-        id: 'do',
-        title: 'Action',
-        cell: (session) =>
-          session.revoked_at === null && (
-            <Button onClick={() => choose(session)} aria-label={`End the session of ${programOf(session)}`}>
-              End
-            </Button>
-          ),
-      },
-    ],
-    [],
-  );
+function SessionTable({ user, ended = false }: { user: string; ended?: boolean }) {
   return (
-    <>
-      <List
-        query={sessions}
-        rows={(answer) => answer.sessions}
-        lines={2}
-        label="Sessions"
-        columns={columns}
-        empty={
-          <EmptyState title="Signed in nowhere">
-            Sessions begin when somebody signs in, here or in a terminal.
-          </EmptyState>
-        }
-      />
-      {chosen !== undefined && <EndSession session={chosen} onClose={() => choose(undefined)} />}
-    </>
+    <ListPage
+      operation="listSessions"
+      input={{ user, ended: ended ? 'true' : 'false', limit: 200 }}
+      title="Sessions"
+      is_part
+      lines={2}
+      columns={SESSION_COLUMNS}
+      empty={['Signed in nowhere', 'Sessions begin when somebody signs in, here or in a terminal.']}
+    />
   );
 }
 
@@ -329,7 +286,7 @@ function Program({ session }: { session: Session }) {
   const { kind, current, refused_at, refused_from, client_address } = session;
   return (
     <span className="stack near any">
-      <span className="people-groups row any">
+      <span className="badges row any">
         {programOf(session)}
         <Badge>{kind === 'console' ? 'Console' : 'Program'}</Badge>
         {current && <Badge tone="good">This browser</Badge>}
@@ -348,36 +305,24 @@ function programOf({ client }: Session): string {
   return client === '' ? 'a program that did not say its name' : client;
 }
 
-function End({ session: { revoked_at, revoked_because, expires_at } }: { session: Session }) {
-  if (revoked_at === null) return <TimeText at={expires_at} form="relative" />;
-  return (
-    <span className="stack near any">
-      <TimeText at={revoked_at} />
-      <span className="soft small">{revoked_because}</span>
-    </span>
-  );
-}
-
-function EndSession({ session, onClose }: { session: Session; onClose: () => void }) {
+function EndSession({ session }: { session: Session }) {
   const { id, kind, current } = session;
+  const ends = current
+    ? 'It is the one you use now: this browser is signed out.'
+    : kind === 'console'
+      ? `${programOf(session)} is signed out of the console within a second.`
+      : `${programOf(session)} loses access within a second, and asks to sign in again. Access tokens stay.`;
   return (
-    <ChangeDialog
+    <OperationForm
       operation="endSession"
       input={{ id }}
       done={() => ['The session has ended.']}
-      onClose={onClose}
       title="End this session?"
       action="End session"
       kind="danger"
     >
-      <p>
-        {current
-          ? 'It is the one you use now: this browser is signed out.'
-          : kind === 'console'
-            ? `${programOf(session)} is signed out of the console within a second.`
-            : `${programOf(session)} loses access within a second, and asks to sign in again. Access tokens stay.`}
-      </p>
-    </ChangeDialog>
+      <p>{ends}</p>
+    </OperationForm>
   );
 }
 
@@ -385,7 +330,7 @@ function EndSession({ session, onClose }: { session: Session; onClose: () => voi
 function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }) {
   const people = useOperation('listPeople', { user: email });
   return (
-    <Drawer onClose={onClose} title={email}>
+    <Panel kind="drawer" onClose={onClose} title={email}>
       <Loaded query={people}>
         {({ people: [person] }) =>
           person === undefined ? (
@@ -395,18 +340,13 @@ function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }
           )
         }
       </Loaded>
-    </Drawer>
+    </Panel>
   );
 }
 
-type Asked = 'end_all' | 'deprovision' | 'rebind';
-
 function PersonDetails({ person }: { person: Person }) {
-  const [asked, ask] = useState<Asked>();
   const [with_ended, showEnded] = useState(false);
-  const { email } = person;
-  const close = () => ask(undefined);
-  const open = person.client_sessions + person.console_sessions;
+  const { email, client_sessions, console_sessions } = person;
   return (
     <div className="stack far">
       <PersonFacts person={person} />
@@ -416,7 +356,7 @@ function PersonDetails({ person }: { person: Person }) {
           <Button kind="quiet" aria-pressed={with_ended} onClick={() => showEnded(!with_ended)}>
             {with_ended ? 'Hide sessions that ended' : 'Show sessions that ended'}
           </Button>
-          {open > 0 && <Button onClick={() => ask('end_all')}>End all sessions</Button>}
+          {client_sessions + console_sessions > 0 && <Opens shows={<EndAll person={person} />}>End all sessions</Opens>}
         </div>
       </Part>
       <Part title="Refused sign-ins">
@@ -424,85 +364,55 @@ function PersonDetails({ person }: { person: Person }) {
       </Part>
       <Part title="When somebody leaves, or an account changes">
         <div className="row">
-          <Button kind="danger" onClick={() => ask('deprovision')}>
+          <Opens kind="danger" shows={<Deprovision person={person} />}>
             Take away access
-          </Button>
-          <Button onClick={() => ask('rebind')}>Give the address to another account</Button>
+          </Opens>
+          <Opens shows={<Rebind person={person} />}>Give the address to another account</Opens>
         </div>
       </Part>
-      {asked === 'end_all' && <EndAll person={person} onClose={close} />}
-      {asked === 'deprovision' && <Deprovision person={person} onClose={close} />}
-      {asked === 'rebind' && <Rebind person={person} onClose={close} />}
     </div>
   );
 }
 
-function Part({ title, children }: { title: string; children: ReactNode }) {
-  return (
-    <section className="stack">
-      <h3>{title}</h3>
-      {children}
-    </section>
-  );
-}
-
-const PAGES_ABOUT = [
-  ['/requests', 'Requests'],
-  ['/tokens', 'Tokens'],
-  ['/limits', 'Limits'],
-  ['/policies', 'Policies'],
-] as const;
-
 function PersonFacts({ person }: { person: Person }) {
   const { name, groups, issuer, subject, signed_in_at, tokens, own_tokens, own_tokens_suspend_at, email } = person;
   const { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } = person;
+  const suspends = own_tokens_suspend_at && say`; suspended ${ago(own_tokens_suspend_at)} unless verified before`;
   const is_odd = is_admin || own_tokens_suspended || open_to_sign_in || refused_at !== null;
-  const account =
-    subject === null ? (
-      <span className="soft">none yet: nobody signed in with the address</span>
-    ) : (
-      <span className="people-name stack near any">
-        <code>{subject}</code>
-        <span className="soft small">{issuer}</span>
-      </span>
-    );
-  const tokens_known = (
-    <>
-      {tokens} in force, {own_tokens} of their own making
-      {own_tokens_suspend_at !== null && (
-        <>
-          ; suspended <TimeText at={own_tokens_suspend_at} form="relative" /> unless verified before
-        </>
-      )}
-    </>
-  );
-  const more = PAGES_ABOUT.map(([path, title]) => (
-    <To key={path} page={[path, { user: email }]}>
-      {title}
-    </To>
-  ));
   return (
     <Facts
       of={{
         Name: name,
         'To know': is_odd && <States person={person} />,
         Groups: <Groups groups={groups} shown={20} />,
-        Account: account,
-        'Last verified':
-          signed_in_at === null ? <span className="soft">never</span> : <TimeText at={signed_in_at} form="long" />,
-        'Access tokens': tokens_known,
-        More: <span className="people-groups row any">{more}</span>,
+        Account:
+          subject === null ? (
+            soft('none yet: nobody signed in with the address')
+          ) : (
+            <span className="people-name stack near any">
+              <code>{subject}</code>
+              <span className="soft small">{issuer}</span>
+            </span>
+          ),
+        'Last verified': signed_in_at === null ? soft('never') : <TimeText at={signed_in_at} form="long" />,
+        'Access tokens': say`${tokens} in force, ${own_tokens} of their own making${suspends}`,
+        More: (
+          <span className="badges row any">
+            {['Requests', 'Tokens', 'Limits', 'Policies'].map((title) => (
+              <To key={title} page={[`/${title.toLowerCase()}`, { user: email }]}>
+                {title}
+              </To>
+            ))}
+          </span>
+        ),
       }}
     />
   );
 }
 
-const ON_A_PAGE = 50;
-
 /** Everybody the gateway knows, what they are signed in with, and who was turned away. */
 export function Page() {
-  const [{ search, after, user }, change] = usePageSearch();
-  const people = useOperation('listPeople', { limit: ON_A_PAGE, ...(search && { search }), ...(after && { after }) });
+  const [{ search, user }, change] = usePageSearch();
   return (
     <>
       <PageHead
@@ -510,73 +420,57 @@ export function Page() {
         intro="Everybody the gateway knows: what they are signed in with, and what can be ended."
       />
       <Card>
-        <search className="people-search">
-          <SearchField
-            label="Find somebody"
-            maxLength={200}
-            placeholder="Part of an address or a name"
-            value={search ?? ''}
-            onSet={(text) => change({ search: text, after: undefined })}
-          />
-        </search>
-        <List
-          query={people}
-          rows={(answer) => answer.people}
-          turn="after"
-          label="People"
+        <ListPage
+          operation="listPeople"
+          input={{ search }}
+          title="People"
+          is_part
+          filters={[
+            { name: 'search', label: 'Find somebody', placeholder: 'Part of an address or a name', maxLength: 200 },
+          ]}
+          page={50}
           columns={PEOPLE_COLUMNS}
           keyOf={({ email }) => email}
-          onOpen={({ email }) => change({ user: email })}
-          isOpen={({ email }) => email === user}
-          empty={<Nobody is_searched={search !== undefined && search !== ''} />}
+          opens="user"
+          narrowed={['Nobody is called that', 'Try a shorter part of the address.']}
+          empty={[
+            'Nobody has signed in or had an access token yet',
+            'People appear here when they sign in, or when you make an access token for their address.',
+          ]}
         />
       </Card>
-      <Card title="Refused sign-ins">
-        <RefusedSignIns />
-      </Card>
+      <RefusedSignIns />
       {user && <PersonDrawer key={user} email={user} onClose={() => change({ user: undefined })} />}
     </>
-  );
-}
-
-function Nobody({ is_searched }: { is_searched: boolean }) {
-  if (is_searched) return <EmptyState title="Nobody is called that">Try a shorter part of the address.</EmptyState>;
-  return (
-    <EmptyState title="Nobody has signed in or had an access token yet">
-      People appear here when they sign in, or when you make an access token for their address.
-    </EmptyState>
   );
 }
 
 /** Where whoever looks is signed in, and how to end that. */
 export function MySessions() {
   const { person } = useSession();
-  const [is_asked, ask] = useState(false);
   return (
     <>
       <PageHead
         title="My sessions"
         intro="Programs and browsers that are signed in as you. Do you not know one of them? End it, and tell your administrator."
       >
-        <Button onClick={() => ask(true)}>Sign out everywhere else</Button>
+        <Opens shows={<EndOthers />}>Sign out everywhere else</Opens>
       </PageHead>
       <Card>
-        <SessionTable user={person.email} ended={false} />
+        <SessionTable user={person.email} />
       </Card>
-      {is_asked && <EndOthers onClose={() => ask(false)} />}
     </>
   );
 }
 
-function EndOthers({ onClose }: { onClose: () => void }) {
+function EndOthers() {
   return (
-    <ChangeDialog
+    <OperationForm
       operation="endSessions"
       input={{ keep: 'current' }}
       done={({ sessions }) => [
         sessions === 0 ? 'There was no other session.' : `Ended ${counted(sessions, 'session')}.`,
       ]}
-      onClose={onClose}
       title="Sign out everywhere else?"
       action="Sign out everywhere else"
       kind="danger"
@@ -585,6 +479,6 @@ function EndOthers({ onClose }: { onClose: () => void }) {
         Programs and other browsers that are signed in as you lose access within a second, and ask you to sign in again.
         This browser stays, and so do your access tokens.
       </p>
-    </ChangeDialog>
+    </OperationForm>
   );
 }

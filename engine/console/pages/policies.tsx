@@ -1,25 +1,30 @@
-import { Link } from '@tanstack/react-router';
-import { type FormEvent, type ReactNode, type RefObject, useEffect, useRef, useState } from 'react';
+import { type FormEvent, type ReactNode, useEffect, useRef, useState } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import {
+  ago,
   Badge,
   Button,
   Card,
   CopyBlock,
-  Count,
   EmptyState,
   Facts,
   Loaded,
+  mono,
+  num,
   PageHead,
+  say,
+  small,
+  soft,
   TimeText,
+  To,
   type Tone,
   When,
 } from '../parts/basic.tsx';
-import { TextField } from '../parts/field.tsx';
-import { type Column, DataTable, List } from '../parts/table.tsx';
+import { Field } from '../parts/field.tsx';
+import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
-/** Shows a part of the page, and moves there whoever asked for something else of it by a link further down. */
-function useShown(asked: string): RefObject<HTMLDivElement | null> {
+/** A part of the page that a link further down asks something else of: whoever does is moved there. */
+function Asked({ label, asked, children }: { label: string; asked: string; children: ReactNode }) {
   const box = useRef<HTMLDivElement>(null);
   const before = useRef(asked);
   useEffect(() => {
@@ -29,7 +34,21 @@ function useShown(asked: string): RefObject<HTMLDivElement | null> {
     box.current?.scrollIntoView({ block: 'start' });
     box.current?.focus({ preventScroll: true });
   }, [asked]);
-  return box;
+  return (
+    <div ref={box} tabIndex={-1} role="group" aria-label={label} className="policy-part">
+      {children}
+    </div>
+  );
+}
+
+/** A link to the same page with something else in its address. */
+function Here({ search, children }: { search: object; children: ReactNode }) {
+  const [before] = usePageSearch();
+  return (
+    <To page={['/policies', { ...before, ...search }]} resetScroll={false}>
+      {children}
+    </To>
+  );
 }
 
 type Effective = AnswerOf<'getEffectivePolicy'>;
@@ -37,28 +56,23 @@ type Origin = Effective['origins'][number];
 type Fetched = NonNullable<Effective['fetched']>;
 
 /** What is known of the clients of somebody, in a word. */
-const FETCHED: Readonly<Record<Fetched, { word: string; tone: Tone }>> = {
-  current: { word: 'Has them', tone: 'good' },
-  older: { word: 'Has older ones', tone: 'warn' },
-  never: { word: 'Never asked', tone: 'plain' },
-  nothing_meant: { word: 'None meant', tone: 'plain' },
+const FETCHED: Readonly<Record<Fetched, readonly [tone: Tone, word: string]>> = {
+  current: ['good', 'Has them'],
+  older: ['warn', 'Has older ones'],
+  never: ['plain', 'Never asked'],
+  nothing_meant: ['plain', 'None meant'],
 };
 
-const SETTING_COLUMNS: readonly Column<Origin>[] = [
+const NONE = <span className="soft">none</span>;
+
+const SETTING_COLUMNS: Columns<Origin> = [
   {
-    id: 'path',
     title: 'Setting',
-    cell: ({ path, is_item }) => (
-      <>
-        <code>{path.join('.')}</code>
-        {is_item && <span className="soft small"> (one of a list)</span>}
-      </>
-    ),
+    cell: ({ path, is_item }) => say`${mono(path.join('.'))}${is_item && small(' (one of a list)')}`,
     sort: ({ path }) => path.join('.'),
   },
-  { id: 'value', title: 'Value', cell: ({ value }) => <code className="any">{JSON.stringify(value)}</code> },
+  { title: 'Value', cell: ({ value }) => <code className="any">{JSON.stringify(value)}</code> },
   {
-    id: 'policy',
     title: 'From',
     cell: ({ policy, file, line }) => (
       <>
@@ -68,21 +82,19 @@ const SETTING_COLUMNS: readonly Column<Origin>[] = [
         </span>
       </>
     ),
-    sort: ({ policy }) => policy,
+    sort: 'policy',
   },
   {
-    id: 'replaces',
     title: 'In place of',
-    cell: ({ replaces }) =>
-      replaces.length === 0 ? <span className="soft">nothing</span> : `that of ${replaces.join(', ')}`,
+    cell: ({ replaces }) => (replaces.length === 0 ? soft('nothing') : `that of ${replaces.join(', ')}`),
   },
 ];
 
 const keyOf = ({ path, value }: Origin) => `${path.join('\u0000')} ${JSON.stringify(value)}`;
 
 /** Which policies somebody gets and why, every setting with where it is from, and whether their clients have them. */
-function EffectivePolicy({ told, is_own }: { told: Effective; is_own: boolean }) {
-  const { user, policies, settings, origins, models, models_policy, enabled } = told;
+function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: boolean }) {
+  const { user, policies, settings, origins, models, models_policy, enabled } = effective;
   if (!enabled) {
     return (
       <EmptyState title="Managed policies are not handed out.">
@@ -92,7 +104,7 @@ function EffectivePolicy({ told, is_own }: { told: Effective; is_own: boolean })
   }
   return (
     <div className="stack">
-      <WhoAsks told={told} is_own={is_own} />
+      <WhoAsks effective={effective} is_own={is_own} />
       {settings === null ? (
         <EmptyState title={is_own ? 'No policy is meant for you.' : `No policy is meant for ${user}.`}>
           Clients go on with their own settings.
@@ -130,38 +142,29 @@ function EffectivePolicy({ told, is_own }: { told: Effective; is_own: boolean })
   );
 }
 
-function WhoAsks({
-  told: { user, groups, groups_from, signed_in_at, fetched, fetched_at },
-  is_own,
-}: {
-  told: Effective;
-  is_own: boolean;
-}) {
+function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean }) {
+  const { user, groups, groups_from, signed_in_at, fetched, fetched_at } = effective;
   const named = groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`;
-  const since =
-    signed_in_at === null ? (
-      `${named}: never signed in`
-    ) : (
-      <>
-        {named}, as of the sign-in <TimeText at={signed_in_at} form="relative" />
-      </>
-    );
-  const clients = fetched !== null && (
-    <>
-      <FetchedBadge fetched={fetched} />{' '}
-      {fetched_at !== null && (
-        <span className="soft">
-          asked last <TimeText at={fetched_at} form="relative" />
-        </span>
-      )}
-    </>
-  );
   return (
     <Facts
       of={{
         Person: `${user}${is_own ? ' (you)' : ''}`,
-        Groups: groups_from === 'question' ? `${named}, as asked for` : since,
-        Clients: clients,
+        Groups:
+          groups_from === 'question'
+            ? `${named}, as asked for`
+            : signed_in_at === null
+              ? `${named}: never signed in`
+              : say`${named}, as of the sign-in ${ago(signed_in_at)}`,
+        Clients: fetched !== null && (
+          <>
+            <FetchedBadge fetched={fetched} />{' '}
+            {fetched_at !== null && (
+              <span className="soft">
+                asked last <TimeText at={fetched_at} form="relative" />
+              </span>
+            )}
+          </>
+        ),
       }}
     />
   );
@@ -169,75 +172,27 @@ function WhoAsks({
 
 /** Whether the clients of somebody have the settings meant for them. */
 function FetchedBadge({ fetched }: { fetched: Fetched }) {
-  return <Badge tone={FETCHED[fetched].tone}>{FETCHED[fetched].word}</Badge>;
+  const [tone, word] = FETCHED[fetched];
+  return <Badge tone={tone}>{word}</Badge>;
 }
 
-function reasonOf({ by, name }: Effective['policies'][number]['because']): ReactNode {
+function reasonOf({ by, name }: Effective['policies'][number]['because']): string {
   if (by === 'default') return 'is meant for everybody';
   return by === 'group' ? `is meant for members of ${name}` : `is meant for addresses at ${name}`;
 }
 
-const PAGE = 25;
-
-type Person = AnswerOf<'listPolicyPeople'>['people'][number];
-
-const PEOPLE_COLUMNS: readonly Column<Person>[] = [
-  {
-    id: 'user',
-    title: 'Person',
-    cell: ({ user }) => (
-      <Link to="." resetScroll={false} search={((before: object) => ({ ...before, user, groups: undefined })) as never}>
-        {user}
-      </Link>
-    ),
-  },
-  { id: 'groups', title: 'Groups', cell: ({ groups }) => groups.join(', ') || <span className="soft">none</span> },
-  {
-    id: 'policies',
-    title: 'Policies',
-    cell: ({ policies }) => policies.join(', ') || <span className="soft">none</span>,
-  },
-  { id: 'fetched', title: 'Clients', cell: ({ fetched }) => <FetchedBadge fetched={fetched} /> },
-  { id: 'fetched_at', title: 'Asked last', cell: ({ fetched_at }) => <When at={fetched_at} /> },
+const PEOPLE_COLUMNS: Columns<AnswerOf<'listPolicyPeople'>['people'][number]> = [
+  { title: 'Person', cell: ({ user }) => <Here search={{ user, groups: undefined }}>{user}</Here> },
+  { title: 'Groups', cell: ({ groups }) => groups.join(', ') || NONE },
+  { title: 'Policies', cell: ({ policies }) => policies.join(', ') || NONE },
+  { title: 'Clients', cell: ({ fetched }) => <FetchedBadge fetched={fetched} /> },
+  { title: 'Asked last', cell: ({ fetched_at }) => <When at={fetched_at} /> },
 ];
-
-/** Everybody the gateway knows, with the policies meant for them and whether their clients have those. */
-function PolicyPeople() {
-  const [{ policy, after }, change] = usePageSearch();
-  const input = { limit: PAGE, ...(policy && { policy }), ...(after && { after }) };
-  const query = useOperation('listPolicyPeople', input);
-  const box = useShown(policy ?? '');
-  return (
-    <div ref={box} tabIndex={-1} role="group" aria-label="People" className="policy-part">
-      <Card
-        title={policy ? `People with ${policy}` : 'People'}
-        actions={
-          policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show everybody</Button>
-        }
-      >
-        <List
-          query={query}
-          rows={({ people }) => people}
-          turn="after"
-          label="People and their policies"
-          columns={PEOPLE_COLUMNS}
-          keyOf={({ user }) => user}
-          empty={
-            <EmptyState title="Nobody is here yet.">
-              People appear when they sign in, or have an access token.
-            </EmptyState>
-          }
-        />
-      </Card>
-    </div>
-  );
-}
 
 type Policy = AnswerOf<'listPolicies'>['policies'][number];
 
-const POLICY_COLUMNS: readonly Column<Policy>[] = [
+const POLICY_COLUMNS: Columns<Policy> = [
   {
-    id: 'name',
     title: 'Policy',
     cell: ({ name, summary, is_default }) => (
       <>
@@ -245,35 +200,21 @@ const POLICY_COLUMNS: readonly Column<Policy>[] = [
         <p className="soft">{summary}</p>
       </>
     ),
-    sort: ({ name }) => name,
+    sort: 'name',
   },
-  { id: 'for', title: 'For', cell: (policy) => audienceOf(policy) },
+  { title: 'For', cell: audienceOf },
   {
-    id: 'people',
     title: 'People',
-    cell: ({ name, people }) => (
-      <Link
-        to="."
-        resetScroll={false}
-        search={((before: object) => ({ ...before, policy: name, after: undefined })) as never}
-      >
-        <Count of={people} />
-      </Link>
-    ),
-    sort: ({ people }) => people,
+    cell: ({ name, people }) => <Here search={{ policy: name, after: undefined }}>{num(people)}</Here>,
+    sort: 'people',
     is_number: true,
   },
   {
-    id: 'priority',
     title: 'Priority',
-    cell: ({ is_default, priority }) => (is_default ? <span className="soft">below all</span> : priority),
+    cell: ({ is_default, priority }) => (is_default ? soft('below all') : priority),
     is_number: true,
   },
-  {
-    id: 'file',
-    title: 'File',
-    cell: ({ file, version }) => <span className="any">{`${file}, version ${version}`}</span>,
-  },
+  { title: 'File', cell: ({ file, version }) => <span className="any">{`${file}, version ${version}`}</span> },
 ];
 
 function audienceOf({ is_default, groups, email_domains }: Policy): string {
@@ -282,72 +223,80 @@ function audienceOf({ is_default, groups, email_domains }: Policy): string {
   return words.length === 0 ? 'nobody' : words.join(', ');
 }
 
-/** Every policy, in the order in which they are laid over each other. */
-function PolicyList() {
-  const query = useOperation('listPolicies', {}, { every_seconds: 60 });
-  return (
-    <Card title="Policies">
-      <p className="soft small">
-        In the order in which they are laid over each other: mappings merge, deny lists are united, everything else is
-        replaced.
-      </p>
-      <List
-        query={query}
-        rows={({ enabled, policies }) => (enabled ? policies : [])}
-        label="Policies"
-        columns={POLICY_COLUMNS}
-        keyOf={({ name }) => name}
-        empty={
-          <EmptyState
-            title={query.data?.enabled === false ? 'Managed policies are not handed out.' : 'There are no policies.'}
-          >
-            Put a file into a directory and name it under <code>policies.managed.directory</code> in gateway.yaml;
-            clients ask for their settings when they start and every hour.
-          </EmptyState>
-        }
-      />
-    </Card>
-  );
-}
-
 /** What somebody gets, or would get in other groups; the question is in the address. */
 function Preview() {
   const [{ user = '', groups = '' }, change] = usePageSearch();
   const { email } = useSession().person;
   const [asked, ask] = useState({ user, groups });
   useEffect(() => ask({ user, groups }), [user, groups]);
-  const shown = user || email;
-  const input = { user: shown, ...(groups !== '' && { groups }) };
-  const query = useOperation('getEffectivePolicy', input);
-  const box = useShown(user);
+  const query = useOperation('getEffectivePolicy', { user: user || email, ...(groups !== '' && { groups }) });
   const submit = (event: FormEvent) => {
     event.preventDefault();
     change({ user: asked.user.trim(), groups: asked.groups.trim() });
   };
   return (
-    <div ref={box} tabIndex={-1} role="group" aria-label="What somebody gets" className="policy-part">
+    <Asked label="What somebody gets" asked={user}>
       <Card title="What somebody gets">
-        <form className="filters policy-question" onSubmit={submit}>
-          <TextField
+        <form className="filters wide" onSubmit={submit}>
+          <Field
             label="E-mail address"
             type="email"
             value={asked.user}
             placeholder={email}
-            onChange={(event) => ask({ ...asked, user: event.target.value })}
+            onValue={(value) => ask({ ...asked, user: value })}
           />
-          <TextField
+          <Field
             label="Groups, with commas between"
             value={asked.groups}
             placeholder="those of the sign-in"
-            onChange={(event) => ask({ ...asked, groups: event.target.value })}
+            onValue={(value) => ask({ ...asked, groups: value })}
           />
           <Button type="submit" kind="primary">
             Preview
           </Button>
         </form>
-        <Loaded query={query}>{(told) => <EffectivePolicy told={told} is_own={told.user === email} />}</Loaded>
+        <Loaded query={query}>
+          {(effective) => <EffectivePolicy effective={effective} is_own={effective.user === email} />}
+        </Loaded>
       </Card>
-    </div>
+    </Asked>
+  );
+}
+
+/** Every policy, what somebody gets of them, and everybody with the policies meant for them. */
+function AdminPage() {
+  const [{ policy }, change] = usePageSearch();
+  return (
+    <>
+      <ListPage
+        operation="listPolicies"
+        title="Policies"
+        note="In the order in which they are laid over each other: mappings merge, deny lists are united, everything else is replaced."
+        every_seconds={60}
+        rows={({ enabled, policies }) => (enabled ? policies : [])}
+        columns={POLICY_COLUMNS}
+        keyOf={({ name }) => name}
+        empty={({ enabled }) => [
+          enabled ? 'There are no policies.' : 'Managed policies are not handed out.',
+          say`Put a file into a directory and name it under ${mono('policies.managed.directory')} in gateway.yaml; clients ask for their settings when they start and every hour.`,
+        ]}
+      />
+      <Preview />
+      <Asked label="People" asked={policy ?? ''}>
+        <ListPage
+          operation="listPolicyPeople"
+          input={{ policy }}
+          title={policy ? `People with ${policy}` : 'People'}
+          actions={
+            policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show everybody</Button>
+          }
+          page={25}
+          columns={PEOPLE_COLUMNS}
+          keyOf={({ user }) => user}
+          empty={['Nobody is here yet.', 'People appear when they sign in, or have an access token.']}
+        />
+      </Asked>
+    </>
   );
 }
 
@@ -364,15 +313,7 @@ export function Page() {
             : 'Settings that your clients get from the gateway, and from where.'
         }
       />
-      {is_admin ? (
-        <>
-          <PolicyList />
-          <Preview />
-          <PolicyPeople />
-        </>
-      ) : (
-        <OwnPolicy />
-      )}
+      {is_admin ? <AdminPage /> : <OwnPolicy />}
     </>
   );
 }
@@ -381,7 +322,7 @@ function OwnPolicy() {
   const query = useOperation('getEffectivePolicy', {});
   return (
     <Card title="What your clients get">
-      <Loaded query={query}>{(told) => <EffectivePolicy told={told} is_own />}</Loaded>
+      <Loaded query={query}>{(effective) => <EffectivePolicy effective={effective} is_own />}</Loaded>
     </Card>
   );
 }

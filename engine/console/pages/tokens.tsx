@@ -1,109 +1,86 @@
-import { type ReactNode, useMemo, useState } from 'react';
+import type { ReactNode } from 'react';
 import { type InputOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { ServiceScope, ServiceToken, Token, TokenGroup } from '../operations.ts';
 import {
+  ago,
   Badge,
   Button,
+  below,
   Card,
   CopyBlock,
   counted,
   EmptyState,
   Loaded,
+  Opens,
   PageHead,
+  say,
   Tabs,
   TimeText,
   To,
   type Tone,
+  useClose,
   When,
 } from '../parts/basic.tsx';
 import { ClientSetup } from '../parts/client-setup.tsx';
-import { ChangeDialog, Dialog } from '../parts/dialog.tsx';
-import { SearchField, SelectField, TextField, useFields } from '../parts/field.tsx';
-import { type Column, List } from '../parts/table.tsx';
+import { OperationForm, Panel } from '../parts/dialog.tsx';
+import type { Option } from '../parts/field.tsx';
+import { type Column, type Columns, ListPage } from '../parts/table.tsx';
 
-const LIVES = [
-  { value: String(30 * 86_400), text: '30 days' },
-  { value: String(90 * 86_400), text: '90 days' },
-  { value: String(365 * 86_400), text: 'a year' },
-] as const;
+const DAY_SECONDS = 86_400;
+const LIVES: readonly Option[] = [
+  [String(30 * DAY_SECONDS), 'after 30 days'],
+  [String(90 * DAY_SECONDS), 'after 90 days'],
+  [String(365 * DAY_SECONDS), 'after a year'],
+];
+const EXPIRES = { label: 'Expires', initial: String(90 * DAY_SECONDS) } as const;
 
 /** How long a token that was replaced works on. */
-const OVERLAPS = [
-  { value: '86400', text: 'for a day' },
-  { value: '3600', text: 'for an hour' },
-  { value: '604800', text: 'for a week' },
-  { value: '0', text: 'not at all: it leaked' },
-] as const;
+const OVERLAPS: readonly Option[] = [
+  [String(DAY_SECONDS), 'for a day'],
+  ['3600', 'for an hour'],
+  [String(7 * DAY_SECONDS), 'for a week'],
+  ['0', 'not at all: it leaked'],
+];
 
-const TONES: Readonly<Record<string, Tone>> = {
-  active: 'good',
-  replaced: 'info',
-  suspended: 'warn',
-  unowned: 'warn',
-  revoked: 'plain',
-  expired: 'plain',
+/** What states look like, and what they mean where their word alone does not say. */
+const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [tone: Tone, means?: string]>> = {
+  active: ['good'],
+  replaced: ['info', 'Works until it expires; another has taken its place.'],
+  suspended: ['warn', 'Refused until its owner signs in again.'],
+  unowned: ['warn', 'Its owner is no administrator any more; rotate it to take it over.'],
+  revoked: ['plain'],
+  expired: ['plain'],
 };
 
-/** What a state means, where its word alone does not say. */
-const STATE_WORDS: Readonly<Partial<Record<Token['state'], string>>> = {
-  replaced: 'Works until it expires; another has taken its place.',
-  suspended: 'Refused until its owner signs in again.',
-};
-
-/** Whether a token can still be replaced or ended. */
-function isInForce({ state }: { state: string }): boolean {
-  return state !== 'revoked' && state !== 'expired';
-}
-
-interface Changing<Any> {
-  readonly token: Any;
-  readonly what: 'rotate' | 'revoke';
-}
-
-/** The column with what can be done to each token that is in force. */
-function actions<Token extends { readonly name: string; readonly state: string }>(
-  onChange: (changing: Changing<Token>) => void,
-): Column<Token> {
-  return {
-    id: 'do',
-    title: 'Actions',
-    cell: (token) =>
-      isInForce(token) && (
-        <span className="row-actions">
-          {token.state !== 'replaced' && (
-            <Button
-              kind="quiet"
-              aria-label={`Rotate ${token.name}`}
-              onClick={() => onChange({ token, what: 'rotate' })}
-            >
-              Rotate
-            </Button>
-          )}
-          <Button kind="quiet" aria-label={`Revoke ${token.name}`} onClick={() => onChange({ token, what: 'revoke' })}>
-            Revoke
-          </Button>
-        </span>
-      ),
-  };
-}
-
-/** A token that has just been made, for the only time it is shown; one of a group with how clients are set up with it. */
-function MadeDialog({ made, title, onClose }: { made: Made; title: string; onClose: () => void }) {
+function State({ token, children }: { token: Token | ServiceToken; children?: ReactNode }) {
+  const [tone, means] = STATES[token.state];
   return (
-    <Dialog onClose={onClose} title={title}>
-      <p>
-        <strong>Copy it now.</strong> It is shown this once, and kept nowhere.
-      </p>
-      <CopyBlock text={made.token} label="The new token" />
-      {made.group !== undefined && <NextSteps group={made.group} />}
-      <div className="row end">
-        <Button kind="primary" onClick={onClose}>
-          I have it
-        </Button>
-      </div>
-    </Dialog>
+    <>
+      <Badge tone={tone}>{token.state}</Badge>
+      {means !== undefined && below(means)}
+      {children}
+    </>
   );
 }
+
+/** What can be done to each token that is in force. */
+const ACTIONS: Column<Token | ServiceToken> = {
+  title: 'Actions',
+  cell: (token) =>
+    token.state !== 'revoked' &&
+    token.state !== 'expired' && (
+      <span className="row-actions">
+        {token.state !== 'replaced' && (
+          <Opens kind="quiet" aria-label={`Rotate ${token.name}`} shows={<RotateDialog token={token} />}>
+            Rotate
+          </Opens>
+        )}
+        <Opens kind="quiet" aria-label={`Revoke ${token.name}`} shows={<RevokeDialog token={token} />}>
+          Revoke
+        </Opens>
+      </span>
+    ),
+};
 
 interface Made {
   readonly token: string;
@@ -111,64 +88,83 @@ interface Made {
   readonly group?: string;
 }
 
+/** A token that has just been made, for the only time it is shown; one of a group with how clients are set up with it. */
+function MadeDialog({ made, title, onClose }: { made: Made; title: string; onClose?: () => void }) {
+  return (
+    <Panel onClose={onClose} title={title}>
+      <p>
+        <strong>Copy it now.</strong> It is shown this once, and kept nowhere.
+      </p>
+      <CopyBlock text={made.token} label="The new token" />
+      {made.group !== undefined && <NextSteps group={made.group} />}
+      <Done />
+    </Panel>
+  );
+}
+
+function Done() {
+  return (
+    <div className="row end">
+      <Button kind="primary" onClick={useClose()}>
+        I have it
+      </Button>
+    </div>
+  );
+}
+
 function NextSteps({ group }: { group: string }) {
-  const { public_url } = useSession();
   const groups = useOperation('listTokenGroups', {});
   const [model] = groups.data?.token_groups.find(({ name }) => name === group)?.models ?? [];
   if (model === undefined) return null;
   return (
     <>
       <h3>Set up a client with it</h3>
-      <ClientSetup base_url={public_url} model={model} credential="access-token" />
+      <ClientSetup model={model} credential="access-token" />
     </>
   );
 }
 
 interface TokenDialog {
   readonly token: Token | ServiceToken;
-  readonly onClose: () => void;
 }
 
 const isOfModels = (token: Token | ServiceToken): token is Token => 'group' in token;
 
 /** Puts a new token in the place of one, which works on for a while. */
-function RotateDialog({ token, onClose }: TokenDialog) {
-  const [{ overlap }, field] = useFields({ overlap: OVERLAPS[0].value });
-  const [made, setMade] = useState<Made>();
-  if (made !== undefined) {
-    const title = isOfModels(token) ? `New token for ${made.name}` : `New token of ${made.name}`;
-    return <MadeDialog made={made} title={title} onClose={onClose} />;
-  }
+function RotateDialog({ token }: TokenDialog) {
+  const of_models = isOfModels(token);
   return (
-    <ChangeDialog
-      operation={isOfModels(token) ? 'rotateToken' : 'rotateServiceToken'}
-      input={{ id: token.id, overlap_seconds: Number(overlap) }}
-      done={(answer) => void setMade(answer)}
-      onClose={onClose}
-      title={isOfModels(token) ? `Rotate ${token.name}` : `Rotate the token of ${token.name}`}
+    <OperationForm
+      operation={of_models ? 'rotateToken' : 'rotateServiceToken'}
+      input={{ id: token.id }}
+      fields={{
+        overlap_seconds: {
+          label: 'The old one works on',
+          options: OVERLAPS,
+          hint: 'Long enough to bring the new one everywhere.',
+        },
+      }}
+      done={(made) => ({
+        shows: <MadeDialog made={made} title={`New token ${of_models ? 'for' : 'of'} ${made.name}`} />,
+      })}
+      title={of_models ? `Rotate ${token.name}` : `Rotate the token of ${token.name}`}
       action="Make the new token"
     >
       <p>
-        {isOfModels(token)
+        {of_models
           ? 'A new token with the same owner, group, name and end takes the place of this one.'
           : 'A new token with the same name and rights takes its place, and you answer for it.'}
       </p>
-      {isOfModels(token) && <Used token={token} />}
-      <SelectField
-        label="The old one works on"
-        {...field('overlap')}
-        options={OVERLAPS}
-        hint="Long enough to bring the new one everywhere."
-      />
-    </ChangeDialog>
+      {of_models && <Used token={token} />}
+    </OperationForm>
   );
 }
 
 /** Ends a token, and says what stops working. */
-function RevokeDialog({ token, onClose }: TokenDialog) {
+function RevokeDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
   return (
-    <ChangeDialog
+    <OperationForm
       operation={of_models ? 'revokeToken' : 'revokeServiceToken'}
       input={{ id: token.id }}
       done={(answer) => {
@@ -176,7 +172,6 @@ function RevokeDialog({ token, onClose }: TokenDialog) {
         const others = 'also_revoked' in answer && answer.also_revoked.length > 0 ? ', and what it replaced' : '';
         return [`Revoked ${token.name} of ${token.user}${others}.`];
       }}
-      onClose={onClose}
       title={of_models ? `Revoke ${token.name}` : `Revoke the token of ${token.name}`}
       action="Revoke the token"
       kind="danger"
@@ -195,7 +190,7 @@ function RevokeDialog({ token, onClose }: TokenDialog) {
           back.
         </p>
       )}
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
@@ -208,86 +203,73 @@ function Used({ token: { last_used_at } }: { token: Token }) {
   );
 }
 
-const NEVER = { value: '', text: 'never' };
+interface Creating {
+  readonly onClose: () => void;
+}
 
 /** Makes an access token: what it is for, which models it opens, how long it lives; then shows it once. */
-function CreateDialog({ group: wanted, onClose }: { group: string | undefined; onClose: () => void }) {
+function CreateDialog({ group: wanted, onClose }: Creating & { group: string | undefined }) {
   const { person, sign_in } = useSession();
-  const [made, setMade] = useState<Made & { readonly user: string }>();
   const groups = useOperation('listTokenGroups', {});
   const open = groups.data?.token_groups.filter(({ may_make }) => may_make) ?? [];
-  const [{ name, chosen, life, ...other }, field] = useFields({
-    name: '',
-    chosen: wanted ?? '',
-    life: LIVES[1].value,
-    user: '',
-    team: '',
-    project: '',
-  });
-  const group = open.find((each) => each.name === chosen) ?? open[0];
+  const names = open.map(({ name }) => name);
+  const chosen = (group = wanted) => open.find(({ name }) => name === group) ?? open[0];
   // Whoever came by the link of a command is nobody who could own a token.
   const must = sign_in === 'link';
-  if (made !== undefined) {
-    const title = made.user === person.email ? 'Your new token' : `New token of ${made.user}`;
-    return <MadeDialog made={made} title={title} onClose={onClose} />;
-  }
+  const opens = (models: readonly string[] = []) =>
+    models.length === 0 ? 'Opens no model.' : `Opens ${models.join(', ')}.`;
+  const owner = {
+    label: 'Owner',
+    required: must,
+    placeholder: must ? undefined : person.email,
+    hint: 'A person, or the address of a machine such as ci@example.com. Somebody who has not signed in yet is let in under People afterwards.',
+  };
   return (
-    <ChangeDialog
+    <OperationForm
       operation="createToken"
-      input={{
-        name,
-        group: group?.name,
-        expires_in_seconds: life === '' ? undefined : Number(life),
-        ...Object.fromEntries(Object.entries(other).filter(([, said]) => said.trim() !== '')),
-      }}
-      done={(answer) => void setMade(answer)}
+      fields={({ group }) => ({
+        name: {
+          label: 'What is it for?',
+          hint: 'Such as the device it will live on: laptop.',
+          maxLength: 120,
+        },
+        ...(open.length > 0 && {
+          group: { label: 'Token group', options: names, initial: chosen()!.name, hint: opens(chosen(group)!.models) },
+        }),
+        expires_in_seconds: { ...EXPIRES, options: [...LIVES, ['', 'never']] },
+        ...(person.is_admin && {
+          user: owner,
+          team: { label: 'Team whose limits it shares' },
+          project: { label: 'Project' },
+        }),
+      })}
+      done={(made) => ({
+        shows: (
+          <MadeDialog
+            made={made}
+            title={made.user === person.email ? 'Your new token' : `New token of ${made.user}`}
+            onClose={onClose}
+          />
+        ),
+      })}
       onClose={onClose}
       title="Create a token"
       action="Create the token"
     >
-      <TextField
-        label="What is it for?"
-        hint="Such as the device it will live on: laptop."
-        required
-        maxLength={120}
-        autoComplete="off"
-        {...field('name')}
-      />
-      {open.length > 0 && (
-        <SelectField
-          label="Token group"
-          {...field('chosen')}
-          value={group?.name ?? ''}
-          options={open.map((each) => ({ value: each.name, text: each.name }))}
-          hint={
-            group === undefined || group.models.length === 0 ? 'Opens no model.' : `Opens ${group.models.join(', ')}.`
-          }
-        />
+      {(field) => (
+        <>
+          {field('name')}
+          {open.length > 0 && field('group')}
+          {field('expires_in_seconds')}
+          {person.is_admin && (
+            <details open={must || undefined}>
+              <summary>{must ? 'Whose it is' : 'For somebody else, a team or a project'}</summary>
+              <div className="stack">{['user', 'team', 'project'].map(field)}</div>
+            </details>
+          )}
+        </>
       )}
-      <SelectField
-        label="Expires"
-        {...field('life')}
-        options={[...LIVES.map(({ value, text }) => ({ value, text: `after ${text}` })), NEVER]}
-      />
-      {person.is_admin && (
-        <details className="tokens-other" open={must || undefined}>
-          <summary>{must ? 'Whose it is' : 'For somebody else, a team or a project'}</summary>
-          <div className="stack">
-            <TextField
-              label="Owner"
-              type="email"
-              required={must}
-              autoComplete="off"
-              placeholder={must ? undefined : person.email}
-              {...field('user')}
-              hint="A person, or the address of a machine such as ci@example.com. Somebody who has not signed in yet is let in under People afterwards."
-            />
-            <TextField label="Team whose limits it shares" autoComplete="off" {...field('team')} />
-            <TextField label="Project" autoComplete="off" {...field('project')} />
-          </div>
-        </details>
-      )}
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
@@ -309,49 +291,22 @@ const SCOPES: Readonly<Record<ServiceScope, string>> = {
 };
 
 /** Makes a service token: for which program, with which rights; then shows it once. */
-function CreateServiceToken({ onClose }: { onClose: () => void }) {
-  const [made, setMade] = useState<Made>();
-  const [{ name, life }, field] = useFields({ name: '', life: LIVES[1].value });
-  const [scopes, setScopes] = useState<readonly ServiceScope[]>([]);
-  if (made !== undefined) return <MadeDialog made={made} title={`New token of ${made.name}`} onClose={onClose} />;
+function CreateServiceToken({ onClose }: Creating) {
   return (
-    <ChangeDialog
+    <OperationForm
       operation="createServiceToken"
-      input={{ name, scopes, expires_in_seconds: Number(life) }}
-      done={(answer) => void setMade(answer)}
+      fields={{
+        name: { label: 'Which program is it for?', hint: 'Such as the nightly cost report.' },
+        scopes: { label: 'What may it do?', choices: SCOPES },
+        expires_in_seconds: { ...EXPIRES, options: LIVES },
+      }}
+      done={(made) => ({
+        shows: <MadeDialog made={made} title={`New token of ${made.name}`} onClose={onClose} />,
+      })}
       onClose={onClose}
       title="Create a service token"
       action="Create the token"
-    >
-      <TextField
-        label="Which program is it for?"
-        required
-        maxLength={80}
-        autoComplete="off"
-        {...field('name')}
-        hint="Such as the nightly cost report."
-      />
-      <fieldset className="tokens-scopes stack near">
-        <legend>What may it do?</legend>
-        {(Object.keys(SCOPES) as ServiceScope[]).map((scope) => (
-          <label key={scope}>
-            <input
-              type="checkbox"
-              checked={scopes.includes(scope)}
-              onChange={({ target }) =>
-                setScopes(target.checked ? [...scopes, scope] : scopes.filter((each) => each !== scope))
-              }
-            />
-            {SCOPES[scope]} <code className="soft small">{scope}</code>
-          </label>
-        ))}
-      </fieldset>
-      <SelectField
-        label="Expires"
-        {...field('life')}
-        options={LIVES.map(({ value, text }) => ({ value, text: `after ${text}` }))}
-      />
-    </ChangeDialog>
+    />
   );
 }
 
@@ -366,7 +321,7 @@ function TokenGroups() {
               An administrator adds one of your groups to the members of a token group in gateway.yaml.
             </EmptyState>
           ) : (
-            <ul className="tokens-groups bare any">
+            <ul className="fitted wide bare any">
               {token_groups.map((group) => (
                 <Group key={group.name} group={group} />
               ))}
@@ -386,31 +341,23 @@ function Group({ group }: { group: TokenGroup }) {
   const { is_admin } = useSession().person;
   const { name, models, is_configured, may_make, tokens } = group;
   const { in_force, suspended, last_used_at } = tokens;
+  const more = models.length > NAMED ? ` and ${models.length - NAMED} more` : '';
   return (
-    <li className="stack framed flush">
+    <li className="stack top framed flush">
       <h3>{name}</h3>
-      {!is_configured && <Badge tone="warn">Not in gateway.yaml</Badge>}
-      <p>
-        {models.length === 0 ? (
-          'Opens no model.'
-        ) : (
-          <>
-            Opens {models.slice(0, NAMED).join(', ')}
-            {models.length > NAMED && ` and ${models.length - NAMED} more`}.
-          </>
-        )}
-      </p>
+      {!is_configured && (
+        <p>
+          <Badge tone="warn">Not in gateway.yaml</Badge>
+        </p>
+      )}
+      <p>{models.length === 0 ? 'Opens no model.' : `Opens ${models.slice(0, NAMED).join(', ')}${more}.`}</p>
       <p className="soft small">{whoMayMake(group, is_admin)}</p>
       <p className="small">
         <button type="button" className="row-button" onClick={() => change({ group: name, after: undefined })}>
           {counted(in_force, 'token')} in force
         </button>
         {suspended > 0 && `, ${suspended} of them suspended`}
-        {last_used_at !== null && (
-          <>
-            , last used <TimeText at={last_used_at} form="relative" />
-          </>
-        )}
+        {last_used_at !== null && say`, last used ${ago(last_used_at)}`}
       </p>
       {may_make && (
         <div>
@@ -436,198 +383,121 @@ function whoMayMake(
   return who.length === 0 ? 'Only administrators make tokens in it.' : `May make tokens: ${who.join(', ')}.`;
 }
 
-type State = NonNullable<InputOf<'listTokens'>['state']>;
-const STATES: readonly { readonly value: State | 'all'; readonly text: string }[] = [
-  { value: 'in_force', text: 'in force' },
-  { value: 'active', text: 'active' },
-  { value: 'suspended', text: 'suspended' },
-  { value: 'replaced', text: 'replaced, still working' },
-  { value: 'expired', text: 'expired' },
-  { value: 'revoked', text: 'revoked' },
-  { value: 'all', text: 'all' },
+const STATE_FILTER: readonly Option[] = [
+  ['in_force', 'in force'],
+  'active',
+  'suspended',
+  ['replaced', 'replaced, still working'],
+  'expired',
+  'revoked',
+  'all',
 ];
-const PAGE = 50;
 
 /** Access tokens, the newest first, narrowed by what the address says. */
 function TokenList() {
-  const [search] = usePageSearch();
-  const { is_admin } = useSession().person;
-  const asked = STATES.find(({ value }) => value === search.state)?.value ?? 'in_force';
-  const query = useOperation('listTokens', {
-    order: 'newest',
-    limit: PAGE,
-    user: search.user,
-    group: search.group,
-    search: search.search,
-    state: asked === 'all' ? undefined : asked,
-    after: search.after,
-  });
-  const [changing, setChanging] = useState<Changing<Token> | undefined>();
-  const columns = useMemo(() => [...columnsFor(is_admin), actions(setChanging)], [is_admin]);
-  const is_narrowed = [search.user, search.group, search.search].some(Boolean) || asked !== 'in_force';
-  return (
-    <Card title={is_admin ? 'Access tokens' : 'Your tokens'}>
-      <Filters state={asked} />
-      <List
-        query={query}
-        rows={({ tokens }) => tokens}
-        turn="after"
-        label="Access tokens"
-        columns={columns}
-        empty={<Nothing is_narrowed={is_narrowed} />}
-      />
-      {/* Not in the table: what they do may empty it, and a new token is shown once. */}
-      <Changed changing={changing} onClose={() => setChanging(undefined)} />
-    </Card>
-  );
-}
-
-function Changed({ changing, onClose }: { changing: Changing<Token | ServiceToken> | undefined; onClose: () => void }) {
-  if (changing === undefined) return null;
-  const Shown = changing.what === 'rotate' ? RotateDialog : RevokeDialog;
-  return <Shown token={changing.token} onClose={onClose} />;
-}
-
-function Nothing({ is_narrowed }: { is_narrowed: boolean }) {
-  const [, change] = usePageSearch();
-  if (is_narrowed) {
-    return (
-      <EmptyState title="No token is like that">
-        <Button kind="quiet" onClick={() => change(NO_FILTERS)}>
-          Show all that are in force
-        </Button>
-      </EmptyState>
-    );
-  }
-  return <EmptyState title="There are no tokens yet">Create one for each device or purpose.</EmptyState>;
-}
-
-const NO_FILTERS = { user: undefined, group: undefined, search: undefined, state: undefined, after: undefined };
-
-function Filters({ state }: { state: string }) {
   const [search, change] = usePageSearch();
   const { is_admin } = useSession().person;
   const groups = useOperation('listTokenGroups', {});
+  const state = STATE_FILTER.flatMap((each) => [each].flat()).find((each) => each === search.state) ?? 'in_force';
   const names = groups.data?.token_groups.map(({ name }) => name) ?? [];
-  const all = search.group === undefined || names.includes(search.group) ? names : [...names, search.group];
   return (
-    <search className="filters">
-      <SearchField
-        label={is_admin ? 'Name, owner or id' : 'Name or id'}
-        value={search.user ?? search.search ?? ''}
-        onSet={(text) => change({ search: text, user: undefined, after: undefined })}
-      />
-      <SelectField
-        label="Group"
-        value={search.group ?? ''}
-        options={[{ value: '', text: 'all' }, ...all.map((name) => ({ value: name, text: name }))]}
-        onChange={({ target }) => change({ group: target.value, after: undefined })}
-      />
-      <SelectField
-        label="State"
-        value={state}
-        options={STATES}
-        onChange={({ target }) => change({ state: target.value, after: undefined })}
-      />
-    </search>
+    <ListPage
+      operation="listTokens"
+      input={{
+        order: 'newest',
+        user: search.user,
+        group: search.group,
+        search: search.search,
+        state: state === 'all' ? undefined : (state as InputOf<'listTokens'>['state']),
+      }}
+      title={is_admin ? 'Access tokens' : 'Your tokens'}
+      filters={[
+        {
+          name: 'search',
+          label: is_admin ? 'Name, owner or id' : 'Name or id',
+          value: search.user ?? search.search ?? '',
+          searchFor: (text) => ({ search: text, user: '' }),
+        },
+        {
+          name: 'group',
+          label: 'Group',
+          options: [['', 'all'], ...new Set([...names, ...[search.group ?? []].flat()])],
+        },
+        { name: 'state', label: 'State', value: state, options: STATE_FILTER },
+      ]}
+      page={50}
+      columns={[...columnsFor(is_admin), ACTIONS]}
+      narrowed={[
+        'No token is like that',
+        <Button
+          key="all"
+          kind="quiet"
+          onClick={() => change({ user: '', group: '', search: '', state: '', after: '' })}
+        >
+          Show all that are in force
+        </Button>,
+      ]}
+      empty={['There are no tokens yet', 'Create one for each device or purpose.']}
+    />
   );
 }
 
-function columnsFor(is_admin: boolean): Column<Token>[] {
-  const owner: Column<Token> = {
-    id: 'user',
-    title: 'Owner',
-    cell: ({ user, self_service, created_by }) => (
-      <>
-        <To page={['/people', { user }]}>{user}</To>
-        {!self_service && <span className="line soft small">made by {created_by}</span>}
-      </>
-    ),
-  };
-  return [
-    {
-      id: 'name',
-      title: 'Name',
-      cell: ({ id, name, prefix }) => (
-        <>
-          <To page={['/requests', { token: id }]} title="Its requests">
-            {name}
-          </To>
-          <code className="line soft small">{prefix}…</code>
-        </>
-      ),
-    },
-    ...(is_admin ? [owner] : []),
-    { id: 'group', title: 'Group', cell: ({ group }) => group },
-    { id: 'state', title: 'State', cell: (token) => <StateCell token={token} /> },
-    { id: 'used', title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
-    { id: 'expires', title: 'Expires', cell: ({ expires_at }) => <When at={expires_at} /> },
-  ];
-}
-
-function StateCell({ token: { state, suspends_at } }: { token: Token }): ReactNode {
+function Named({ token: { name, prefix }, children = name }: { token: Token | ServiceToken; children?: ReactNode }) {
   return (
     <>
-      <Badge tone={TONES[state] ?? 'plain'}>{state}</Badge>
-      {STATE_WORDS[state] !== undefined && <span className="line soft small">{STATE_WORDS[state]}</span>}
-      {suspends_at !== null && (
-        <span className="line soft small">
-          is suspended <TimeText at={suspends_at} form="relative" /> unless its owner signs in
-        </span>
-      )}
+      {children}
+      <code className="line soft small">{prefix}…</code>
     </>
   );
 }
 
-function ServiceTokens({ is_creating, onCreated }: { is_creating: boolean; onCreated: () => void }) {
-  const [changing, setChanging] = useState<Changing<ServiceToken> | undefined>();
-  const columns = useMemo(() => [...COLUMNS, actions(setChanging)], []);
-  return (
-    <Card title="Service tokens">
-      <List
-        query={useOperation('listServiceTokens', {})}
-        rows={({ service_tokens }) => service_tokens}
-        label="Service tokens"
-        columns={columns}
-        empty={
-          <EmptyState title="There are no service tokens yet">
-            A program that reads usage or makes tokens gets one of its own, with no more rights than it needs.
-          </EmptyState>
-        }
-      />
-      {is_creating && <CreateServiceToken onClose={onCreated} />}
-      <Changed changing={changing} onClose={() => setChanging(undefined)} />
-    </Card>
-  );
+function columnsFor(is_admin: boolean): Columns<Token> {
+  return [
+    {
+      title: 'Name',
+      cell: (token) => (
+        <Named token={token}>
+          <To page={['/requests', { token: token.id }]} title="Its requests">
+            {token.name}
+          </To>
+        </Named>
+      ),
+    },
+    is_admin && {
+      title: 'Owner',
+      cell: ({ user, self_service, created_by }) => (
+        <>
+          <To page={['/people', { user }]}>{user}</To>
+          {!self_service && <span className="line soft small">made by {created_by}</span>}
+        </>
+      ),
+    },
+    { title: 'Group', cell: 'group' },
+    {
+      title: 'State',
+      cell: (token) => (
+        <State token={token}>
+          {token.suspends_at !== null && (
+            <span className="line soft small">
+              is suspended <TimeText at={token.suspends_at} form="relative" /> unless its owner signs in
+            </span>
+          )}
+        </State>
+      ),
+    },
+    { title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
+    { title: 'Expires', cell: ({ expires_at }) => <When at={expires_at} /> },
+  ];
 }
 
-const COLUMNS: readonly Column<ServiceToken>[] = [
-  {
-    id: 'name',
-    title: 'Program',
-    cell: ({ name, prefix }) => (
-      <>
-        {name}
-        <code className="line soft small">{prefix}…</code>
-      </>
-    ),
-  },
-  { id: 'scopes', title: 'May', cell: ({ scopes }) => scopes.join(', ') },
-  { id: 'owner', title: 'Answers for it', cell: ({ owner, created_by }) => owner ?? created_by },
-  {
-    id: 'state',
-    title: 'State',
-    cell: ({ state }) => (
-      <>
-        <Badge tone={TONES[state] ?? 'plain'}>{state}</Badge>
-        {state === 'unowned' && (
-          <span className="line soft small">Its owner is no administrator any more; rotate it to take it over.</span>
-        )}
-      </>
-    ),
-  },
-  { id: 'used', title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
-  { id: 'expires', title: 'Expires', cell: ({ expires_at }) => <TimeText at={expires_at} form="relative" /> },
+const SERVICE_COLUMNS: Columns<ServiceToken> = [
+  { title: 'Program', cell: (token) => <Named token={token} /> },
+  { title: 'May', cell: 'scopes' },
+  { title: 'Answers for it', cell: ({ owner, created_by }) => owner ?? created_by },
+  { title: 'State', cell: (token) => <State token={token} /> },
+  { title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
+  { title: 'Expires', cell: ({ expires_at }) => <TimeText at={expires_at} form="relative" /> },
+  ACTIONS,
 ];
 
 /** Access tokens per group, and for administrators the service tokens of programs. */
@@ -635,6 +505,7 @@ export function Page() {
   const [search, change] = usePageSearch();
   const { is_admin } = useSession().person;
   const is_service = is_admin && search.tab === 'service';
+  const close = () => change({ create: undefined });
   return (
     <>
       <PageHead
@@ -660,16 +531,23 @@ export function Page() {
         />
       )}
       {is_service ? (
-        <ServiceTokens is_creating={search.create !== undefined} onCreated={() => change({ create: undefined })} />
+        <ListPage
+          operation="listServiceTokens"
+          title="Service tokens"
+          columns={SERVICE_COLUMNS}
+          empty={[
+            'There are no service tokens yet',
+            'A program that reads usage or makes tokens gets one of its own, with no more rights than it needs.',
+          ]}
+        />
       ) : (
         <>
           <TokenGroups />
           <TokenList />
-          {search.create !== undefined && (
-            <CreateDialog group={search.group} onClose={() => change({ create: undefined })} />
-          )}
         </>
       )}
+      {search.create !== undefined &&
+        (is_service ? <CreateServiceToken onClose={close} /> : <CreateDialog group={search.group} onClose={close} />)}
     </>
   );
 }

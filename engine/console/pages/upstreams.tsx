@@ -1,27 +1,32 @@
-import { type ReactNode, useId, useMemo, useState } from 'react';
+import { type ReactNode, useId } from 'react';
 import { type AnswerOf, useOperation, usePageSearch, useSession } from '../api.ts';
 import { BarChart } from '../parts/bar-chart.tsx';
 import {
+  ago,
   Badge,
-  Button,
-  Card,
-  Count,
   EmptyState,
   Facts,
+  Lines,
   Loaded,
+  mono,
+  num,
+  Opens,
   PageHead,
   ProblemBox,
   relativeTime,
-  Share,
+  say,
+  share,
   shortTime,
-  TimeText,
+  soft,
+  strong,
   To,
   type Tone,
+  timeAt,
   took,
 } from '../parts/basic.tsx';
-import { ChangeDialog } from '../parts/dialog.tsx';
-import { SelectField, TextField, useFields } from '../parts/field.tsx';
-import { type Column, DataTable, List } from '../parts/table.tsx';
+import { OperationForm } from '../parts/dialog.tsx';
+import { Field } from '../parts/field.tsx';
+import { type Column, type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
 type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
 type Traffic = AnswerOf<'getUpstreamTraffic'>['upstreams'][number];
@@ -64,178 +69,147 @@ function duration(ms: number): string {
   return rest === 0 ? `${whole} ${unit}` : `${whole} ${unit} ${rest} ${next![0]}`;
 }
 
-interface Asked {
-  readonly upstream: Upstream;
-  readonly onClose: () => void;
-}
-
 const routeNames = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ');
 
 /** Asks why an upstream is to get no new requests, and says first what that leaves without one. */
-function DrainDialog({ upstream: { name, routes, in_flight }, onClose }: Asked) {
-  const [{ reason }, field] = useFields({ reason: '' });
+function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upstream }) {
   const left_alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   return (
-    <ChangeDialog
+    <OperationForm
       operation="drainUpstream"
-      input={{ name, reason: reason.trim() || undefined }}
+      input={{ name }}
+      fields={{
+        reason: {
+          label: 'Reason',
+          hint: 'Everybody who administers the gateway reads it here. You may leave it out.',
+          maxLength: 200,
+        },
+      }}
       done={({ routes_without_upstream: none }) =>
         none.length === 0
           ? [`Drained ${name}. Its routes go on with their other upstreams.`]
           : [`Drained ${name}. Refused from now on: requests of ${routeNames(none)}.`, 'warn']
       }
-      onClose={onClose}
       title={`Drain ${name}?`}
       action={`Drain ${name}`}
       kind={left_alone.length > 0 ? 'danger' : 'primary'}
     >
       <p>
         It gets no new requests at any replica until somebody resumes it.
-        {in_flight !== null && in_flight > 0
-          ? ` ${in_flight} under way at this replica go on to their end.`
-          : ' Requests under way go on to their end.'}
+        {in_flight ? ` ${in_flight} under way at this replica go on` : ' Requests under way go on'} to their end.
       </p>
       {left_alone.length > 0 && (
-        <p className="upstream-warning" role="alert">
-          <strong>No other upstream is left in {left_alone.length === 1 ? 'the route' : 'the routes'}</strong>{' '}
-          {routeNames(left_alone)}: all requests there are refused until it is resumed.
-        </p>
+        <div className="problem" role="alert">
+          <p>
+            <strong>No other upstream is left in {left_alone.length === 1 ? 'the route' : 'the routes'}</strong>{' '}
+            {routeNames(left_alone)}: all requests there are refused until it is resumed.
+          </p>
+        </div>
       )}
-      <TextField
-        label="Reason"
-        hint="Everybody who administers the gateway reads it here. You may leave it out."
-        {...field('reason')}
-        maxLength={200}
-      />
-    </ChangeDialog>
+    </OperationForm>
   );
 }
 
-function ResumeDialog({ upstream: { name, drained, configured }, onClose }: Asked) {
-  const told = configured ? 'It gets new requests again.' : 'gateway.yaml has no such upstream.';
+function ResumeDialog({ upstream: { name, drained, configured } }: { upstream: Upstream }) {
+  const reason = drained?.reason == null ? '.' : `: ${drained.reason}`;
   return (
-    <ChangeDialog
+    <OperationForm
       operation="resumeUpstream"
       input={{ name }}
-      done={() => [`Resumed ${name}. ${told}`]}
-      onClose={onClose}
+      done={() => [
+        `Resumed ${name}. ${configured ? 'It gets new requests again.' : 'gateway.yaml has no such upstream.'}`,
+      ]}
       title={`Resume ${name}?`}
       action={`Resume ${name}`}
     >
       <p>
-        {drained !== null && `Drained by ${drained.by}${drained.reason === null ? '.' : `: ${drained.reason}`} `}
+        {drained !== null && `Drained by ${drained.by}${reason} `}
         Every replica sends it new requests again.
       </p>
-    </ChangeDialog>
+    </OperationForm>
   );
 }
-
-type Stated = Pick<Upstream, 'state' | 'until' | 'last_failure'>;
 
 /** The state of an upstream as a badge; where some of its models are not as they should be, that is said. */
 function StateBadge({ upstream: { state, models, configured, elsewhere } }: { upstream: Upstream }) {
   if (!configured) return <Badge tone="warn">Not in gateway.yaml</Badge>;
   const worst = models.find((model) => STATES[model.state].tone === 'alarm') ?? models[0];
-  if (state === 'closed' && worst !== undefined) {
-    const { word, tone } = STATES[worst.state];
-    return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
-  }
-  if (state === 'closed' && elsewhere.length > 0) return <Badge tone="warn">Trouble at another replica</Badge>;
-  return <Badge tone={STATES[state].tone}>{STATES[state].word}</Badge>;
+  const { word, tone } = STATES[state === 'closed' && worst !== undefined ? worst.state : state];
+  if (state !== 'closed' || models.length + elsewhere.length === 0) return <Badge tone={tone}>{word}</Badge>;
+  if (worst === undefined) return <Badge tone="warn">Trouble at another replica</Badge>;
+  return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
 }
 
 /** Everything that is the matter with an upstream, a line each; nothing where all is as it should be. */
 function StateLines({ upstream }: { upstream: Upstream }) {
   const { state, drained, models, elsewhere, breaker, until, last_failure } = upstream;
   const is_well = state === 'closed' || state === 'drained' || state === 'unknown';
-  const lines = [
-    drained !== null && (
-      <li key="drained">
-        Drained by <strong>{drained.by}</strong> <TimeText at={drained.at} form="relative" />
-        {drained.reason === null ? '.' : `: ${drained.reason}`}
-      </li>
-    ),
-    !is_well && (
-      <li key="whole">
-        <StateWords {...{ state, until, last_failure }} />
-      </li>
-    ),
-    ...models.map((model) => (
-      <li key={model.upstream_model}>
-        <code>{model.upstream_model}</code>: <StateWords {...model} />
-      </li>
-    )),
-    ...elsewhere.map(({ replica, kind, upstream_model, until: end, last }) => (
-      <li key={`${replica} ${kind} ${upstream_model}`}>
-        Replica <code>{replica}</code>
-        {upstream_model !== null && (
-          <>
-            , <code>{upstream_model}</code>
-          </>
-        )}
-        : {TROUBLES[kind].toLowerCase()}
-        {last !== null && ` (${last})`}; left out there until <TimeText at={end} />
-      </li>
-    )),
-    breaker === 'shadow' && <li key="shadow">Its breakers only tell: requests pass whatever they say.</li>,
-    breaker === 'off' && <li key="off">It has no breakers.</li>,
-  ].filter((line) => line !== false);
-  return lines.length === 0 ? null : <ul className="stack near">{lines}</ul>;
-}
-
-function StateWords({ state, until, last_failure }: Stated) {
   return (
-    <>
-      {STATES[state].means}
-      {last_failure !== null && ` (${last_failure})`}
-      {until !== null && (
-        <>
-          , until <TimeText at={until} /> ({relativeTime(new Date(until))})
-        </>
-      )}
-    </>
+    <Lines
+      className="stack near"
+      of={[
+        drained !== null &&
+          say`Drained by ${strong(drained.by)} ${ago(drained.at)}${drained.reason === null ? '.' : `: ${drained.reason}`}`,
+        !is_well && <StateWords {...{ state, until, last_failure }} />,
+        ...models.map((model) => (
+          <>
+            <code>{model.upstream_model}</code>: <StateWords {...model} />
+          </>
+        )),
+        ...elsewhere.map(({ replica, kind, upstream_model, until: end, last }) => {
+          const model = upstream_model !== null && say`, ${mono(upstream_model)}`;
+          const why = `${TROUBLES[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
+          return say`Replica ${mono(replica)}${model}: ${why}; left out there until ${timeAt(end)}`;
+        }),
+        breaker === 'shadow' && 'Its breakers only tell: requests pass whatever they say.',
+        breaker === 'off' && 'It has no breakers.',
+      ]}
+    />
   );
 }
 
+function StateWords({ state, until, last_failure }: Pick<Upstream, 'state' | 'until' | 'last_failure'>) {
+  const why = last_failure === null ? '' : ` (${last_failure})`;
+  const end = until !== null && say`, until ${timeAt(until)} (${relativeTime(new Date(until))})`;
+  return say`${STATES[state].means}${why}${end}`;
+}
+
 type Model = Traffic['models'][number];
+type Counts = 'attempts' | 'failed' | 'limited';
 
-const number = (
-  title: string,
-  sort: (row: Model) => number,
-  cell: (row: Model) => ReactNode = (row) => <Count of={sort(row)} />,
-): Column<Model> => ({ id: title, title, sort, cell, is_number: true });
+const count = (title: string, name: Counts): Column<Model> => ({ title, cell: name, sort: name, is_number: true });
+const time = (title: string, name: 'p50_ms' | 'p95_ms'): Column<Model> => ({
+  title,
+  cell: (row) => took(row[name]),
+  sort: (row) => row[name] ?? -1,
+  is_number: true,
+});
 
-const MODEL_COLUMNS: readonly Column<Model>[] = [
+const MODEL_COLUMNS: Columns<Model> = [
+  { title: 'Model there', cell: ({ upstream_model }) => <code>{upstream_model}</code>, sort: 'upstream_model' },
+  count('Attempts', 'attempts'),
   {
-    id: 'model',
-    title: 'Model there',
-    cell: ({ upstream_model }) => <code>{upstream_model}</code>,
-    sort: (row) => row.upstream_model,
+    title: 'Answered',
+    cell: ({ served, attempts }) => share(served / attempts),
+    sort: ({ served, attempts }) => served / attempts,
+    is_number: true,
   },
-  number('Attempts', (row) => row.attempts),
-  number(
-    'Answered',
-    (row) => row.served / row.attempts,
-    ({ served, attempts }) => <Share of={served / attempts} />,
-  ),
-  number('Failed', (row) => row.failed),
-  number('Limited', (row) => row.limited),
-  number(
-    'Half within',
-    (row) => row.p50_ms ?? -1,
-    ({ p50_ms }) => took(p50_ms),
-  ),
-  number(
-    '95 of 100 within',
-    (row) => row.p95_ms ?? -1,
-    ({ p95_ms }) => took(p95_ms),
-  ),
+  count('Failed', 'failed'),
+  count('Limited', 'limited'),
+  time('Half within', 'p50_ms'),
+  time('95 of 100 within', 'p95_ms'),
 ];
 
-const OUTCOMES = ['Passed', 'Limited', 'Failed'];
+/** A time of which traffic is shown, as the answer tells it. */
+type Span = Pick<AnswerOf<'getUpstreamTraffic'>, 'since' | 'until' | 'part_seconds'>;
+
+interface TrafficProps {
+  readonly traffic: Traffic;
+  readonly span: Span;
+}
 
 /** Attempts over time by what came of them; the same as a table on demand. */
-function TrafficBars({ name, parts, span }: { name: string; parts: Traffic['parts']; span: Span }) {
+function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   const { time_zone } = useSession();
   const timeOf = (part: number) =>
     shortTime(new Date(Date.parse(span.since) + part * span.part_seconds * 1000), time_zone);
@@ -247,7 +221,12 @@ function TrafficBars({ name, parts, span }: { name: string; parts: Traffic['part
   }));
   return (
     <div className="upstream-bars stack">
-      <BarChart label={`Attempts at ${name}`} series={OUTCOMES} bars={bars} format={String} />
+      <BarChart
+        label={`Attempts at ${upstream}`}
+        series={['Passed', 'Limited', 'Failed']}
+        bars={bars}
+        format={String}
+      />
       <p className="small soft">
         From {timeOf(0)} to {timeOf(parts.length)}, {time_zone}
       </p>
@@ -255,24 +234,15 @@ function TrafficBars({ name, parts, span }: { name: string; parts: Traffic['part
   );
 }
 
-/** A time of which traffic is shown, as the answer tells it. */
-interface Span {
-  readonly since: string;
-  readonly until: string;
-  readonly part_seconds: number;
-}
-
 interface Shown {
   readonly upstream: Upstream;
   /** Absent until it is known. */
   readonly traffic: Traffic | undefined;
   readonly span: Span | undefined;
-  readonly onDrain: () => void;
-  readonly onResume: () => void;
 }
 
 /** One upstream: how it is, what went there, which routes need it, and the way to take it out. */
-function UpstreamCard({ upstream, traffic, span, onDrain, onResume }: Shown) {
+function UpstreamCard({ upstream, traffic, span }: Shown) {
   const { name, drained, in_flight, routes } = upstream;
   const id = useId();
   return (
@@ -282,90 +252,67 @@ function UpstreamCard({ upstream, traffic, span, onDrain, onResume }: Shown) {
           {name} <StateBadge upstream={upstream} />
         </h2>
         {drained === null ? (
-          <Button onClick={onDrain} aria-label={`Drain ${name}`}>
+          <Opens aria-label={`Drain ${name}`} shows={<DrainDialog upstream={upstream} />}>
             Drain
-          </Button>
+          </Opens>
         ) : (
-          <Button kind="primary" onClick={onResume} aria-label={`Resume ${name}`}>
+          <Opens kind="primary" aria-label={`Resume ${name}`} shows={<ResumeDialog upstream={upstream} />}>
             Resume
-          </Button>
+          </Opens>
         )}
       </header>
       <StateLines upstream={upstream} />
-      {span !== undefined && <Figures traffic={traffic} span={span} name={name} in_flight={in_flight} />}
-      {traffic !== undefined && traffic.models.length > 0 && (
-        <DataTable
-          label={`Models at ${name}`}
-          columns={MODEL_COLUMNS}
-          rows={traffic.models}
-          keyOf={({ upstream_model }) => upstream_model}
-        />
-      )}
-      {traffic !== undefined && span !== undefined && traffic.outcomes.length > 0 && (
-        <Outcomes traffic={traffic} span={span} />
+      {span !== undefined && traffic === undefined && <p className="soft">Nothing went there in this time.</p>}
+      {span !== undefined && traffic !== undefined && (
+        <>
+          <Figures traffic={traffic} span={span} in_flight={in_flight} />
+          {traffic.models.length > 0 && (
+            <DataTable
+              label={`Models at ${name}`}
+              columns={MODEL_COLUMNS}
+              rows={traffic.models}
+              keyOf={({ upstream_model }) => upstream_model}
+            />
+          )}
+          {traffic.outcomes.length > 0 && <Outcomes traffic={traffic} span={span} />}
+        </>
       )}
       <Routes routes={routes} />
     </section>
   );
 }
 
-function Figures({
-  traffic,
-  span,
-  name,
-  in_flight,
-}: {
-  traffic: Traffic | undefined;
-  span: Span;
-  name: string;
-  in_flight: number | null;
-}) {
-  if (traffic === undefined) return <p className="soft">Nothing went there in this time.</p>;
-  const { attempts, served, limited, failed, p50_ms, p95_ms, share, turns, turns_stayed, parts } = traffic;
+function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: number | null }) {
+  const { upstream, attempts, served, limited, failed, p50_ms, p95_ms, turns, turns_stayed } = traffic;
   const { since, until } = span;
-  const of_all = (of: number, words = '') => (
-    <span className="soft">
-      {' ('}
-      <Share of={of} />
-      {words})
-    </span>
-  );
+  const ofAll = (of: number, words = '') => soft(say` (${share(of)}${words})`);
   return (
     <div className="upstream-traffic">
       <Facts
         look="cells large"
         of={{
-          Attempts: (
-            <>
-              <Count of={attempts} />
-              {of_all(share, ' of all')}
-            </>
-          ),
+          Attempts: say`${num(attempts)}${ofAll(traffic.share, ' of all')}`,
           Answered: (
             <>
-              <To page={['/requests', { upstream: name, since, until }]}>
-                <Count of={served} />
-              </To>
-              {of_all(served / attempts)}
+              <To page={['/requests', { upstream, since, until }]}>{num(served)}</To>
+              {ofAll(served / attempts)}
             </>
           ),
-          Failed: <Count of={failed} />,
-          'Limited (429)': <Count of={limited} />,
+          Failed: num(failed),
+          'Limited (429)': num(limited),
           'First byte, half within': took(p50_ms),
           '95 of 100 within': took(p95_ms),
-          'Sessions that stayed':
-            turns === 0 ? <span className="soft">none went on</span> : <Share of={turns_stayed / turns} />,
-          'Under way here': in_flight === null ? 'unknown' : <Count of={in_flight} />,
+          'Sessions that stayed': turns === 0 ? soft('none went on') : share(turns_stayed / turns),
+          'Under way here': in_flight === null ? 'unknown' : num(in_flight),
         }}
       />
-      <TrafficBars name={name} parts={parts} span={span} />
+      <TrafficBars traffic={traffic} span={span} />
     </div>
   );
 }
 
 /** Why attempts were not answered, the most frequent reason first. */
-function Outcomes({ traffic: { upstream, outcomes, attempts }, span }: { traffic: Traffic; span: Span }) {
-  const { since, until } = span;
+function Outcomes({ traffic: { upstream, outcomes, attempts }, span: { since, until } }: TrafficProps) {
   return (
     <div className="stack near">
       <h3>What was not answered</h3>
@@ -376,13 +323,7 @@ function Outcomes({ traffic: { upstream, outcomes, attempts }, span }: { traffic
       <ul className="stack near">
         {outcomes.map(({ outcome, means, attempts: of_it }) => (
           <li key={outcome}>
-            <strong>
-              <Count of={of_it} />
-            </strong>{' '}
-            <span className="soft">
-              (<Share of={of_it / attempts} />)
-            </span>{' '}
-            {means}
+            <strong>{num(of_it)}</strong> {soft(say`(${share(of_it / attempts)})`)} {means}
           </li>
         ))}
       </ul>
@@ -407,127 +348,64 @@ function Routes({ routes }: { routes: Upstream['routes'] }) {
 
 const ORDINALS = ['first', 'second', 'third', 'fourth'];
 
-const PAGE = 25;
-
-const TROUBLE_COLUMNS: readonly Column<Trouble>[] = [
-  { id: 'began', title: 'Began', cell: ({ began_at }) => <TimeText at={began_at} />, sort: (row) => row.began_at },
+const TROUBLE_COLUMNS: Columns<Trouble> = [
+  { title: 'Began', cell: 'began_at', sort: 'began_at' },
   {
-    id: 'where',
     title: 'Where',
-    cell: ({ upstream, upstream_model }) => (
-      <>
-        {upstream}
-        {upstream_model === null ? ', all models' : <code> {upstream_model}</code>}
-      </>
-    ),
+    cell: ({ upstream, upstream_model }) =>
+      say`${upstream}${upstream_model === null ? ', all models' : say` ${mono(upstream_model)}`}`,
     sort: (row) => `${row.upstream} ${row.upstream_model}`,
   },
   {
-    id: 'what',
     title: 'What',
-    cell: ({ kind, last }) => (
-      <>
-        {TROUBLES[kind]} {kind !== 'limited' && <span className="soft">{last}</span>}
-      </>
-    ),
-    sort: (row) => row.kind,
+    cell: ({ kind, last }) => say`${TROUBLES[kind]} ${kind !== 'limited' && soft(last)}`,
+    sort: 'kind',
   },
-  { id: 'lasted', title: 'Lasted', cell: (row) => <Lasted trouble={row} /> },
+  { title: 'Lasted', cell: lasted },
   {
-    id: 'times',
     title: 'Tried in vain',
-    cell: ({ times }) =>
-      times === 1 ? <span className="soft">never</span> : times === 2 ? 'once' : `${times - 1} times`,
-    sort: (row) => row.times,
+    cell: ({ times }) => (times === 1 ? soft('never') : times === 2 ? 'once' : `${times - 1} times`),
+    sort: 'times',
     is_number: true,
   },
-  { id: 'replica', title: 'Seen by', cell: ({ replica }) => <code>{replica}</code> },
+  { title: 'Seen by', cell: ({ replica }) => <code>{replica}</code> },
 ];
 
-function Lasted({ trouble: { began_at, until, ended_at } }: { trouble: Trouble }) {
+function lasted({ began_at, until, ended_at }: Trouble): ReactNode {
   const from = Date.parse(began_at);
-  if (ended_at !== null) return <>{duration(Date.parse(ended_at) - from)}</>;
+  if (ended_at !== null) return duration(Date.parse(ended_at) - from);
   if (Date.parse(until) > Date.now()) return <Badge tone="warn">goes on</Badge>;
-  return (
-    <span title="Nothing was sent there since, or the replica is gone.">
-      {duration(Date.parse(until) - from)} or more
-    </span>
-  );
+  const words = `${duration(Date.parse(until) - from)} or more`;
+  return <span title="Nothing was sent there since, or the replica is gone.">{words}</span>;
 }
-
-/** Breakers that opened and accounts that were limited, at all replicas, the latest first. */
-function TroubleList({ names }: { names: readonly string[] }) {
-  const [{ upstream, after }, change] = usePageSearch();
-  const input = { limit: PAGE, ...(upstream && { upstream }), ...(after && { after }) };
-  const query = useOperation('listUpstreamTroubles', input, { every_seconds: 15 });
-  const options = useMemo(
-    () => [{ value: '', text: 'All upstreams' }, ...names.map((name) => ({ value: name, text: name }))],
-    [names],
-  );
-  return (
-    <Card
-      title="What kept requests away"
-      actions={
-        <SelectField
-          label="Upstream"
-          options={options}
-          value={upstream ?? ''}
-          onChange={(event) => change({ upstream: event.target.value, after: undefined })}
-        />
-      }
-    >
-      <p className="soft small">
-        Breakers that opened and accounts that were limited in the last 30 days, as each replica saw them itself.
-      </p>
-      <List
-        query={query}
-        rows={({ troubles }) => troubles}
-        turn="after"
-        label="What kept requests away"
-        columns={TROUBLE_COLUMNS}
-        empty={<EmptyState title="Nothing kept requests away.">Whatever does is written down here.</EmptyState>}
-      />
-    </Card>
-  );
-}
-
-const WINDOWS = [
-  { value: 'hour', text: 'Last hour' },
-  { value: 'day', text: 'Last day' },
-];
 
 /** Where requests go: how each upstream is, what went there and came of it, and the way to take one out. */
 export function Page() {
-  const [{ window: shown }, change] = usePageSearch();
-  const window = shown === 'day' ? 'day' : 'hour';
+  const [search, change] = usePageSearch();
+  const window = search.window === 'day' ? 'day' : 'hour';
   const states = useOperation('listUpstreams', {}, { every_seconds: 5 });
   const traffic = useOperation('getUpstreamTraffic', { window }, { every_seconds: 30 });
-  const [asked, ask] = useState<{ readonly about: string; readonly for: 'drain' | 'resume' }>();
-  const names = useMemo(() => states.data?.upstreams.map(({ name }) => name) ?? [], [states.data]);
-  const close = () => ask(undefined);
-  const about = states.data?.upstreams.find(({ name }) => name === asked?.about);
+  const names = states.data?.upstreams.map(({ name }) => name) ?? [];
   return (
     <>
       <PageHead title="Upstreams" intro="Where requests go, how each of them is, and what came of it.">
-        <SelectField
+        <Field
           label="Traffic of"
-          options={WINDOWS}
+          options={[
+            ['hour', 'Last hour'],
+            ['day', 'Last day'],
+          ]}
           value={window}
-          onChange={(event) => change({ window: event.target.value === 'hour' ? undefined : event.target.value })}
+          onValue={(value) => change({ window: value === 'hour' ? undefined : value })}
         />
       </PageHead>
       <Loaded query={states} lines={8}>
         {({ replica, upstreams }) => (
           <div className="stack apart">
             <p className="soft small">
-              {replica === null ? (
-                'No gateway is asked: only what is drained is known.'
-              ) : (
-                <>
-                  States as the replica <code>{replica}</code> sees them, asked again every 5 seconds. What is drained
-                  holds for all; traffic is that of all replicas, by the ledger.
-                </>
-              )}
+              {replica === null
+                ? 'No gateway is asked: only what is drained is known.'
+                : say`States as the replica ${mono(replica)} sees them, asked again every 5 seconds. What is drained holds for all; traffic is that of all replicas, by the ledger.`}
             </p>
             {traffic.error !== null && <ProblemBox problem={traffic.error} onRetry={() => void traffic.refetch()} />}
             {upstreams.length === 0 && (
@@ -539,16 +417,22 @@ export function Page() {
                 upstream={upstream}
                 traffic={traffic.data?.upstreams.find((each) => each.upstream === upstream.name)}
                 span={traffic.data}
-                onDrain={() => ask({ about: upstream.name, for: 'drain' })}
-                onResume={() => ask({ about: upstream.name, for: 'resume' })}
               />
             ))}
           </div>
         )}
       </Loaded>
-      <TroubleList names={names} />
-      {about !== undefined && asked?.for === 'drain' && <DrainDialog upstream={about} onClose={close} />}
-      {about !== undefined && asked?.for === 'resume' && <ResumeDialog upstream={about} onClose={close} />}
+      <ListPage
+        operation="listUpstreamTroubles"
+        input={{ upstream: search.upstream || undefined }}
+        title="What kept requests away"
+        note="Breakers that opened and accounts that were limited in the last 30 days, as each replica saw them itself."
+        filters={[{ name: 'upstream', label: 'Upstream', options: [['', 'All upstreams'], ...names] }]}
+        every_seconds={15}
+        page={25}
+        columns={TROUBLE_COLUMNS}
+        empty={['Nothing kept requests away.', 'Whatever does is written down here.']}
+      />
     </>
   );
 }

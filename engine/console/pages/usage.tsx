@@ -1,36 +1,34 @@
-import { type FormEvent, useMemo, useState } from 'react';
+import { type FormEvent, type ReactNode, useMemo, useState } from 'react';
 import { type AnswerOf, addressOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import { type Bar, BarChart } from '../parts/bar-chart.tsx';
 import {
   Button,
   Card,
-  Count,
+  Choice,
   EmptyState,
-  Figure,
   Figures,
   Icon,
   Loaded,
+  num,
   PageHead,
-  Share,
-  ShortCount,
+  say,
+  share,
+  short,
   shortUsd,
   To,
   Trend,
   trendWords,
-  Usd,
+  usd,
 } from '../parts/basic.tsx';
-import { SelectField, TextField } from '../parts/field.tsx';
-import { type Column, DataTable } from '../parts/table.tsx';
+import { Field, Filters } from '../parts/field.tsx';
+import { type Column, type Columns, DataTable, Files } from '../parts/table.tsx';
 import {
   dayAfter,
-  isDay,
   momentWords,
   periodOf,
   periodOfStep,
   placesOf,
   RANGE_TITLES,
-  RANGES,
-  type RangeName,
   rangeOf,
   type Step,
   stepOf,
@@ -67,16 +65,7 @@ const NO_FILTER = new Set<Dimension>(['status', 'estimated', 'hour', 'day', 'wee
 const FILTERS = (Object.keys(DIMENSIONS) as Dimension[]).filter((name) => !NO_FILTER.has(name));
 
 /** What the list of requests can be narrowed down by. */
-const OF_REQUESTS = new Set<Dimension>([
-  'user',
-  'team',
-  'project',
-  'token',
-  'token_group',
-  'model',
-  'upstream',
-  'status',
-]);
+const OF_REQUESTS = ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'status'];
 
 /** At most as many dimensions at once. */
 const MOST = 4;
@@ -85,7 +74,7 @@ function isDimension(text: string): text is Dimension {
   return Object.hasOwn(DIMENSIONS, text);
 }
 
-function isTime(name: string): boolean {
+function isTime(name: string): name is Step {
   return ['hour', 'day', 'week', 'month'].includes(name);
 }
 
@@ -95,22 +84,11 @@ function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
   return named.length === 0 ? [fallback] : [...new Set(named)].slice(0, MOST);
 }
 
+type Filtered = Readonly<Partial<Record<Dimension, string>>>;
+
 /** What usage is narrowed down by, as an address says it. */
-function filtersOf(search: PageSearch): Readonly<Partial<Record<Dimension, string>>> {
+function filtersOf(search: PageSearch): Filtered {
   return Object.fromEntries(FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : [])));
-}
-
-/** Values of some dimensions; null for requests that have none. */
-type Names = Readonly<Partial<Record<Dimension, string | null>>>;
-
-/** The address of the requests that are meant; `undefined` where the list of requests cannot tell them apart. */
-function requestsOf(
-  names: Names,
-  period: { readonly since: string | null; readonly until: string },
-): PageSearch | undefined {
-  const parts = Object.entries(names) as [Dimension, string | null][];
-  if (parts.some(([name, value]) => value === null || !OF_REQUESTS.has(name))) return undefined;
-  return { ...(names as PageSearch), ...(period.since !== null && { since: period.since }), until: period.until };
 }
 
 /** What to group by once one knows which of something it is. */
@@ -120,74 +98,37 @@ function finer(by: readonly Dimension[], name: Dimension): Dimension {
   return rest.find((each) => name !== 'token' || each !== 'user') ?? 'day';
 }
 
+const ESTIMATES: Readonly<Record<string, string>> = {
+  yes: 'Estimated',
+  no: 'Told by the upstream',
+  clamped: 'More than possible',
+};
+
 function valueWords(name: Dimension, value: string | null | undefined): string {
   if (value === null || value === undefined) return `(no ${DIMENSIONS[name].toLowerCase()})`;
-  if (name === 'estimated')
-    return { yes: 'Estimated', no: 'Told by the upstream', clamped: 'More than possible' }[value] ?? value;
-  return value;
-}
-
-type Filters = Readonly<Partial<Record<Dimension, string>>>;
-
-/** What is asked for: a time, what to group by, and what to leave out. */
-function Controls({ by, filters, is_admin }: { by: readonly Dimension[]; filters: Filters; is_admin: boolean }) {
-  return (
-    <div className="usage-controls">
-      <Ranges />
-      <Grouping by={by} />
-      <FilterBy filters={filters} is_admin={is_admin} />
-    </div>
-  );
+  return (name === 'estimated' && ESTIMATES[value]) || value;
 }
 
 function Ranges() {
   const [search, change] = usePageSearch();
   const { time_zone } = useSession();
   const range = rangeOf(search);
-  const choose = (name: RangeName) => {
+  const now = today(time_zone);
+  const choose = (name: string) => {
     if (name !== 'custom') change({ range: name, since: undefined, until: undefined });
-    else change({ range: undefined, since: dayAfter(today(time_zone), -13), until: dayAfter(today(time_zone), 1) });
+    else change({ range: undefined, since: dayAfter(now, -13), until: dayAfter(now, 1) });
   };
   return (
     <div className="usage-range filters">
-      <fieldset className="choice">
-        <legend className="unseen">Time</legend>
-        {RANGES.map((name) => (
-          <label key={name}>
-            <input type="radio" name="range" value={name} checked={range === name} onChange={() => choose(name)} />
-            <span>{RANGE_TITLES[name]}</span>
-          </label>
-        ))}
-      </fieldset>
-      {range === 'custom' && <Days />}
-    </div>
-  );
-}
-
-/** The first and the last day; an address says the day after the last. */
-function Days() {
-  const [{ since, until }, change] = usePageSearch();
-  const last = isDay(until) ? dayAfter(until, -1) : '';
-  return (
-    <div className="filters">
-      <TextField
-        label="From"
-        type="date"
-        value={isDay(since) ? since : ''}
-        {...(isDay(until) && { max: last })}
-        onChange={({ target }) => change({ since: target.value || undefined }, { replace: true })}
-        hint={since !== undefined && !isDay(since) ? since : undefined}
-      />
-      <TextField
-        label="To (included)"
-        type="date"
-        value={last}
-        {...(isDay(since) && { min: since })}
-        onChange={({ target }) =>
-          change({ until: isDay(target.value) ? dayAfter(target.value, 1) : undefined }, { replace: true })
-        }
-        hint={until !== undefined && !isDay(until) ? until : undefined}
-      />
+      <Choice label="Time" options={RANGE_TITLES} value={range} onValue={choose} />
+      {range === 'custom' && (
+        <Filters
+          of={[
+            { name: 'since', label: 'From', is_date: true },
+            { name: 'until', label: 'To (included)', is_date: true, is_end: true },
+          ]}
+        />
+      )}
     </div>
   );
 }
@@ -203,15 +144,15 @@ function Grouping({ by }: { by: readonly Dimension[] }) {
     <div className="filters">
       {places.map((name, i) => {
         const free = (Object.keys(DIMENSIONS) as Dimension[]).filter((each) => each === name || !by.includes(each));
-        const none = i === 0 && by.length === 1 ? [] : [{ value: '', text: '–' }];
+        const options = free.map((value) => [value, DIMENSIONS[value]] as const);
         return (
-          <SelectField
+          <Field
             // biome-ignore lint/suspicious/noArrayIndexKey: a place keeps its focus when what is in it changes.
             key={i}
             label={i === 0 ? 'Group by' : 'and by'}
             value={name ?? ''}
-            onChange={({ target }) => put(i, target.value)}
-            options={[...none, ...free.map((value) => ({ value, text: DIMENSIONS[value] }))]}
+            onValue={(value) => put(i, value)}
+            options={i === 0 && by.length === 1 ? options : [['', '–'], ...options]}
           />
         );
       })}
@@ -219,11 +160,11 @@ function Grouping({ by }: { by: readonly Dimension[] }) {
   );
 }
 
-function FilterBy({ filters, is_admin }: { filters: Filters; is_admin: boolean }) {
+function FilterBy({ filters }: { filters: Filtered }) {
   const [, change] = usePageSearch();
+  const { is_admin } = useSession().person;
   const [name, setName] = useState<Dimension>('model');
   const [value, setValue] = useState('');
-  const names = FILTERS.filter((each) => is_admin || each !== 'user');
   const add = (event: FormEvent) => {
     event.preventDefault();
     if (value.trim() === '') return;
@@ -233,35 +174,26 @@ function FilterBy({ filters, is_admin }: { filters: Filters; is_admin: boolean }
   return (
     <div className="usage-filters filters">
       <form className="filters" onSubmit={add}>
-        <SelectField
+        <Field
           label="Only"
           value={name}
-          onChange={({ target }) => setName(target.value as Dimension)}
-          options={names.map((each) => ({ value: each, text: DIMENSIONS[each] }))}
+          onValue={(chosen) => setName(chosen as Dimension)}
+          options={FILTERS.filter((each) => is_admin || each !== 'user').map((each) => [each, DIMENSIONS[each]])}
         />
-        <TextField
-          label="is"
-          value={value}
-          onChange={({ target }) => setValue(target.value)}
-          placeholder={PLACEHOLDERS[name] ?? ''}
-        />
+        <Field label="is" value={value} onValue={setValue} placeholder={PLACEHOLDERS[name] ?? ''} />
         <Button type="submit">Add filter</Button>
       </form>
       {Object.keys(filters).length > 0 && (
         <ul className="row bare" aria-label="Filters">
           {(Object.entries(filters) as [Dimension, string][]).map(([each, wanted]) => (
             <li key={each}>
-              <button
-                type="button"
-                className="usage-chip boxed"
-                onClick={() => change({ [each]: undefined, rows: undefined })}
-              >
+              <Button className="any" onClick={() => change({ [each]: undefined, rows: undefined })}>
                 <span>
                   {DIMENSIONS[each]}: <strong>{wanted}</strong>
                 </span>
                 <span className="unseen">, take this filter away</span>
                 <Icon name="close" />
-              </button>
+              </Button>
             </li>
           ))}
         </ul>
@@ -279,74 +211,45 @@ const PLACEHOLDERS: Readonly<Partial<Record<Dimension, string>>> = {
 type Usage = AnswerOf<'getUsage'>;
 
 const SERIES = 4;
-const STEPS: Readonly<Record<Step, string>> = {
-  hour: 'Cost per hour',
-  day: 'Cost per day',
-  week: 'Cost per week',
-  month: 'Cost per month',
-};
+
+interface ChartProps {
+  readonly question: object;
+  readonly first: Dimension;
+  readonly step: Step;
+  readonly since: string | null;
+}
 
 /** Cost over time, split by what the table is grouped by first. */
-function UsageChart({
-  question,
-  first,
-  step,
-  since,
-}: {
-  question: object;
-  first: string;
-  step: Step;
-  since: string | null;
-}) {
-  const [, change] = usePageSearch();
-  const { time_zone } = useSession();
-  const split = isTime(first) ? undefined : (first as Dimension);
+function UsageChart({ question, first, step, since }: ChartProps) {
+  const split = isTime(first) ? undefined : first;
   const by = split === undefined ? step : `${step},${split}`;
   const compare = since === null ? {} : ({ compare: 'previous' } as const);
   const usage = useOperation('getUsage', { ...question, ...compare, by, limit: SERIES });
-  const choose = (bar: Bar) => {
-    const period = periodOfStep(bar.key, step);
-    if (period !== undefined) change({ ...period, range: undefined });
-  };
   return (
     <Card>
       <Loaded query={usage} lines={6}>
-        {(answer) => (
-          <Drawn
-            usage={answer}
-            split={split}
-            step={step}
-            time_zone={time_zone}
-            {...(step !== 'hour' && { onChoose: choose })}
-          />
-        )}
+        {(answer) => <Drawn usage={answer} split={split} step={step} />}
       </Loaded>
     </Card>
   );
 }
 
-function Drawn({
-  usage,
-  split,
-  step,
-  time_zone,
-  onChoose,
-}: {
-  usage: Usage;
-  split: Dimension | undefined;
-  step: Step;
-  time_zone: string;
-  onChoose?: (bar: Bar) => void;
-}) {
+function Drawn({ usage, split, step }: { usage: Usage; split: Dimension | undefined; step: Step }) {
+  const [, change] = usePageSearch();
+  const { time_zone } = useSession();
   const { series, bars } = useMemo(() => barsOf(usage, split, step, time_zone), [usage, split, step, time_zone]);
+  const choose = (bar: Bar) => {
+    const period = periodOfStep(bar.key, step);
+    if (period !== undefined) change({ ...period, range: undefined });
+  };
   return (
     <BarChart
-      label={STEPS[step]}
+      label={`Cost per ${step}`}
       series={series}
       bars={bars}
       format={usdWords}
       {...(bars.some(({ before }) => before !== undefined) && { before_name: 'The period before' })}
-      {...(onChoose && { onChoose })}
+      {...(step !== 'hour' && { onChoose: choose })}
     />
   );
 }
@@ -405,55 +308,46 @@ function Summary({ usage: { total, previous } }: { usage: Usage }) {
   const before = previous?.total;
   const cached = total.cache_read_tokens + total.cache_write_5m_tokens + total.cache_write_1h_tokens;
   const possible = total.possibly_billed_usd ?? 0;
+  const trend = (of: (sums: Sums) => number) => <Trend now={of(total)} before={before && of(before)} />;
   return (
-    <Figures>
-      <Figure title="Cost" below={<Trend now={total.cost_usd} before={before?.cost_usd} />}>
-        <Usd amount={total.cost_usd} />
-      </Figure>
-      <Figure title="Requests" below={<Trend now={total.requests} before={before?.requests} />}>
-        <Count of={total.requests} />
-      </Figure>
-      <Figure title="Tokens in" below={<Trend now={tokensIn(total)} before={before && tokensIn(before)} />}>
-        <ShortCount of={tokensIn(total)} />
-      </Figure>
-      <Figure title="Tokens out" below={<Trend now={total.output_tokens} before={before?.output_tokens} />}>
-        <ShortCount of={total.output_tokens} />
-      </Figure>
-      <Figure
-        title="Cache hits"
-        below={<span className="soft">{cached === 0 ? 'no caching' : 'of the tokens in'}</span>}
-      >
-        {total.cache_hit_ratio === null ? '–' : <Share of={total.cache_hit_ratio} />}
-      </Figure>
-      <Figure
-        title="Estimated"
-        below={
-          <span className="soft">
-            {possible > 0 ? (
-              <>
-                failures may add <Usd amount={possible} />
-              </>
-            ) : (
-              'of the cost'
-            )}
-          </span>
-        }
-      >
-        {total.cost_usd === 0 ? '–' : <Share of={total.estimated_usd / total.cost_usd} />}
-      </Figure>
-    </Figures>
+    <Figures
+      of={[
+        { title: 'Cost', figure: usd(total.cost_usd), below: trend((sums) => sums.cost_usd) },
+        { title: 'Requests', figure: num(total.requests), below: trend((sums) => sums.requests) },
+        { title: 'Tokens in', figure: short(tokensIn(total)), below: trend(tokensIn) },
+        {
+          title: 'Tokens out',
+          figure: short(total.output_tokens),
+          below: trend((of) => of.output_tokens),
+        },
+        {
+          title: 'Cache hits',
+          figure: <Ratio of={total.cache_hit_ratio} />,
+          below: cached === 0 ? 'no caching' : 'of the tokens in',
+        },
+        {
+          title: 'Estimated',
+          figure: <Ratio of={total.cost_usd === 0 ? null : total.estimated_usd / total.cost_usd} />,
+          below: possible > 0 ? say`failures may add ${usd(possible)}` : 'of the cost',
+        },
+      ]}
+    />
   );
+}
+
+/** A share, or a dash where there is none. */
+function Ratio({ of }: { of: number | null }) {
+  return of === null ? '–' : share(of);
 }
 
 function tokensIn(sums: Sums): number {
   return sums.input_tokens + sums.cache_read_tokens + sums.cache_write_5m_tokens + sums.cache_write_1h_tokens;
 }
 
-interface Row {
+type UsageRow = Usage['rows'][number];
+
+interface Row extends UsageRow {
   readonly key: string;
-  readonly of: Usage['rows'][number]['of'];
-  readonly others: number;
-  readonly sums: Usage['total'];
   readonly before: number | undefined;
   /** Of the total cost, from 0 to 1. */
   readonly share: number;
@@ -465,11 +359,10 @@ function UsageTable({ usage }: { usage: Usage }) {
   const by = useMemo(() => usage.by.filter(isDimension), [usage]);
   const rows = useMemo(() => rowsOf(usage), [usage]);
   const columns = useMemo(() => columnsOf(usage, by, search), [usage, by, search]);
-  const others = rows.find((row) => row.others > 0);
   return (
     <Card title={`By ${by.map((name) => DIMENSIONS[name].toLowerCase()).join(', ')}`}>
       <DataTable label="Usage" columns={columns} rows={rows} keyOf={({ key }) => key} />
-      {others !== undefined && search.rows !== 'all' && (
+      {rows.some(({ others }) => others > 0) && search.rows !== 'all' && (
         <Button kind="quiet" onClick={() => change({ rows: 'all' })}>
           Show up to 1,000 rows
         </Button>
@@ -479,7 +372,7 @@ function UsageTable({ usage }: { usage: Usage }) {
 }
 
 function rowsOf({ rows, previous, total }: Usage): Row[] {
-  const keyOf = (row: Usage['rows'][number]) => JSON.stringify([row.others > 0, row.of]);
+  const keyOf = (row: UsageRow) => JSON.stringify([row.others > 0, row.of]);
   const before = new Map(previous?.rows.map((row) => [keyOf(row), row.sums.cost_usd]));
   return rows.map((row) => ({
     ...row,
@@ -489,103 +382,97 @@ function rowsOf({ rows, previous, total }: Usage): Row[] {
   }));
 }
 
-function columnsOf(usage: Usage, by: readonly Dimension[], search: PageSearch): Column<Row>[] {
-  const has_time = by.some(isTime);
-  const number = (id: string, title: string, value: (sums: Usage['total']) => number): Column<Row> => ({
-    id,
+/** A column of numbers; a count unless it says otherwise. */
+function numbers(title: string, of: (sums: Sums) => number, cell?: (row: Row) => ReactNode): Column<Row> {
+  return {
     title,
     is_number: true,
-    sort: ({ sums }) => value(sums),
-    cell: ({ sums }) => <ShortCount of={value(sums)} />,
-  });
-  const names = by.map(
-    (name, i): Column<Row> => ({
-      id: name,
-      title: DIMENSIONS[name],
-      sort: ({ of }) => of[name] ?? '',
-      cell: (row) => <Name row={row} name={name} is_first={i === 0} by={by} search={search} />,
-    }),
-  );
-  const before: Column<Row> = {
-    id: 'before',
-    title: 'Change',
-    is_number: true,
-    sort: ({ sums, before: was }) => sums.cost_usd - (was ?? 0),
-    cell: ({ sums, before: was }) => <ToBefore now={sums.cost_usd} before={was} />,
+    sort: ({ sums }) => of(sums),
+    cell: cell ?? (({ sums }) => short(of(sums))),
   };
-  const columns: Column<Row>[] = [
-    ...names,
-    {
-      id: 'cost',
-      title: 'Cost',
-      is_number: true,
-      sort: ({ sums }) => sums.cost_usd,
-      cell: (row) => <Cost row={row} />,
-    },
-    ...(usage.previous === null || has_time ? [] : [before]),
-    {
-      id: 'requests',
-      title: 'Requests',
-      is_number: true,
-      sort: ({ sums }) => sums.requests,
-      cell: (row) => <Requests row={row} usage={usage} search={search} />,
-    },
-    {
-      id: 'estimated',
-      title: 'Estimated',
-      is_number: true,
-      sort: ({ sums }) => estimatedShare(sums),
-      cell: ({ sums }) => (sums.estimated_usd === 0 ? '–' : <Share of={estimatedShare(sums)} />),
-    },
-    number('input', 'Input', ({ input_tokens }) => input_tokens),
-    number('output', 'Output', ({ output_tokens }) => output_tokens),
-    number('read', 'Cache read', ({ cache_read_tokens }) => cache_read_tokens),
-    number('5m', 'Written 5m', ({ cache_write_5m_tokens }) => cache_write_5m_tokens),
-    number('1h', 'Written 1h', ({ cache_write_1h_tokens }) => cache_write_1h_tokens),
-    {
-      id: 'hit',
-      title: 'Cache hits',
-      is_number: true,
-      sort: ({ sums }) => sums.cache_hit_ratio ?? -1,
-      cell: ({ sums }) => (sums.cache_hit_ratio === null ? '–' : <Share of={sums.cache_hit_ratio} />),
-    },
-  ];
-  // What nobody had needs no column; it would push others out of sight.
-  const empty = new Set([
-    ...(usage.total.estimated_usd === 0 ? ['estimated'] : []),
-    ...(usage.total.cache_write_5m_tokens === 0 ? ['5m'] : []),
-    ...(usage.total.cache_write_1h_tokens === 0 ? ['1h'] : []),
-  ]);
-  return columns.filter(({ id }) => !empty.has(id));
 }
 
-/** How much of the cost is estimated, from 0 to 1. */
-function estimatedShare({ cost_usd, estimated_usd }: Row['sums']): number {
-  return cost_usd > 0 ? estimated_usd / cost_usd : 0;
+function columnsOf(
+  { previous, total, since, until }: Usage,
+  by: readonly Dimension[],
+  search: PageSearch,
+): Columns<Row> {
+  const estimated = ({ cost_usd, estimated_usd }: Sums) => (cost_usd > 0 ? estimated_usd / cost_usd : 0);
+  const period = { ...(since !== null && { since }), until };
+  return [
+    ...by.map(
+      (name, i): Column<Row> => ({
+        title: DIMENSIONS[name],
+        sort: ({ of }) => of[name] ?? '',
+        cell: (row) => <Name row={row} name={name} is_first={i === 0} by={by} />,
+      }),
+    ),
+    numbers(
+      'Cost',
+      ({ cost_usd }) => cost_usd,
+      (row) => <Cost row={row} />,
+    ),
+    previous !== null &&
+      !by.some(isTime) && {
+        title: 'Change',
+        is_number: true,
+        sort: ({ sums, before }) => sums.cost_usd - (before ?? 0),
+        cell: ({ sums, before }) => <ToBefore now={sums.cost_usd} before={before} />,
+      },
+    numbers(
+      'Requests',
+      ({ requests }) => requests,
+      ({ of, others, sums: { requests } }) => {
+        const count = num(requests);
+        const to = others > 0 ? undefined : requestsOf({ ...filtersOf(search), ...of });
+        if (to === undefined) return count;
+        return (
+          <To page={['/requests', { ...to, ...period }]} title="Show these requests">
+            {count}
+          </To>
+        );
+      },
+    ),
+    // What nobody had needs no column; it would push others out of sight.
+    total.estimated_usd > 0 &&
+      numbers('Estimated', estimated, ({ sums }) => <Ratio of={sums.estimated_usd === 0 ? null : estimated(sums)} />),
+    numbers('Input', ({ input_tokens }) => input_tokens),
+    numbers('Output', ({ output_tokens }) => output_tokens),
+    numbers('Cache read', ({ cache_read_tokens }) => cache_read_tokens),
+    total.cache_write_5m_tokens > 0 && numbers('Written 5m', (sums) => sums.cache_write_5m_tokens),
+    total.cache_write_1h_tokens > 0 && numbers('Written 1h', (sums) => sums.cache_write_1h_tokens),
+    numbers(
+      'Cache hits',
+      ({ cache_hit_ratio }) => cache_hit_ratio ?? -1,
+      ({ sums }) => <Ratio of={sums.cache_hit_ratio} />,
+    ),
+  ];
+}
+
+/** The address of requests of these values; `undefined` where the list of requests cannot tell them apart. */
+function requestsOf(names: UsageRow['of']): PageSearch | undefined {
+  const is_known = ([name, value]: [string, string | null]) => value !== null && OF_REQUESTS.includes(name);
+  return Object.entries(names).every(is_known) ? (names as PageSearch) : undefined;
+}
+
+interface NameProps {
+  readonly row: Row;
+  readonly name: Dimension;
+  readonly is_first: boolean;
+  readonly by: readonly Dimension[];
 }
 
 /** What a row is about: a link to a finer report of it alone. */
-function Name({
-  row,
-  name,
-  is_first,
-  by,
-  search,
-}: {
-  row: Row;
-  name: Dimension;
-  is_first: boolean;
-  by: readonly Dimension[];
-  search: PageSearch;
-}) {
+function Name({ row, name, is_first, by }: NameProps) {
+  const [search] = usePageSearch();
   if (row.others > 0) return is_first ? <em>{`${row.others} others`}</em> : null;
   const value = row.of[name];
   const words = valueWords(name, value);
   const to = value === null || value === undefined ? undefined : narrowed(name, value, by);
-  const style = isTime(name) ? 'time' : value === null ? 'soft' : undefined;
+  const style = isTime(name) ? 'time' : value === null ? 'soft' : '';
   if (to === undefined) return <span className={style}>{words}</span>;
   return (
-    <To page={['/usage', { ...search, ...to }]} className={style ?? ''} title={`Usage of ${words} alone`}>
+    <To page={['/usage', { ...search, ...to }]} className={style} title={`Usage of ${words} alone`}>
       {words}
     </To>
   );
@@ -593,16 +480,16 @@ function Name({
 
 function narrowed(name: Dimension, value: string, by: readonly Dimension[]): PageSearch | undefined {
   const rest = by.filter((each) => each !== name);
-  const next = rest.length > 0 ? rest : [finer(by, name)];
-  if (FILTERS.includes(name)) return { [name]: value, by: next.join(','), rows: undefined };
-  const period = isTime(name) ? periodOfStep(value, name as Step) : undefined;
-  return period && { ...period, range: undefined, by: next.join(','), rows: undefined };
+  const next = (rest.length > 0 ? rest : [finer(by, name)]).join(',');
+  if (FILTERS.includes(name)) return { [name]: value, by: next, rows: undefined };
+  const period = isTime(name) ? periodOfStep(value, name) : undefined;
+  return period && { ...period, range: undefined, by: next, rows: undefined };
 }
 
 function Cost({ row: { sums, share } }: { row: Row }) {
   return (
     <span className="usage-cost">
-      <Usd amount={sums.cost_usd} />
+      {usd(sums.cost_usd)}
       <span className="usage-share" aria-hidden="true">
         <span style={{ inlineSize: `${Math.max(0, Math.min(1, share)) * 100}%` }} />
       </span>
@@ -617,17 +504,6 @@ function ToBefore({ now, before }: { now: number; before: number | undefined }) 
     <span className="number" title={`Before: ${before} USD`}>
       {trendWords(now, before)}
     </span>
-  );
-}
-
-function Requests({ row: { of, others, sums }, usage, search }: { row: Row; usage: Usage; search: PageSearch }) {
-  const filters = Object.fromEntries(FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : [])));
-  const to = others > 0 ? undefined : requestsOf({ ...filters, ...of }, usage);
-  if (to === undefined) return <Count of={sums.requests} />;
-  return (
-    <To page={['/requests', to]} title="Show these requests">
-      <Count of={sums.requests} />
-    </To>
   );
 }
 
@@ -652,44 +528,41 @@ export function Page() {
         title="Usage"
         intro={`${person.is_admin ? 'What requests used and cost' : 'What your requests used and cost'}, from the ledger. Days begin at midnight, ${time_zone}.`}
       >
-        <a className="button secondary" href={addressOf('exportUsage', question)} download="usage.csv">
-          <Icon name="down" />
-          Download CSV
-        </a>
+        <Files of={{ 'Download CSV': addressOf('exportUsage', question) }} />
       </PageHead>
-      <Controls by={by} filters={filters} is_admin={person.is_admin} />
+      {/* What is asked for: a time, what to group by, and what to leave out. */}
+      <div className="usage-controls">
+        <Ranges />
+        <Grouping by={by} />
+        <FilterBy filters={filters} />
+      </div>
       <Loaded query={usage} lines={8}>
-        {(answer) => <Answered usage={answer} question={question} time_zone={time_zone} />}
+        {(answer) =>
+          answer.total.requests === 0 && answer.total.cost_usd === 0 && answer.rows.length === 0 ? (
+            <Card>
+              <EmptyState title="No requests in this time">
+                Choose a longer time or take a filter away. Requests appear here as soon as they are over.
+              </EmptyState>
+            </Card>
+          ) : (
+            <div className="stack apart">
+              <p className="soft small">
+                {words(answer, time_zone)}
+                {answer.previous !== null && `, compared with ${words(answer.previous, time_zone)}`}
+              </p>
+              <Summary usage={answer} />
+              <UsageChart
+                question={question}
+                first={answer.by[0] as Dimension}
+                step={stepOf(answer.since, answer.until)}
+                since={answer.since}
+              />
+              <UsageTable usage={answer} />
+            </div>
+          )
+        }
       </Loaded>
     </>
-  );
-}
-
-function Answered({ usage, question, time_zone }: { usage: Usage; question: object; time_zone: string }) {
-  if (usage.total.requests === 0 && usage.total.cost_usd === 0 && usage.rows.length === 0) {
-    return (
-      <Card>
-        <EmptyState title="No requests in this time">
-          <p>Choose a longer time or take a filter away. Requests appear here as soon as they are over.</p>
-        </EmptyState>
-      </Card>
-    );
-  }
-  return (
-    <div className="stack apart">
-      <p className="soft small">
-        {words(usage, time_zone)}
-        {usage.previous !== null && `, compared with ${words(usage.previous, time_zone)}`}
-      </p>
-      <Summary usage={usage} />
-      <UsageChart
-        question={question}
-        first={usage.by[0]!}
-        step={stepOf(usage.since, usage.until)}
-        since={usage.since}
-      />
-      <UsageTable usage={usage} />
-    </div>
   );
 }
 

@@ -1,7 +1,7 @@
 import { type PointerEvent, useId, useMemo, useState } from 'react';
 import { roundSteps } from '../ranges.ts';
 import { Button } from './basic.tsx';
-import { type Column, DataTable } from './table.tsx';
+import { type Column, type Columns, DataTable } from './table.tsx';
 
 /** One bar of a chart: a value for each series, one upon the other. */
 export interface Bar {
@@ -37,7 +37,7 @@ export function BarChart(props: ChartProps) {
   const [is_table, showTable] = useState(false);
   const id = useId();
   return (
-    <figure className="chart stack" aria-labelledby={id}>
+    <figure className="stack" aria-labelledby={id}>
       <figcaption className="row spread">
         <span id={id} className="chart-label">
           {label}
@@ -55,7 +55,7 @@ export function BarChart(props: ChartProps) {
         </>
       )}
       {!is_table && (series.length > 1 || before_name !== undefined) && (
-        <ul className="chart-legend">
+        <ul className="chart-legend row bare">
           {series.length > 1 &&
             series.map((name, i) => (
               <li key={name}>
@@ -101,7 +101,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
   const pointed = at === undefined ? undefined : bars[at];
   return (
     <div className="chart-area" aria-hidden="true">
-      <div className="chart-steps">
+      <div className="chart-steps soft number">
         {steps.map((step) => (
           <span key={step} style={{ insetBlockEnd: `${height(step)}%` }}>
             {format(step, steps[1])}
@@ -117,21 +117,22 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
         onPointerLeave={() => setAt(undefined)}
         onClick={() => pointed !== undefined && onChoose?.(pointed)}
       >
-        <svg className="chart-svg" aria-hidden="true" focusable="false">
-          {steps.map((step) => (
-            <line
-              key={step}
-              className="chart-step"
-              x1="0"
-              x2="100%"
-              y1={`${100 - height(step)}%`}
-              y2={`${100 - height(step)}%`}
-            />
-          ))}
-          {bars.map((bar, i) => (
-            <Stack key={bar.key} bar={bar} x={i * width} width={width} height={height} is_pointed={i === at} />
-          ))}
-        </svg>
+        {steps.map((step) => (
+          <div key={step} className="chart-step" style={{ insetBlockEnd: `${height(step)}%` }} />
+        ))}
+        {bars.map(({ key, values, before }, i) => (
+          <div
+            key={key}
+            className={i === at ? 'chart-bar pointed' : 'chart-bar'}
+            style={{ insetInlineStart: `${i * width}%`, inlineSize: `${width}%` }}
+          >
+            {values.map((value, part) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: the series is the index.
+              <div key={part} className={`of-${part + 1}`} style={{ blockSize: `${height(value)}%` }} />
+            ))}
+            {before !== undefined && <div className="chart-before" style={{ insetBlockEnd: `${height(before)}%` }} />}
+          </div>
+        ))}
         {pointed !== undefined && (
           <div
             className={at! * 2 < bars.length ? 'chart-tip' : 'chart-tip left'}
@@ -153,7 +154,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
           </div>
         )}
       </div>
-      <div className="chart-names">
+      <div className="chart-names soft">
         {bars.map((bar, i) =>
           i % every === 0 ? (
             <span
@@ -170,74 +171,27 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
   );
 }
 
-function Stack({
-  bar,
-  x,
-  width,
-  height,
-  is_pointed,
-}: {
-  bar: Bar;
-  x: number;
-  width: number;
-  height: (value: number) => number;
-  is_pointed: boolean;
-}) {
-  const gap = width * 0.16;
-  let below = 0;
-  return (
-    <g>
-      {is_pointed && <rect className="chart-pointed" x={`${x}%`} width={`${width}%`} y="0" height="100%" />}
-      {bar.values.map((value, i) => {
-        const part = height(value);
-        below += part;
-        return (
-          <rect
-            // biome-ignore lint/suspicious/noArrayIndexKey: the series is the index.
-            key={i}
-            className={`of-${i + 1}`}
-            x={`${x + gap}%`}
-            width={`${width - 2 * gap}%`}
-            y={`${100 - below}%`}
-            height={`${part}%`}
-          />
-        );
-      })}
-      {bar.before !== undefined && (
-        <line
-          className="chart-before"
-          x1={`${x + gap / 2}%`}
-          x2={`${x + width - gap / 2}%`}
-          y1={`${100 - height(bar.before)}%`}
-          y2={`${100 - height(bar.before)}%`}
-        />
-      )}
-    </g>
-  );
-}
-
 function ChartTable({ label, series, bars, format, before_name, onChoose }: ChartProps) {
-  const columns = useMemo((): Column<Bar>[] => {
-    const number = (id: string, title: string, value: (bar: Bar) => number | undefined): Column<Bar> => ({
-      id,
-      title,
-      is_number: true,
-      sort: (bar) => value(bar) ?? 0,
-      cell: (bar) => (value(bar) === undefined ? '' : format(value(bar)!)),
-    });
-    return [
-      { id: 'time', title: 'Time', cell: ({ title }) => title, sort: ({ key }) => key },
-      number('total', 'Total', total),
-      ...(series.length > 1 ? series.map((name, i) => number(`series ${i}`, name, ({ values }) => values[i])) : []),
-      ...(before_name === undefined ? [] : [number('before', before_name, ({ before }) => before)]),
-    ];
-  }, [series, format, before_name]);
-  const told = bars.filter((bar) => total(bar) !== 0 || (bar.before ?? 0) !== 0);
+  const number = (id: string, title: string, value: (bar: Bar) => number | undefined): Column<Bar> => ({
+    id,
+    title,
+    is_number: true,
+    sort: (bar) => value(bar) ?? 0,
+    cell: (bar) => (value(bar) === undefined ? '' : format(value(bar)!)),
+  });
+  const parts = series.length > 1 ? series : [];
+  const columns: Columns<Bar> = [
+    { title: 'Time', id: 'time', cell: 'title', sort: 'key' },
+    number('total', 'Total', total),
+    ...parts.map((name, i) => number(`series ${i}`, name, ({ values }) => values[i])),
+    before_name !== undefined && number('before', before_name, ({ before }) => before),
+  ];
+  const shown = bars.filter((bar) => total(bar) !== 0 || (bar.before ?? 0) !== 0);
   return (
     <DataTable
       label={label}
       columns={columns}
-      rows={told}
+      rows={shown}
       keyOf={({ key }) => key}
       {...(onChoose && { onOpen: onChoose })}
     />

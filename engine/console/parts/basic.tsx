@@ -3,10 +3,13 @@ import { Link } from '@tanstack/react-router';
 import {
   type ButtonHTMLAttributes,
   createContext,
+  createElement,
+  Fragment,
   type ReactNode,
   use,
   useCallback,
   useEffect,
+  useId,
   useRef,
   useState,
 } from 'react';
@@ -34,7 +37,6 @@ const SHAPES = {
   pause: 'M8 5v14M16 5v14',
   play: 'M7 5l12 7-12 7z',
   down: 'M12 4v11m0 0l-4-4m4 4l4-4M5 20h14',
-  next: 'M9 5l7 7-7 7',
   gateway: 'M4 12h5m6 0h5M9 7v10m6-10v10',
 } as const;
 
@@ -75,14 +77,13 @@ export function Badge({ tone = 'plain', children }: { tone?: Tone; children: Rea
 /** How much a button weighs: one primary per view; `danger` for what cannot be taken back. */
 export type ButtonKind = 'primary' | 'secondary' | 'danger' | 'quiet';
 
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+  readonly kind?: ButtonKind;
+  readonly is_busy?: boolean;
+}
+
 /** A button. While `is_busy` it cannot be pressed and says so. */
-export function Button({
-  kind = 'secondary',
-  is_busy = false,
-  className = '',
-  disabled,
-  ...rest
-}: ButtonHTMLAttributes<HTMLButtonElement> & { kind?: ButtonKind; is_busy?: boolean }) {
+export function Button({ kind = 'secondary', is_busy = false, className = '', disabled, ...rest }: ButtonProps) {
   return (
     <button
       type="button"
@@ -121,7 +122,7 @@ export function CopyBlock({ text, label }: { text: string; label: string }) {
   return (
     <div className="copy-block">
       {/* Focus, so that whoever has no mouse can scroll and select. */}
-      <pre tabIndex={0} role="region" aria-label={label}>
+      <pre tabIndex={0} role="region" aria-label={label} className="boxed">
         <code>{text}</code>
       </pre>
       <CopyButton text={text} />
@@ -132,7 +133,7 @@ export function CopyBlock({ text, label }: { text: string; label: string }) {
 /** A bar of what is used of something, with its words beside it; more than all of it fills the bar. */
 export function Meter({ label, share, words }: { label: string; share: number; words: string }) {
   const full = Math.min(1, Math.max(0, share));
-  const tone = share >= 1 ? 'alarm' : share >= 0.8 ? 'warn' : 'good';
+  const tone = share >= 1 ? 'alarm' : share >= 0.8 ? 'warn' : 'info';
   return (
     <div className="meter">
       <div className="row spread">
@@ -161,13 +162,11 @@ const TINY = new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumF
 const PERCENT = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
 
 /** An amount in USD, rounded to what matters; the exact one is its title. Takes a decimal, as text or number. */
-export function Usd({ amount }: { amount: string | number }) {
-  return (
-    <span className="number" title={`${amount} USD`}>
-      {shortUsd(amount)}
-    </span>
-  );
-}
+export const usd = (amount: string | number) => (
+  <span className="number" title={`${amount} USD`}>
+    {shortUsd(amount)}
+  </span>
+);
 
 /** An amount in USD as text: two places, or the first digits that are not nothing of a smaller one. */
 export function shortUsd(amount: string | number): string {
@@ -183,23 +182,15 @@ export function counted(count: number, one: string, many = `${one}s`): string {
 }
 
 /** A whole number with its thousands apart. */
-export function Count({ of }: { of: number }) {
-  return <span className="number">{WHOLE.format(of)}</span>;
-}
-
-/** A large number in short; the whole one is its title. */
-export function ShortCount({ of }: { of: number }) {
-  return (
-    <span className="number" title={WHOLE.format(of)}>
-      {SHORT.format(of)}
-    </span>
-  );
-}
-
+export const num = (of: number) => <span className="number">{WHOLE.format(of)}</span>;
 /** A share between 0 and 1. */
-export function Share({ of }: { of: number }) {
-  return <span className="number">{PERCENT.format(of)}</span>;
-}
+export const share = (of: number) => <span className="number">{PERCENT.format(of)}</span>;
+/** A large number in short; the whole one is its title. */
+export const short = (of: number) => (
+  <span className="number" title={WHOLE.format(of)}>
+    {SHORT.format(of)}
+  </span>
+);
 
 const RELATIVE = new Intl.RelativeTimeFormat('en', { numeric: 'auto' });
 const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[] = [
@@ -209,21 +200,54 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[
   ['second', 1],
 ];
 
+const FORMS = { short: shortTime, long: longTime, relative: relativeTime } as const;
+
 /** A moment in the gateway's time zone; the title says it with its zone and in UTC. */
-export function TimeText({ at, form = 'short' }: { at: string; form?: 'short' | 'long' | 'relative' }) {
+export function TimeText({ at, form = 'short' }: { at: string; form?: keyof typeof FORMS }) {
   const { time_zone } = useSession();
   const date = new Date(at);
   return (
     <time dateTime={at} title={`${longTime(date, time_zone)} (${date.toISOString()})`} className="time">
-      {form === 'relative'
-        ? relativeTime(date)
-        : form === 'long'
-          ? longTime(date, time_zone)
-          : shortTime(date, time_zone)}
+      {FORMS[form](date, time_zone)}
     </time>
   );
 }
 
+/** A sentence in which something is no plain text, such as a moment or a link. */
+export function say(words: TemplateStringsArray, ...parts: readonly ReactNode[]): ReactNode {
+  return createElement(Fragment, null, ...words.flatMap((text, i) => [text, parts[i]]));
+}
+
+/** A list of sentences, each of its own; what is `false` is left out. */
+export function Lines({ of, className = 'bare stack any' }: { of: readonly ReactNode[]; className?: string }) {
+  const lines = of.filter((line) => line !== false);
+  if (lines.length === 0) return null;
+  return (
+    <ul className={className}>
+      {lines.map((line, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
+        <li key={i}>{line}</li>
+      ))}
+    </ul>
+  );
+}
+
+/** A moment in a sentence. */
+export const timeAt = (moment: string) => <TimeText at={moment} />;
+/** How long ago a moment was. */
+export const ago = (moment: string) => <TimeText at={moment} form="relative" />;
+/** A moment with its zone. */
+export const longAt = (moment: string) => <TimeText at={moment} form="long" />;
+/** A name as it is written in files. */
+export const mono = (text: ReactNode) => <code>{text}</code>;
+/** What matters less. */
+export const soft = (text: ReactNode) => <span className="soft">{text}</span>;
+/** What matters more. */
+export const strong = (text: ReactNode) => <strong>{text}</strong>;
+/** What matters less, and smaller. */
+export const small = (text: ReactNode) => <span className="soft small">{text}</span>;
+/** Below what stands before it. */
+export const below = (text: ReactNode) => <span className="line soft small">{text}</span>;
 /** A moment that may not have come yet. */
 export function When({ at, otherwise = 'never' }: { at: string | null; otherwise?: string }) {
   return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
@@ -257,29 +281,59 @@ export function took(ms: number | null): string {
   return `${ms < 10 ? Math.round(ms * 10) / 10 : Math.round(ms)} ms`;
 }
 
-/** A row of figures. */
-export function Figures({ children }: { children: ReactNode }) {
-  return <dl className="figures">{children}</dl>;
+interface Figure {
+  readonly title: ReactNode;
+  readonly figure: ReactNode;
+  /** What is worth knowing of it. */
+  readonly below: ReactNode;
 }
 
-/** One number that stands out, with what it is and what is worth knowing of it. */
-export function Figure({ title, below, children }: { title: ReactNode; below?: ReactNode; children: ReactNode }) {
+/** Numbers that stand out, side by side. */
+export function Figures({ of }: { of: readonly Figure[] }) {
   return (
-    <div className="figure-card">
-      <dt>{title}</dt>
-      <dd>
-        <span className="figure">{children}</span>
-        <span className="small">{below}</span>
-      </dd>
-    </div>
+    <dl className="fitted figures">
+      {of.map(({ title, figure, below }, i) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the list never changes its order.
+        <div key={i} className="figure-card">
+          <dt>{title}</dt>
+          <dd>
+            <span className="figure">{figure}</span>
+            <span className="soft small">{below}</span>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** One of a few, side by side. */
+export function Choice(props: {
+  readonly label: string;
+  readonly options: Readonly<Record<string, string>>;
+  readonly value: string;
+  readonly onValue: (value: string) => void;
+  readonly className?: string;
+}) {
+  const { label, options, value, onValue, className = '' } = props;
+  const name = useId();
+  return (
+    <fieldset className={`choice ${className}`}>
+      <legend className="unseen">{label}</legend>
+      {Object.entries(options).map(([each, words]) => (
+        <label key={each}>
+          <input type="radio" name={name} value={each} checked={value === each} onChange={() => onValue(each)} />
+          <span>{words}</span>
+        </label>
+      ))}
+    </fieldset>
   );
 }
 
 /** How much more or less it is than before, as a share of that; nothing where that is not known. */
 export function Trend({ now, before, than = 'before' }: { now: number; before: number | undefined; than?: string }) {
   if (before === undefined) return null;
-  if (before === 0) return <span className="soft">{`nothing ${than}`}</span>;
-  return <span className="number soft">{`${trendWords(now, before)} vs. ${than}`}</span>;
+  if (before === 0) return `nothing ${than}`;
+  return <span className="number">{`${trendWords(now, before)} vs. ${than}`}</span>;
 }
 
 /** A change as people say it: `+12%`, `−3.4%`, `+15×`. */
@@ -298,7 +352,7 @@ export function PageHead({ title, intro, children }: { title: string; intro?: Re
         <h1>{title}</h1>
         {intro !== undefined && <p className="soft">{intro}</p>}
       </div>
-      {children !== undefined && <div className="row">{children}</div>}
+      {children && <div className="row">{children}</div>}
     </header>
   );
 }
@@ -313,6 +367,16 @@ export function Card({ title, children, actions }: { title?: string; children: R
           {actions}
         </header>
       )}
+      {children}
+    </section>
+  );
+}
+
+/** A part of a card or drawer. */
+export function Part({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <section className="stack top flush">
+      <h3>{title}</h3>
       {children}
     </section>
   );
@@ -339,7 +403,9 @@ export function To({
   page: [to, search = {}],
   ...rest
 }: { readonly [Name in 'className' | 'title' | 'aria-label']?: string } & {
-  readonly page: readonly [path: string, search?: object];
+  readonly 'aria-current'?: true | undefined;
+  readonly page: readonly [path: string, search?: object | undefined];
+  readonly resetScroll?: boolean;
   readonly children: ReactNode;
 }) {
   return <Link to={to as never} search={search as never} {...(rest as object)} />;
@@ -441,39 +507,66 @@ export function Loaded<Answer>({
   );
 }
 
-type Tell = (text: string, tone?: Tone) => void;
+type Notify = (text: string, tone?: Tone) => void;
 
-const TellContext = createContext<Tell>(() => {});
+const NotifyContext = createContext<Notify>(() => {});
 const SHOWN_MS = 8000;
 
-/** Where what was just done is told, to eyes and screen readers alike. */
+/** Where what was just done is said, to eyes and screen readers alike. */
 export function NoticeArea({ children }: { children: ReactNode }) {
-  const [told, setTold] = useState<{ text: string; tone: Tone } | undefined>();
+  const [notice, setNotice] = useState<{ text: string; tone: Tone } | undefined>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  const tell = useCallback<Tell>((text, tone = 'good') => {
+  const notify = useCallback<Notify>((text, tone = 'good') => {
     clearTimeout(timer.current);
-    setTold({ text, tone });
+    setNotice({ text, tone });
     // What went wrong stays until it was read.
-    if (tone !== 'alarm') timer.current = setTimeout(() => setTold(undefined), SHOWN_MS);
+    if (tone !== 'alarm') timer.current = setTimeout(() => setNotice(undefined), SHOWN_MS);
   }, []);
   return (
-    <TellContext value={tell}>
+    <NotifyContext value={notify}>
       {children}
-      <div className="told-area" role="status" aria-live="polite">
-        {told !== undefined && (
-          <div className={`told ${told.tone}`}>
-            <p>{told.text}</p>
-            <Button kind="quiet" onClick={() => setTold(undefined)}>
+      <div className="notice-area" role="status" aria-live="polite">
+        {notice !== undefined && (
+          <div className={`notice ${notice.tone}`}>
+            <p>{notice.text}</p>
+            <Button kind="quiet" onClick={() => setNotice(undefined)}>
               Close
             </Button>
           </div>
         )}
       </div>
-    </TellContext>
+    </NotifyContext>
   );
 }
 
-/** Tells what was done, in a sentence that goes away by itself; with `alarm`, what went wrong, until it is closed. */
-export function useTell(): Tell {
-  return use(TellContext);
+/** Says what was done, in a sentence that goes away by itself; with `alarm`, what went wrong, until it is closed. */
+export function useNotify(): Notify {
+  return use(NotifyContext);
+}
+
+const ShowContext = createContext<(dialog: ReactNode) => void>(() => {});
+
+/** How the dialog or drawer around is closed. */
+export const CloseContext = createContext<() => void>(() => {});
+
+/** Closes the dialog or drawer around. */
+export function useClose(): () => void {
+  return use(CloseContext);
+}
+
+/** Where the dialogs of `Opens` stand: they outlast the row they were opened from, which what they do may take away. */
+export function DialogArea({ children }: { children: ReactNode }) {
+  const [shown, show] = useState<ReactNode>();
+  return (
+    <ShowContext value={show}>
+      {children}
+      <CloseContext value={() => show(undefined)}>{shown}</CloseContext>
+    </ShowContext>
+  );
+}
+
+/** A button that opens a dialog. */
+export function Opens({ shows, ...button }: ButtonProps & { readonly shows: ReactNode }) {
+  const show = use(ShowContext);
+  return <Button {...button} onClick={() => show(shows)} />;
 }

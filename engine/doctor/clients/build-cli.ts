@@ -1,10 +1,11 @@
 import { isTable, tablesIn, valueAt } from '../../client-files/broken-file.ts';
 import { type ClientSpec, type Credential, isWindow } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
+import { failed } from '../../contract/checks.ts';
 import { printableLine } from '../../kit/text/printable.ts';
 import { closest, listed } from '../../kit/text/suggest.ts';
 import type { Desk, Diagnosis } from '../desk.ts';
-import { readKeyText, readVariableText } from './credential-text.ts';
+import { keyIn, readKeyText, readVariableText } from './credential-text.ts';
 import {
   helperOf,
   noAddress,
@@ -71,26 +72,17 @@ export function readBuildCli(desk: Desk, sources: Sources): Reading {
 }
 
 function noDefault(where: string, aliases: readonly string[]): Diagnosis {
-  return {
-    id: 'build_cli.default_model',
-    title: 'default model of the build CLI',
-    verdict: 'failed',
-    where,
-    found:
-      'default in [models] names no entry [model.<alias>]: the client asks its vendor for a model, and wants a sign-in in a browser',
-    remedy: `set default in [models] to the alias of an entry: ${listed(aliases.map(printableLine))}`,
-  };
+  return failed(
+    'default in [models] names no entry [model.<alias>]: the client asks its vendor for a model, and wants a sign-in in a browser',
+    `set default in [models] to the alias of an entry: ${listed(aliases.map(printableLine))}`,
+    { id: 'build_cli.default_model', title: 'default model of the build CLI', where },
+  );
 }
 
 interface Key extends Pick<Reading, 'token' | 'helper'> {
   readonly credential?: Credential | undefined;
   readonly fault?: Diagnosis;
 }
-
-const keyIn = (text: unknown): string | undefined => {
-  const key = typeof text === 'string' ? readKeyText(text) : undefined;
-  return key !== undefined && 'key' in key ? key.key : undefined;
-};
 
 /** Where the client takes its key from, in the order in which it goes by it. */
 function readKey(desk: Desk, sources: Sources, alias: string, entry: Fields): Key {

@@ -1,9 +1,10 @@
 import { tablesIn } from '../../client-files/broken-file.ts';
 import { type Credential, isWindow } from '../../client-files/clients.ts';
+import { failed } from '../../contract/checks.ts';
 import { printableWord } from '../../kit/text/printable.ts';
 import { closest, listed } from '../../kit/text/suggest.ts';
 import type { Desk, Diagnosis } from '../desk.ts';
-import { readKeyText, readVariableText } from './credential-text.ts';
+import { keyIn, readVariableText } from './credential-text.ts';
 import {
   helperOf,
   noAddress,
@@ -75,11 +76,6 @@ interface Key extends Pick<Reading, 'token' | 'helper'> {
   readonly unset?: string;
 }
 
-const keyIn = (text: unknown): string | undefined => {
-  const key = typeof text === 'string' ? readKeyText(text) : undefined;
-  return key !== undefined && 'key' in key ? key.key : undefined;
-};
-
 /** Where the client takes its key from, in the order in which it goes by it. */
 function readKey(desk: Desk, sources: Sources, alias: string, section: Readonly<Record<string, unknown>>): Key {
   const { key_name } = desk.names.coding_cli;
@@ -125,22 +121,21 @@ function unsetVariable(sources: Sources, alias: string, name: string): Diagnosis
   return { ...noKey(sources, where, found, remedy), id: 'coding_cli.env_key' };
 }
 
-const PROVIDER = { id: 'coding_cli.provider', title: 'provider of the coding CLI', verdict: 'failed' } as const;
+const PROVIDER = { id: 'coding_cli.provider', title: 'provider of the coding CLI' };
 
 function noProvider({ paths }: Sources, sections: ReturnType<typeof tablesIn>): Diagnosis {
   const names = listed(sections.map(([name]) => printableWord(name)));
-  const found =
-    'model_provider names no section with the address of a gateway: the client does not start, or asks its vendor';
-  const remedy = `set model_provider, at the top of the file, to the name of a section${names === '' ? '' : `: ${names}`}; appscli client coding-cli writes one`;
-  return { ...PROVIDER, where: paths.user, found, remedy };
+  return failed(
+    'model_provider names no section with the address of a gateway: the client does not start, or asks its vendor',
+    `set model_provider, at the top of the file, to the name of a section${names === '' ? '' : `: ${names}`}; appscli client coding-cli writes one`,
+    { ...PROVIDER, where: paths.user },
+  );
 }
 
 function reserved({ paths }: Sources, name: string): Diagnosis {
-  const found = `[model_providers.${name}] has the name of a provider that the client knows itself, and it does not start`;
-  return {
-    ...PROVIDER,
-    where: paths.user,
-    found,
-    remedy: 'give the section another name, such as custom, in model_provider as well',
-  };
+  return failed(
+    `[model_providers.${name}] has the name of a provider that the client knows itself, and it does not start`,
+    'give the section another name, such as custom, in model_provider as well',
+    { ...PROVIDER, where: paths.user },
+  );
 }

@@ -40,6 +40,12 @@ export function readKeyText(text: string): KeyText {
   return { kind: key === text ? 'key' : 'padded', key };
 }
 
+/** The key that a value of a file is, or is meant to be. */
+export function keyIn(value: unknown): string | undefined {
+  const text = typeof value === 'string' ? readKeyText(value) : undefined;
+  return text !== undefined && 'key' in text ? text.key : undefined;
+}
+
 const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
 const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
 

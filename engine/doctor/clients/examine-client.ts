@@ -1,6 +1,7 @@
 import { isTable } from '../../client-files/broken-file.ts';
 import { CLIENTS, type ClientKind, type ClientSpec, isRight } from '../../client-files/clients.ts';
 import { platformOf } from '../../client-files/key-helper.ts';
+import { failed, skipped, warning } from '../../contract/checks.ts';
 import type { Desk, Diagnosis, Examination } from '../desk.ts';
 import { readBuildCli } from './build-cli.ts';
 import { readCodingCli } from './coding-cli.ts';
@@ -32,14 +33,10 @@ export function examineClient(desk: Desk, client: ClientKind): Examination {
     return { client, is_there, diagnoses: broken, connection: undefined };
   if (spec === undefined && findings.length === 0 && others.length === 0) {
     const found = 'no gateway is named where appscli client names it; without one the client asks its vendor';
-    const remedy = `appscli client ${client} --base-url https://gateway.example.com sets it up`;
-    const none: Diagnosis = {
-      id: idOf(client, 'gateway'),
-      title: `gateway of the ${title}`,
-      verdict: 'skipped',
-      found,
-      remedy,
-    };
+    const none = skipped(found, {
+      ...{ id: idOf(client, 'gateway'), title: `gateway of the ${title}` },
+      remedy: `appscli client ${client} --base-url https://gateway.example.com sets it up`,
+    });
     return { client, is_there, diagnoses: [none], connection: undefined };
   }
   const hides = [...new Set(sources.all.flatMap(({ kind, values }) => (kind === 'shell' ? [] : secretsIn(values))))];
@@ -122,13 +119,10 @@ function examineSecret(client: ClientKind, { kind, path }: Source): Diagnosis[] 
       ? 'is made to be committed with the project, for everybody to read'
       : 'can be read by everybody who works at this machine';
   return [
-    {
-      id: idOf(client, 'secret'),
-      title: 'credential in a shared file',
-      verdict: kind === 'project' ? 'failed' : 'warning',
-      where: path!,
-      found: `this file holds a credential, and ${whose}`,
-      remedy: `revoke it, take it out, and give each person one: appscli client ${client} --key-helper`,
-    },
+    (kind === 'project' ? failed : warning)(
+      `this file holds a credential, and ${whose}`,
+      `revoke it, take it out, and give each person one: appscli client ${client} --key-helper`,
+      { id: idOf(client, 'secret'), title: 'credential in a shared file', where: path! },
+    ),
   ];
 }

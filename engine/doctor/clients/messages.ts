@@ -1,6 +1,7 @@
 import { dirname, join } from 'node:path';
 import { HELPER, isWindow, SIGN_IN, TIERS } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
+import { warning } from '../../contract/checks.ts';
 import type { Desk, Diagnosis } from '../desk.ts';
 import { readKeyText } from './credential-text.ts';
 import { type Found, noAddress, noKey, placeOf, type Reading, rootOf, type Sources } from './sources.ts';
@@ -124,12 +125,11 @@ function passedOver({ all }: Sources, { text, found, path }: Text): Diagnosis[] 
     const said = (values.env as Record<string, unknown> | undefined)?.[name];
     return source.path !== found.source.path && said !== undefined && said !== '' && String(said).trim() !== text;
   });
-  return others.map((source) => ({
-    id: 'messages.passed_over',
-    title: 'a variable that does not count',
-    verdict: 'warning',
-    where: placeOf(source, path),
-    found: `${name} is not used: ${placeOf(found.source, path)} says otherwise, and wins`,
-    remedy: `take ${name} out of one of the two`,
-  }));
+  return others.map((source) =>
+    warning(
+      `${name} is not used: ${placeOf(found.source, path)} says otherwise, and wins`,
+      `take ${name} out of one of the two`,
+      { id: 'messages.passed_over', title: 'a variable that does not count', where: placeOf(source, path) },
+    ),
+  );
 }

@@ -1,5 +1,6 @@
 import { credentialsPath, parseCredentials } from '../../client/credentials.ts';
 import { HELPER_WAIT_SECONDS } from '../../client-files/key-helper.ts';
+import { failed, ok } from '../../contract/checks.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { runProgram } from '../../kit/process/run-program.ts';
 import type { Connection, Desk, Diagnosis, HelperCommand } from '../desk.ts';
@@ -14,34 +15,25 @@ export function examineSignIn(
 ): { readonly token: string | undefined; readonly diagnoses: readonly Diagnosis[] } {
   const path = credentialsPath(desk.env);
   const again = `appscli login --base-url ${root_url}`;
-  const failed = (found: string, remedy = again): ReturnType<typeof examineSignIn> => ({
-    token: undefined,
-    diagnoses: [{ ...NAMED, verdict: 'failed', where: path, found, remedy }],
-  });
+  const at = { ...NAMED, where: path };
+  const wrong = (found: string, remedy = again) => ({ token: undefined, diagnoses: [failed(found, remedy, at)] });
   try {
     const text = desk.read(path);
     const held = text === undefined ? undefined : parseCredentials(text, path).get(root_url);
-    if (held === undefined) return failed(`nobody is signed in at ${root_url} here`);
+    if (held === undefined) return wrong(`nobody is signed in at ${root_url} here`);
     const rights = examineRights(desk, path, NAMED);
     const left_ms = Date.parse(held.expires_at) - desk.now();
     if (left_ms > 0) {
-      const minutes = Math.ceil(left_ms / 60_000);
-      const good: Diagnosis = { ...NAMED, verdict: 'ok', where: path, found: `good for ${minutes} more minutes` };
+      const good = ok(`good for ${Math.ceil(left_ms / 60_000)} more minutes`, at);
       return { token: held.access_token, diagnoses: [good, ...rights] };
     }
-    if (held.refresh_token === undefined) {
-      const { diagnoses } = failed(`it expired at ${held.expires_at}, and can't be renewed`);
-      return { token: undefined, diagnoses: [...diagnoses, ...rights] };
-    }
-    const renewed: Diagnosis = {
-      ...NAMED,
-      verdict: 'ok',
-      where: path,
-      found: 'expired, to be renewed at the next use',
-    };
-    return { token: undefined, diagnoses: [renewed, ...rights] };
+    const is_renewed = held.refresh_token !== undefined;
+    const found = is_renewed
+      ? ok('expired, to be renewed at the next use', at)
+      : failed(`it expired at ${held.expires_at}, and can't be renewed`, again, at);
+    return { token: undefined, diagnoses: [found, ...rights] };
   } catch (error) {
-    if (error instanceof StartError) return failed(error.message, `move ${path} away, then ${again}`);
+    if (error instanceof StartError) return wrong(error.message, `move ${path} away, then ${again}`);
     throw error;
   }
 }
@@ -61,8 +53,8 @@ export async function tryHelper(
   seconds = HELPER_WAIT_SECONDS,
 ): Promise<TriedHelper> {
   const named = { id: `${client.replaceAll('-', '_')}.key_helper`, title: 'key helper', where: helper.where };
-  const failed = (found: string, remedy = RUN_IT): TriedHelper => ({
-    diagnosis: { ...named, verdict: 'failed', found, remedy },
+  const wrong = (found: string, remedy = RUN_IT): TriedHelper => ({
+    diagnosis: failed(found, remedy, named),
     token: undefined,
   });
   const { ending, exit_code, stdout } = await runProgram({
@@ -72,20 +64,20 @@ export async function tryHelper(
     bytes_max: BYTES_MAX,
   });
   if (ending === 'no_start' && 'line' in helper.command)
-    return failed('no shell can run it: it is too long, or holds a character that no command can');
+    return wrong('no shell can run it: it is too long, or holds a character that no command can');
   if (ending === 'no_start' || exit_code === 127)
-    return failed('there is no such program', 'name one that is there, with its whole path: appscli client writes it');
-  if (ending === 'too_late') return failed(`it was not done after ${seconds} seconds`);
-  if (ending === 'too_large') return failed('it prints far more than a token');
-  if (exit_code === 126) return failed('it may not be run', 'make it executable: chmod +x');
+    return wrong('there is no such program', 'name one that is there, with its whole path: appscli client writes it');
+  if (ending === 'too_late') return wrong(`it was not done after ${seconds} seconds`);
+  if (ending === 'too_large') return wrong('it prints far more than a token');
+  if (exit_code === 126) return wrong('it may not be run', 'make it executable: chmod +x');
   if (exit_code !== 0)
-    return failed(exit_code === undefined ? 'it was ended by a signal' : `it ended with exit code ${exit_code}`);
+    return wrong(exit_code === undefined ? 'it was ended by a signal' : `it ended with exit code ${exit_code}`);
   const token = stdout.trim();
-  if (token === '') return failed('it printed nothing');
+  if (token === '') return wrong('it printed nothing');
   if (/\s/.test(token))
-    return failed('it printed more than one word, where the client expects a token and nothing else');
-  if (!/^[\x21-\x7e]+$/.test(token)) return failed('what it printed holds a character that no HTTP header can carry');
-  return { diagnosis: { ...named, verdict: 'ok', found: 'it prints a token' }, token };
+    return wrong('it printed more than one word, where the client expects a token and nothing else');
+  if (!/^[\x21-\x7e]+$/.test(token)) return wrong('what it printed holds a character that no HTTP header can carry');
+  return { diagnosis: ok('it prints a token', named), token };
 }
 
 const RUN_IT = 'run it by hand to see what it says: it has to print the token, a line break and nothing else';

@@ -6,6 +6,7 @@ import { parseObject } from '../../client-files/json-text.ts';
 import { platformOf } from '../../client-files/key-helper.ts';
 import { pathOfFile } from '../../client-files/names.ts';
 import { lineInToml } from '../../client-files/toml-text.ts';
+import { failed, warning } from '../../contract/checks.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { urlProblem } from '../../kit/net/addresses.ts';
 import { printableWord } from '../../kit/text/printable.ts';
@@ -106,14 +107,11 @@ export function readSources(
 function brokenFile(client: ClientKind, path: string, error: unknown): Diagnosis {
   if (!(error instanceof BrokenFile || error instanceof StartError)) throw error;
   const line = error instanceof BrokenFile ? error.line : undefined;
-  return {
-    id: idOf(client, 'file'),
-    title: `files of the ${CLIENTS[client].title}`,
-    verdict: 'failed',
+  const remedy = 'mend it by hand, or move it away and set the client up again with appscli client';
+  return failed(error.message, remedy, {
+    ...{ id: idOf(client, 'file'), title: `files of the ${CLIENTS[client].title}` },
     where: line === undefined ? path : `${path}:${line}`,
-    found: error.message,
-    remedy: 'mend it by hand, or move it away and set the client up again with appscli client',
-  };
+  });
 }
 
 function deepMerge(below: Fields, above: Fields): Fields {
@@ -181,15 +179,15 @@ export function compare(
     const places = value === undefined ? said.map((source) => source.path!) : [target?.path ?? user_path!];
     const is_fixable = !row.is_manual && (target === undefined || isOwn(target)) && places.length > 0;
     return [
-      {
-        id: idOf(client, id),
-        title: `${id.replaceAll('_', ' ')} of the ${CLIENTS[client].title}`,
-        verdict: row.is_minor ? 'warning' : 'failed',
-        where: target === undefined ? user_path! : placeOf(target, path),
-        found: `${key} ${is}: ${why}`,
-        remedy: `${howTo(row, target)}${is_managed ? ', which an administrator has to do' : ''}`,
-        ...(is_fixable && { fixes: places.map((place) => fixOf(client, place, row, hides)) }),
-      },
+      (row.is_minor ? warning : failed)(
+        `${key} ${is}: ${why}`,
+        `${howTo(row, target)}${is_managed ? ', which an administrator has to do' : ''}`,
+        {
+          ...{ id: idOf(client, id), title: `${id.replaceAll('_', ' ')} of the ${CLIENTS[client].title}` },
+          where: target === undefined ? user_path! : placeOf(target, path),
+          ...(is_fixable && { fixes: places.map((place) => fixOf(client, place, row, hides)) }),
+        },
+      ),
     ];
   });
 }
@@ -251,14 +249,11 @@ export function examineRights(
   const rights = path === undefined ? undefined : desk.rights(path);
   if (path === undefined || rights === undefined || (rights & OTHERS) === 0) return [];
   return [
-    {
-      ...named,
-      verdict: 'warning',
-      where: path,
-      found: `it holds a credential, and other users of this machine may use it (mode ${rights.toString(8).padStart(4, '0')})`,
-      remedy: 'chmod 600 it; make another token if somebody else works at this machine',
-      fixes: [{ path, change: (before) => before, secret: true }],
-    },
+    warning(
+      `it holds a credential, and other users of this machine may use it (mode ${rights.toString(8).padStart(4, '0')})`,
+      'chmod 600 it; make another token if somebody else works at this machine',
+      { ...named, where: path, fixes: [{ path, change: (before: string) => before, secret: true }] },
+    ),
   ];
 }
 
@@ -293,27 +288,19 @@ export function rootOf(text: unknown): string | undefined {
 /** What is said of an address that leads nowhere. */
 export function noAddress(client: ClientKind, { source, value }: Found, path: readonly string[]): Diagnosis {
   const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'it is no text';
-  return {
-    id: idOf(client, 'address'),
-    title: `address of the gateway of the ${CLIENTS[client].title}`,
-    verdict: 'failed',
-    where: placeOf(source, path),
-    found: `${path.at(-1)} is no address that the client can use: ${problem}`,
-    remedy: 'write the address of the gateway, such as https://gateway.example.com',
-  };
+  return failed(
+    `${path.at(-1)} is no address that the client can use: ${problem}`,
+    'write the address of the gateway, such as https://gateway.example.com',
+    {
+      ...{ id: idOf(client, 'address'), title: `address of the gateway of the ${CLIENTS[client].title}` },
+      where: placeOf(source, path),
+    },
+  );
 }
 
 /** What is said where a client has no key for its gateway. */
-export function noKey(sources: Sources, where: string, found: string, remedy: string): Diagnosis {
-  const { client } = sources;
-  return {
-    id: idOf(client, 'key'),
-    title: `key of the ${CLIENTS[client].title}`,
-    verdict: 'failed',
-    where,
-    found,
-    remedy,
-  };
+export function noKey({ client }: Sources, where: string, found: string, remedy: string): Diagnosis {
+  return failed(found, remedy, { id: idOf(client, 'key'), title: `key of the ${CLIENTS[client].title}`, where });
 }
 
 /** A helper of a TOML file: a command and its arguments. */

@@ -1,6 +1,6 @@
 import tls from 'node:tls';
 import { CLIENTS } from '../../client-files/clients.ts';
-import type { CheckOutcome } from '../../contract/checks.ts';
+import { type CheckOutcome, failed, ok, skipped, warning } from '../../contract/checks.ts';
 import { isLoopbackUrl, urlProblem } from '../../kit/net/addresses.ts';
 import { readCertificates } from '../../kit/net/certificates.ts';
 import { wayTo } from '../../kit/net/way.ts';
@@ -80,11 +80,7 @@ export async function examineGateway(
   for (const [root_url, own] of alike) {
     const problem = urlProblem(root_url, 'base');
     if (problem !== undefined) {
-      const outcome: CheckOutcome = {
-        verdict: 'failed',
-        found: `it is no address of a gateway: ${problem}`,
-        remedy: 'write https://gateway.example.com',
-      };
+      const outcome = failed(`it is no address of a gateway: ${problem}`, 'write https://gateway.example.com');
       diagnoses.push(diagnose({ root_url: withoutSecretParts(root_url), connections: own }, 'address', outcome));
       continue;
     }
@@ -94,7 +90,7 @@ export async function examineGateway(
     if (url.protocol === 'http:' && !isLoopbackUrl(root_url)) {
       const found = `${url.host} is spoken to over http: everybody on the way can read the token and every prompt`;
       const remedy = `put TLS in front of the gateway, and give clients https://${url.hostname}`;
-      diagnoses.push(diagnose(inquiry, 'address', { verdict: 'warning', found, remedy }));
+      diagnoses.push(diagnose(inquiry, 'address', warning(found, remedy)));
     }
     diagnoses.push(...(await askGateway(inquiry)));
   }
@@ -176,11 +172,7 @@ async function askWithToken(
   try {
     answer = await readAnswer(await asker.ask({ path: LIST, ...(token === NO_TOKEN ? { token: null } : {}) }));
   } catch (error) {
-    const { verdict, found, remedy } = noAnswer(error, root_url, seconds);
-    return {
-      diagnoses: [diagnose(inquiry, 'models', { verdict, found, ...(remedy && { remedy }) })],
-      goes_on: false,
-    };
+    return { diagnoses: [diagnose(inquiry, 'models', noAnswer(error, root_url, seconds))], goes_on: false };
   }
   const models = readModels(answer);
   const diagnoses = [diagnose(inquiry, 'models', judgeList(answer, models, connections), named)];
@@ -206,64 +198,41 @@ function judgeList(
 ): CheckOutcome {
   const { status, total_ms } = answer;
   const foreign = foreignAnswer(answer);
-  if (foreign !== undefined) {
-    return { verdict: 'failed', found: `in place of JSON comes ${foreign.found}`, remedy: foreign.remedy };
-  }
+  if (foreign !== undefined) return failed(`in place of JSON comes ${foreign.found}`, foreign.remedy);
   if (models === undefined && status !== 401 && status !== 403) return judgeNoList(answer);
   const took = total_ms < 1000 ? `${Math.round(total_ms)} ms` : `${(total_ms / 1000).toFixed(1)} seconds`;
-  if (total_ms > LIST_SECONDS * 1000) {
-    // One that is told its model needs no list.
-    const hits = connections.some(({ client, model }) => client === 'messages' && model === undefined);
-    return {
-      verdict: hits ? 'failed' : 'warning',
-      found: `the list of models took ${took}; the Messages client gives up after ${LIST_SECONDS} and finds none, without a word`,
-      remedy:
-        'look for what is slow: the way (VPN, proxy), or the gateway, which should not ask its upstreams for the list each time',
-    };
-  }
-  return {
-    verdict: 'ok',
-    found: models === undefined ? `a refusal in JSON within ${took}` : `${models.length} models within ${took}`,
-  };
+  if (total_ms <= LIST_SECONDS * 1000)
+    return ok(models === undefined ? `a refusal in JSON within ${took}` : `${models.length} models within ${took}`);
+  const found = `the list of models took ${took}; the Messages client gives up after ${LIST_SECONDS} and finds none, without a word`;
+  const remedy =
+    'look for what is slow: the way (VPN, proxy), or the gateway, which should not ask its upstreams for the list each time';
+  // One that is told its model needs no list.
+  const hits = connections.some(({ client, model }) => client === 'messages' && model === undefined);
+  return hits ? failed(found, remedy) : warning(found, remedy);
 }
 
 function judgeNoList({ status, json }: Answer): CheckOutcome {
   const said = errorText(json) ?? describeJson(json);
   if (status === 404 || status === 405 || status === 501) {
-    return {
-      verdict: 'warning',
-      found: `there is no list of models at this address (status ${status}: ${said})`,
-      remedy:
-        'is it the root of the gateway, without /v1 or another path? If it has no list, write the model into the files of clients',
-    };
+    return warning(
+      `there is no list of models at this address (status ${status}: ${said})`,
+      'is it the root of the gateway, without /v1 or another path? If it has no list, write the model into the files of clients',
+    );
   }
-  if (status === 429 || status === 503) {
-    return {
-      verdict: 'warning',
-      found: `the gateway has no room now (status ${status}: ${said})`,
-      remedy: 'try it again in a minute',
-    };
-  }
-  return {
-    verdict: 'failed',
-    found: `in place of a list of models comes status ${status}: ${said}`,
-    remedy: status >= 500 ? 'look into the log of the gateway' : 'is this the address of a model gateway?',
-  };
+  if (status === 429 || status === 503)
+    return warning(`the gateway has no room now (status ${status}: ${said})`, 'try it again in a minute');
+  return failed(
+    `in place of a list of models comes status ${status}: ${said}`,
+    status >= 500 ? 'look into the log of the gateway' : 'is this the address of a model gateway?',
+  );
 }
 
 /** A list that everybody is given says nothing about a token. */
 async function judgeTaken(asker: Asker, models: readonly ListedModel[]): Promise<CheckOutcome> {
   const open = await asker.ask({ path: LIST, token: null }).then(readAnswer, () => undefined);
-  if (open !== undefined && readModels(open) !== undefined) {
-    return {
-      verdict: 'skipped',
-      found: 'the gateway gives its list of models to everybody, so it does not show whether the token is good',
-    };
-  }
-  return {
-    verdict: 'ok',
-    found: `the gateway takes it, and has ${models.length} ${models.length === 1 ? 'model' : 'models'} for it`,
-  };
+  return open !== undefined && readModels(open) !== undefined
+    ? skipped('the gateway gives its list of models to everybody, so it does not show whether the token is good')
+    : ok(`the gateway takes it, and has ${models.length} ${models.length === 1 ? 'model' : 'models'} for it`);
 }
 
 /** The window that a client believes in is that of its main model. */
@@ -287,12 +256,7 @@ async function judgeModel(
     const answer = await asker.ask({ path }).then(readAnswer, () => undefined);
     return [diagnose(inquiry, 'model', missingModel(model, models, answer), of)];
   }
-  const found = diagnose(
-    inquiry,
-    'model',
-    { verdict: 'ok', found: `the gateway has ${shortText(listed.id, 80)} for this token` },
-    of,
-  );
+  const found = diagnose(inquiry, 'model', ok(`the gateway has ${shortText(listed.id, 80)} for this token`), of);
   const window = judgeWindow(connection, listed);
   if (window === undefined) return [found];
   const { fixes } = window.verdict === 'ok' ? {} : (connection.fixWindow?.(listed.context_window!) ?? {});

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import type { CheckOutcome } from '../../contract/checks.ts';
+import { type CheckOutcome, failed, ok, warning } from '../../contract/checks.ts';
 import { didYouMean, listed } from '../../kit/text/suggest.ts';
 import { type Answer, errorText, fieldsOf, shortText } from '../../selfcheck/answer.ts';
 import type { Connection } from '../desk.ts';
@@ -45,29 +45,23 @@ export function missingModel(model: string, models: readonly ListedModel[], answ
   const name = shortText(model, 80);
   const ids = models.map(({ id }) => shortText(id, 80));
   const alone = answer?.status === 200 ? fieldsOf(answer.json).id : undefined;
-  if (alone === model)
-    return { verdict: 'ok', found: `the gateway has ${name} for this token, though its list does not` };
-  const meant = didYouMean(model, ids);
-  const other = 'For another model ask whoever runs the gateway for a token of a group that may use it';
+  if (alone === model) return ok(`the gateway has ${name} for this token, though its list does not`);
   if (ids.length === 0) {
-    const found = `the gateway has no model at all for this token, so ${name} is "not found": its token group may use none`;
-    return {
-      verdict: 'failed',
-      found,
-      remedy: 'ask whoever runs the gateway for a token of a group that may use models',
-    };
+    return failed(
+      `the gateway has no model at all for this token, so ${name} is "not found": its token group may use none`,
+      'ask whoever runs the gateway for a token of a group that may use models',
+    );
   }
-  const remedy = `${meant === undefined ? '' : `${meant} `}This token may use ${listed(ids).replace(/ or ([^,]*)$/, ' and $1')}. ${other}`;
+  const meant = didYouMean(model, ids);
+  const others = `This token may use ${listed(ids).replace(/ or ([^,]*)$/, ' and $1')}. For another model ask whoever runs the gateway for a token of a group that may use it`;
+  const remedy = meant === undefined ? others : `${meant} ${others}`;
   // Others answer so where they have no such path.
-  if (answer?.status === 404 && fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found') {
-    const found = `the gateway has no model "${name}" for this token: its token group may not use it, or the name is wrong`;
-    return { verdict: 'failed', found, remedy };
-  }
-  return {
-    verdict: 'warning',
-    found: `the model "${name}" is not in the list that the gateway has for this token`,
-    remedy,
-  };
+  return answer?.status === 404 && fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found'
+    ? failed(
+        `the gateway has no model "${name}" for this token: its token group may not use it, or the name is wrong`,
+        remedy,
+      )
+    : warning(`the model "${name}" is not in the list that the gateway has for this token`, remedy);
 }
 
 /** What a client believes about the window of its model, against what the gateway says; `undefined` where one of both is not known. */
@@ -79,24 +73,19 @@ export function judgeWindow(
   if (window === undefined) return undefined;
   const id = shortText(model.id, 80);
   const remedy = `set the context window of the client to ${window}, and its compaction limit to ${Math.floor(window * 0.95)}`;
-  if (believed === undefined) {
-    if (fixWindow === undefined) return undefined;
-    return { verdict: 'warning', found: `the client is not told that ${id} takes ${window} tokens`, remedy };
-  }
-  if (believed <= window) return { verdict: 'ok', found: `${believed} tokens, and ${id} takes ${window}` };
-  return {
-    verdict: 'failed',
-    found: `the client believes that ${id} takes ${believed} tokens, and the gateway says ${window}: long sessions fail before they are compacted`,
+  if (believed === undefined)
+    return fixWindow && warning(`the client is not told that ${id} takes ${window} tokens`, remedy);
+  if (believed <= window) return ok(`${believed} tokens, and ${id} takes ${window}`);
+  return failed(
+    `the client believes that ${id} takes ${believed} tokens, and the gateway says ${window}: long sessions fail before they are compacted`,
     remedy,
-  };
+  );
 }
 
 /** What is wrong with the text of a token, whoever it is for; never repeats it. `undefined` where it can be sent. */
 export function tokenTextProblem(token: string): CheckOutcome | undefined {
   const problem = PROBLEMS.find(([is]) => is.test(token));
-  if (problem === undefined) return undefined;
-  const [, found, remedy] = problem;
-  return { verdict: 'failed', found, remedy };
+  return problem && failed(problem[1], problem[2]);
 }
 
 const AS_IT_IS = 'put in the token as it was given to you, and nothing else';
@@ -135,45 +124,34 @@ export interface TokenUse {
 
 /** Why a gateway refuses a token, by its own words and by those of the token. */
 export function refusedToken(answer: Answer, { token, root_url, now }: TokenUse): CheckOutcome {
-  const said = errorText(answer.json);
-  const details = [`the gateway says: ${said ?? 'nothing'}`];
+  const details = [`the gateway says: ${errorText(answer.json) ?? 'nothing'}`];
   const { code } = fieldsOf(fieldsOf(answer.json).error);
   const login = `sign in again: appscli login --base-url ${root_url}`;
   const ends = sessionEnd(token);
   const is_session = ends !== undefined;
+  const is_over = is_session && ends <= now;
   if (code === 'credential_missing') {
-    return {
-      verdict: 'failed',
-      found: 'the token was sent and did not arrive: something on the way takes the header authorization off',
-      remedy:
-        'let the proxy in front of the gateway pass authorization on; a sign-in of its own must not take its place',
-      details,
-    };
+    return failed(
+      'the token was sent and did not arrive: something on the way takes the header authorization off',
+      'let the proxy in front of the gateway pass authorization on; a sign-in of its own must not take its place',
+      { details },
+    );
   }
   if (code === 'credential_revoked') {
     const remedy = is_session ? login : 'ask whoever runs the gateway for a new token; this one was taken back';
-    return { verdict: 'failed', found: 'the token was revoked', remedy, details };
+    return failed('the token was revoked', remedy, { details });
   }
-  if (code === 'credential_expired' || (is_session && ends <= now)) {
-    const since = is_session && ends <= now ? `, on ${new Date(ends).toISOString()}` : '';
+  if (code === 'credential_expired' || is_over) {
+    const since = is_over ? `, on ${new Date(ends).toISOString()}` : '';
     const remedy = is_session ? login : 'make a new token, or ask whoever runs the gateway for one';
-    return {
-      verdict: 'failed',
-      found: `${is_session ? 'the sign-in' : 'the token'} has expired${since}`,
-      remedy,
-      details,
-    };
+    return failed(`${is_session ? 'the sign-in' : 'the token'} has expired${since}`, remedy, { details });
   }
   if (answer.status === 403) {
     const found = 'the gateway knows the token and does not allow it to list models';
-    return { verdict: 'failed', found, remedy: 'ask whoever runs the gateway what the token may be used for', details };
+    return failed(found, 'ask whoever runs the gateway what the token may be used for', { details });
   }
-  return {
-    verdict: 'failed',
-    found: `the gateway does not know the token (status ${answer.status})`,
-    remedy: `is it one of this gateway, whole, and not of the provider of a model? ${is_session ? login : 'Else make a new one, or ask for one'}`,
-    details,
-  };
+  const remedy = `is it one of this gateway, whole, and not of the provider of a model? ${is_session ? login : 'Else make a new one, or ask for one'}`;
+  return failed(`the gateway does not know the token (status ${answer.status})`, remedy, { details });
 }
 
 const NOTICED_SECONDS = 60;
@@ -184,10 +162,8 @@ export function judgeClock(headers: IncomingHttpHeaders, now: number): CheckOutc
   const theirs_ahead_ms = clockIn(headers, now);
   if (theirs_ahead_ms === undefined) return undefined;
   const seconds = Math.abs(theirs_ahead_ms) / 1000;
-  if (seconds < NOTICED_SECONDS) return { verdict: 'ok', found: 'the clocks of this machine and of the gateway agree' };
-  return {
-    verdict: seconds < HARMFUL_SECONDS ? 'warning' : 'failed',
-    found: `the clock of this machine is ${spanText(seconds)} ${theirs_ahead_ms < 0 ? 'ahead of' : 'behind'} that of the gateway, so tokens and certificates seem expired, or not good yet`,
-    remedy: 'find out which is wrong, and set it from the network',
-  };
+  if (seconds < NOTICED_SECONDS) return ok('the clocks of this machine and of the gateway agree');
+  const found = `the clock of this machine is ${spanText(seconds)} ${theirs_ahead_ms < 0 ? 'ahead of' : 'behind'} that of the gateway, so tokens and certificates seem expired, or not good yet`;
+  const remedy = 'find out which is wrong, and set it from the network';
+  return seconds < HARMFUL_SECONDS ? warning(found, remedy) : failed(found, remedy);
 }

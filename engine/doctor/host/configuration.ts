@@ -1,3 +1,4 @@
+import { failed, ok, warning } from '../../contract/checks.ts';
 import { secretIn, secretPlace } from '../../kit/secret-names.ts';
 import { load } from '../../load/index.ts';
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
@@ -19,29 +20,20 @@ export async function examineConfiguration(
   const loaded = await load(config_file, { stages, env, environment: 'ignored' });
   const findings = loaded.diagnostics.filter(({ code }) => !OF_VARIABLES.includes(code));
   const errors = findings.filter(({ severity }) => severity === 'error').length;
-  const warnings = findings.length - errors;
   const base = { id: 'host.configuration', title: 'the configuration', where: config_file };
   if (findings.length === 0) {
     const { models = [], upstreams = [] } = loaded.config ?? {};
     const found = `loads without a finding: ${counted(upstreams.length, 'upstream')}, ${counted(models.length, 'model')}, ${counted(loaded.pipelines.length, 'pipeline')}`;
-    return { loaded, diagnosis: { ...base, verdict: 'ok', found } };
+    return { loaded, diagnosis: ok(found, base) };
   }
-  return {
-    loaded,
-    diagnosis: {
-      ...base,
-      verdict: errors > 0 ? 'failed' : 'warning',
-      found:
-        errors > 0
-          ? `it can't be used: ${counted(errors, 'error')} to correct`
-          : `it can be used, with ${counted(warnings, 'warning')}`,
-      remedy: `appscli check --config ${config_file} shows each with its line and what to do`,
-      details: [
-        ...findings.slice(0, FINDINGS_MAX).map(inALine),
-        ...(findings.length > FINDINGS_MAX ? [`and ${findings.length - FINDINGS_MAX} more`] : []),
-      ],
-    },
-  };
+  const remedy = `appscli check --config ${config_file} shows each with its line and what to do`;
+  const others = findings.length - FINDINGS_MAX;
+  const details = [...findings.slice(0, FINDINGS_MAX).map(inALine), ...(others > 0 ? [`and ${others} more`] : [])];
+  const diagnosis =
+    errors > 0
+      ? failed(`it can't be used: ${counted(errors, 'error')} to correct`, remedy, { ...base, details })
+      : warning(`it can be used, with ${counted(findings.length, 'warning')}`, remedy, { ...base, details });
+  return { loaded, diagnosis };
 }
 
 function inALine({ code, severity, message, file, line }: Diagnostic): string {
@@ -57,37 +49,24 @@ export function examineVariables({ env }: Pick<HostOptions, 'env'>, loaded: Load
   const missing = names.filter((name) => (secretIn(name, env) ?? '') === '');
   if (missing.length > 0) {
     const found = `not set here: ${missing.map((name) => `${secretPlace(name)} (${keyOf(named, name)})`).join(', ')}`;
-    if (is_running) {
-      return {
-        ...base,
-        verdict: 'warning',
-        found: `${found}; the running gateway has its own, so what they are for can't be told from here`,
-        remedy: 'run this with the environment of the gateway: the env_file or EnvironmentFile= of its service',
-      };
+    if (!is_running) {
+      const remedy =
+        'set them where the gateway is started (EnvironmentFile= of a service, env_file of a container); if they are set there, run this with the same';
+      return failed(found, remedy, base);
     }
-    return {
-      ...base,
-      verdict: 'failed',
-      found,
-      remedy:
-        'set them where the gateway is started (EnvironmentFile= of a service, env_file of a container); if they are set there, run this with the same',
-    };
+    return warning(
+      `${found}; the running gateway has its own, so what they are for can't be told from here`,
+      'run this with the environment of the gateway: the env_file or EnvironmentFile= of its service',
+      base,
+    );
   }
   try {
     createSecrets(loaded, env, () => {});
   } catch (error) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: (error as Error).message,
-      remedy: 'copy the value again, without a line break',
-    };
+    return failed((error as Error).message, 'copy the value again, without a line break', base);
   }
-  const found =
-    names.length === 0
-      ? 'the configuration names none'
-      : `all ${names.length} are set: ${names.map(secretPlace).join(', ')}`;
-  return { ...base, verdict: 'ok', found };
+  if (names.length === 0) return ok('the configuration names none', base);
+  return ok(`all ${names.length} are set: ${names.map(secretPlace).join(', ')}`, base);
 }
 
 function keyOf(named: readonly { readonly key: string; readonly name: string }[], name: string): string {

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import pg from 'pg';
+import { failed, ok, skipped, warning } from '../../contract/checks.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StartError } from '../../contract/start-error.ts';
 import { secretIn, secretPlace } from '../../kit/secret-names.ts';
@@ -23,19 +24,14 @@ import {
 import { listForeignSpools } from '../../store/spool/spool-names.ts';
 import type { Diagnosis } from '../desk.ts';
 import { type Host, type Machine, placeOf } from './host.ts';
-import { diagnosisOf, type LiveOutcome } from './live/probe.ts';
+import { diagnosisOf, type LiveOutcome, wrong } from './live/probe.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** SQLSTATE of a right that is missing. */
 const FORBIDDEN = '42501';
 
-/** What is done with a connection that only reads; its outcome is told as it is. */
-type LookInto<T> = (client: pg.Client) => Promise<T>;
-
-/**
- * Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing.
- */
+/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
 export function checkDatabase(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
@@ -48,77 +44,57 @@ export function checkDatabase(
 
 /** Looks into the database of a configuration over a connection that can only read; says why it can't be reached otherwise. */
 async function lookIntoDatabase<T>(
-  given: { readonly config: GatewayConfig; readonly env: NodeJS.ProcessEnv; readonly timeout_seconds: number },
-  look: LookInto<T>,
+  { config, env, timeout_seconds }: Pick<Host, 'config' | 'env' | 'timeout_seconds'>,
+  look: (client: pg.Client) => Promise<T>,
 ): Promise<T | LiveOutcome> {
-  const { config, env, timeout_seconds } = given;
-  const { postgres, embedded } = config.database;
-  if (postgres === undefined) return lookIntoEmbedded(embedded?.data_dir ?? '', timeout_seconds, look);
-  let settings: PostgresSettings;
-  try {
-    settings = (await findServer({ config, env, log: SILENT, supervise: false })).settings();
-  } catch (error) {
-    const what = error instanceof StartError ? error.message : 'its URL cannot be used';
-    return { ok: false, what, help: `correct the URL in ${secretPlace(postgres.url_env)}` };
-  }
-  return connected(
-    settings,
-    timeout_seconds,
-    `start the server, or correct the URL in ${secretPlace(postgres.url_env)}`,
-    look,
-  );
-}
-
-async function lookIntoEmbedded<T>(
-  data_dir: string,
-  timeout_seconds: number,
-  look: LookInto<T>,
-): Promise<T | LiveOutcome> {
-  const home = findExistingHome(data_dir);
-  const state = home === undefined ? undefined : readServerState(home.cluster);
-  if (home === undefined || state === undefined) {
-    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
-  }
-  if (state.kind !== 'running' || !state.ready) {
-    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
-  }
-  let password: string;
-  try {
-    password = readFileSync(home.password_file, 'utf8').trim();
-  } catch {
-    return { ok: false, what: 'its password cannot be read', help: `run this as the owner of ${home.directory}` };
-  }
-  const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
-  return connected(settings, timeout_seconds, `see ${home.log_file}`, look);
-}
-
-async function connected<T>(
-  settings: PostgresSettings,
-  timeout_seconds: number,
-  remedy: string,
-  look: LookInto<T>,
-): Promise<T | LiveOutcome> {
+  const way = await wayToDatabase(config, env);
+  if ('ok' in way) return way;
   const limit_ms = timeout_seconds * 1000;
   const timeouts = { connectionTimeoutMillis: limit_ms, query_timeout: limit_ms };
-  const client = new pg.Client(clientConfig({ application_name: 'appscli check', ...settings, ...timeouts }));
+  const client = new pg.Client(clientConfig({ application_name: 'appscli check', ...way.settings, ...timeouts }));
   client.on('error', () => {});
   try {
     await client.connect();
     await client.query('set default_transaction_read_only = on');
     return await look(client);
   } catch (error) {
-    if ((error as { readonly code?: unknown }).code === FORBIDDEN) {
-      const what = 'this user may not read the tables of the gateway, which another one made';
-      return {
-        ok: false,
-        what,
-        help: `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
-      };
-    }
-    return { ok: false, what: describeTrouble(error), help: remedy };
+    if ((error as { readonly code?: unknown }).code !== FORBIDDEN) return wrong(describeTrouble(error), way.remedy);
+    return wrong(
+      'this user may not read the tables of the gateway, which another one made',
+      `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
+    );
   } finally {
     // A server that does not answer would not answer this either.
     void client.end().catch(() => {});
+  }
+}
+
+async function wayToDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+): Promise<LiveOutcome | { readonly settings: PostgresSettings; readonly remedy: string }> {
+  const { postgres, embedded } = config.database;
+  if (postgres !== undefined) {
+    const correct = `correct the URL in ${secretPlace(postgres.url_env)}`;
+    try {
+      const server = await findServer({ config, env, log: SILENT, supervise: false });
+      return { settings: server.settings(), remedy: `start the server, or ${correct}` };
+    } catch (error) {
+      return wrong(error instanceof StartError ? error.message : 'its URL cannot be used', correct);
+    }
+  }
+  const home = findExistingHome(embedded?.data_dir ?? '');
+  const state = home && readServerState(home.cluster);
+  if (home === undefined || state === undefined)
+    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+  if (state.kind !== 'running' || !state.ready)
+    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
+  try {
+    const password = readFileSync(home.password_file, 'utf8').trim();
+    const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
+    return { settings, remedy: `see ${home.log_file}` };
+  } catch {
+    return wrong('its password cannot be read', `run this as the owner of ${home.directory}`);
   }
 }
 
@@ -166,24 +142,14 @@ function judge(
   const total = migrations.length;
   if (unknown.length > 0) {
     const { what, remedy } = foreignSchema(unknown);
-    return { ok: false, what: `${server} at ${location}, ${what}`, help: remedy };
+    return wrong(`${server} at ${location}, ${what}`, remedy);
   }
-  if (schema === null) {
-    return {
-      ok: false,
-      what: `${server}, but ${user} may use no schema of its search path`,
-      help: schemaHelp(standing),
-    };
-  }
-  if (missing.length > 0) {
-    return { ok: false, what: `${server}, but ${user} lacks ${listRights(missing)}`, help: grantHelp(missing, user) };
-  }
+  if (schema === null)
+    return wrong(`${server}, but ${user} may use no schema of its search path`, schemaHelp(standing));
+  if (missing.length > 0) return wrong(`${server}, but ${user} lacks ${listRights(missing)}`, grantHelp(missing, user));
   if (applied === total) return { ok: true, what: `${server}, schema up to date` };
   const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
-  if (!may_migrate) {
-    const what = `${server}, ${done}, and ${user} may not migrate`;
-    return { ok: false, what, help: migrateHelp(standing) };
-  }
+  if (!may_migrate) return wrong(`${server}, ${done}, and ${user} may not migrate`, migrateHelp(standing));
   return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
 }
 
@@ -193,98 +159,72 @@ export interface FoundDatabase {
   readonly ahead_ms: number | undefined;
 }
 
-interface Looked {
-  readonly reach: LiveOutcome;
-  readonly facts: DatabaseFacts;
-}
-
 /** Looks at the database over one connection that can only read; starts nothing and waits for no lock. */
 export async function examineDatabase(host: Host): Promise<FoundDatabase> {
-  const { config, env, timeout_seconds } = host;
+  const { config, env } = host;
   const where = placeOf(host, '/database');
   const base = { id: 'database.reach', title: 'database', where };
   const url_env = config.database.postgres?.url_env;
   if (url_env !== undefined && (secretIn(url_env, env) ?? '') === '') {
     const found = `${secretPlace(url_env)} is not set here, so it can't be asked`;
-    return { diagnoses: [{ ...base, verdict: 'skipped', found }], ahead_ms: undefined };
+    return { diagnoses: [skipped(found, base)], ahead_ms: undefined };
   }
-  const looked = await lookIntoDatabase(
-    { config, env, timeout_seconds },
-    async (client: pg.Client): Promise<Looked> => {
-      // One after the other: the connection takes one statement at a time.
-      const reach = await examine(client, undefined);
-      return { reach, facts: await readDatabaseFacts(client, host.machine) };
-    },
-  );
-  if (!('facts' in looked)) {
-    return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined };
-  }
+  // One after the other: the connection takes one statement at a time.
+  const looked = await lookIntoDatabase(host, async (client) => {
+    const reach = await examine(client, undefined);
+    return { reach, facts: await readDatabaseFacts(client, host.machine) };
+  });
+  if (!('facts' in looked)) return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined };
   const { reach, facts } = looked;
   return {
-    diagnoses: [diagnosisOf(base, reach), ...judgeDatabase(facts, host)].map((found) => ({ where, ...found })),
+    diagnoses: [diagnosisOf(base, reach), ...judgeDatabase(facts, host).map((found) => ({ where, ...found }))],
     ahead_ms: facts.ahead_ms,
   };
 }
 
-const JUDGES = [judgeVersion, judgeWritable, judgeConnections] as const;
-
 /** What follows from what a database says of itself. */
 export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
-  return JUDGES.flatMap((judge) => judge(facts, host) ?? []);
-}
-
-function judgeVersion({ version }: DatabaseFacts): Diagnosis | undefined {
-  if (version >= OLDEST_POSTGRES) return undefined;
-  return {
-    ...{ id: 'database.version', title: 'version of PostgreSQL', verdict: 'failed' },
-    found: `${version}: the gateway needs ${OLDEST_POSTGRES} or later`,
-    remedy: 'upgrade the server to a version that is still maintained',
-  };
+  const { version } = facts;
+  const remedy = 'upgrade the server to a version that is still maintained';
+  const of_version = { id: 'database.version', title: 'version of PostgreSQL' };
+  return [
+    ...(version < OLDEST_POSTGRES
+      ? [failed(`${version}: the gateway needs ${OLDEST_POSTGRES} or later`, remedy, of_version)]
+      : []),
+    judgeWritable(facts),
+    ...judgeConnections(facts, host),
+  ];
 }
 
 function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
   const base = { id: 'database.writable', title: 'database can be written to' };
   if (is_standby) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: 'it is a standby, which only reads',
-      remedy: 'name the primary server in the URL, or an address that follows it',
-    };
+    const remedy = 'name the primary server in the URL, or an address that follows it';
+    return failed('it is a standby, which only reads', remedy, base);
   }
-  if (is_read_only) {
-    return {
-      ...base,
-      verdict: 'failed',
-      found: 'transactions are read-only by default (default_transaction_read_only)',
-      remedy:
-        'find out who set it, often because the disk ran full; then: alter database ... reset default_transaction_read_only',
-    };
-  }
-  return { ...base, verdict: 'ok', found: 'it is a primary server, and takes writes' };
+  if (!is_read_only) return ok('it is a primary server, and takes writes', base);
+  return failed(
+    'transactions are read-only by default (default_transaction_read_only)',
+    'find out who set it, often because the disk ran full; then: alter database ... reset default_transaction_read_only',
+    base,
+  );
 }
 
 const NEARLY_ALL = 0.9;
 
-function judgeConnections(
-  facts: DatabaseFacts,
-  { config, running }: Pick<Host, 'config' | 'running'>,
-): Diagnosis | undefined {
+function judgeConnections(facts: DatabaseFacts, { config, running }: Pick<Host, 'config' | 'running'>): Diagnosis[] {
   const each = config.database.postgres?.pool_max;
   // The embedded one is set up for the gateway that owns it.
-  if (each === undefined) return undefined;
+  if (each === undefined) return [];
   const base = { id: 'database.connections', title: 'connections of the database' };
   const { usable, in_use, limited_by } = facts;
   const processes = Math.floor(usable / each);
   const found = `${in_use} of ${usable} in use (${limited_by}); a gateway process opens up to ${each} (pool_max), so there is room for ${processes} of them`;
   const remedy = `raise ${limited_by}, lower database.postgres.pool_max, or have fewer processes; all processes and programs together must stay below it`;
-  if (usable < each) return { ...base, verdict: 'failed', found, remedy };
+  if (usable < each) return [failed(found, remedy, base)];
   const is_tight = in_use >= usable * NEARLY_ALL || (running === undefined && usable - in_use < each);
-  if (is_tight || processes < 2) {
-    const why = processes < 2 && !is_tight ? `${found}: during an upgrade two run at once` : found;
-    return { ...base, verdict: 'warning', found: why, remedy };
-  }
-  return { ...base, verdict: 'ok', found };
+  if (!is_tight && processes >= 2) return [ok(found, base)];
+  return [warning(is_tight ? found : `${found}: during an upgrade two run at once`, remedy, base)];
 }
 
 /** What a database says of itself. */
@@ -323,19 +263,23 @@ interface Settings extends Pick<DatabaseFacts, 'version' | 'is_standby' | 'is_re
   readonly user_limit: number;
 }
 
+interface Counts {
+  readonly all: number;
+  readonly of_database: number;
+  readonly of_user: number;
+}
+
 /** Reads what a database says of itself, over a connection that can only read. */
 async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
-  const rowsOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows;
-  const [settings] = (await rowsOf<Settings>(SETTINGS)) as [Settings];
-  const [counts] = (await rowsOf<{ all: number; of_database: number; of_user: number }>(CONNECTIONS)) as [
-    { all: number; of_database: number; of_user: number },
-  ];
+  const rowOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows[0]!;
+  const settings = await rowOf<Settings>(SETTINGS);
+  const counts = await rowOf<Counts>(CONNECTIONS);
   return { ...settings, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
 }
 
 function connectionsOf(
   { max_connections, reserved, database_limit, user_limit }: Settings,
-  { all, of_database, of_user }: { readonly all: number; readonly of_database: number; readonly of_user: number },
+  { all, of_database, of_user }: Counts,
 ): Pick<DatabaseFacts, 'usable' | 'in_use' | 'limited_by'> {
   const limits = [
     { usable: max_connections - reserved, in_use: all, limited_by: 'max_connections' },

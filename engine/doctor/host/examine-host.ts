@@ -1,4 +1,4 @@
-import type { CheckResult } from '../../contract/checks.ts';
+import { type CheckResult, skipped } from '../../contract/checks.ts';
 import type { UpstreamConfig } from '../../contract/config.ts';
 import { secretIn, secretPlace } from '../../kit/secret-names.ts';
 import type { Diagnosis } from '../desk.ts';
@@ -75,47 +75,40 @@ export function examineServices(host: Host): Promise<FoundService>[] {
   ];
 }
 
+/** What a service was asked, with how far its clock is ahead by its first answer. */
+async function found(
+  host: Host,
+  of: string,
+  ask: (seen: (answer: ProbeAnswer) => void) => Promise<Diagnosis>,
+): Promise<FoundService> {
+  let ahead_ms: number | undefined;
+  const diagnosis = await ask(({ headers }) => {
+    ahead_ms ??= clockIn(headers, host.machine.now());
+  });
+  return { diagnoses: [diagnosis], ...(ahead_ms !== undefined && { clock: { of, ahead_ms } }) };
+}
+
 async function examineProvider(host: Host): Promise<FoundService> {
-  const { config, env, timeout_seconds, machine } = host;
-  const { auth } = config;
-  const oidc = auth?.oidc;
-  if (auth === undefined || oidc === undefined) return { diagnoses: [] };
+  const { config, env, timeout_seconds } = host;
+  if (config.auth?.oidc === undefined) return { diagnoses: [] };
   const base = { id: 'provider.reach', title: 'identity provider', where: placeOf(host, '/auth/oidc') };
-  const ahead: number[] = [];
-  const seen = ({ headers }: ProbeAnswer) =>
-    ahead.push(...[clockIn(headers, machine.now())].filter((ms) => ms !== undefined));
-  const outcome = await checkProvider(config, { ...auth, oidc }, env, timeout_seconds, seen);
-  const [first] = ahead;
-  return {
-    diagnoses: [diagnosisOf(base, outcome)],
-    ...(first !== undefined && { clock: { of: 'the identity provider', ahead_ms: first } }),
-  };
+  return found(host, 'the identity provider', async (seen) =>
+    diagnosisOf(base, await checkProvider(config, env, timeout_seconds, seen)),
+  );
 }
 
 async function examineUpstream(host: Host, upstream: UpstreamConfig, index: number): Promise<FoundService> {
-  const { config, env, timeout_seconds, machine } = host;
+  const { config, env, timeout_seconds } = host;
   const { name, api_key_env, auth_token_env } = upstream;
-  const where = placeOf(host, `/upstreams/${index}`);
-  const base = { id: 'upstream.reach', title: `upstream ${name}`, where };
-  const ahead: number[] = [];
-  const seen = ({ headers }: ProbeAnswer) =>
-    ahead.push(...[clockIn(headers, machine.now())].filter((ms) => ms !== undefined));
+  const base = { id: 'upstream.reach', title: `upstream ${name}`, where: placeOf(host, `/upstreams/${index}`) };
   const missing = [api_key_env, auth_token_env].find(
     (variable) => variable !== undefined && (secretIn(variable, env) ?? '') === '',
   );
-  const reached = await checkUpstream(upstream, env, timeout_seconds, seen);
-  const outcome = await withListedModels(reached, { config, upstream, env, timeout_seconds });
-  const reach: Diagnosis =
-    missing !== undefined && /credential/.test(outcome.what)
-      ? {
-          ...base,
-          verdict: 'skipped',
-          found: `it answers; whether it takes the credential can't be told, for ${secretPlace(missing)} is not set here`,
-        }
-      : diagnosisOf(base, outcome);
-  const [first] = ahead;
-  return {
-    diagnoses: [reach],
-    ...(first !== undefined && { clock: { of: `the upstream ${name}`, ahead_ms: first } }),
-  };
+  return found(host, `the upstream ${name}`, async (seen) => {
+    const reached = await checkUpstream(upstream, env, timeout_seconds, seen);
+    const outcome = await withListedModels(reached, { config, upstream, env, timeout_seconds });
+    if (missing === undefined || !/credential/.test(outcome.what)) return diagnosisOf(base, outcome);
+    const unknown = `it answers; whether it takes the credential can't be told, for ${secretPlace(missing)} is not set here`;
+    return skipped(unknown, base);
+  });
 }

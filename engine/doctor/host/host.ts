@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import type { IncomingHttpHeaders } from 'node:http';
 import { networkInterfaces } from 'node:os';
+import { failed, ok, skipped, warning } from '../../contract/checks.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import type { StageDefinition } from '../../contract/stage.ts';
 import type { Loaded } from '../../source/spec.ts';
@@ -73,24 +74,20 @@ const FAR_MS = 60_000;
 /** Whether the clock here agrees with those of everybody who was asked anyway. */
 export function examineClock(readings: readonly ClockReading[], clock_skew_seconds: number | undefined): Diagnosis {
   const base = { id: 'host.clock', title: 'clock of this machine' };
-  if (readings.length === 0)
-    return { ...base, verdict: 'skipped', found: 'nobody answered whose clock it could be compared with' };
+  if (readings.length === 0) return skipped('nobody answered whose clock it could be compared with', base);
   const details = readings.map(({ of, ahead_ms }) => `${of}: ${tell(ahead_ms)}`);
   const off = readings.filter(({ ahead_ms }) => Math.abs(ahead_ms) > APART_MS);
-  if (off.length === 0)
-    return { ...base, verdict: 'ok', found: `agrees with ${readings.map(({ of }) => of).join(', ')}`, details };
+  if (off.length === 0) return ok(`agrees with ${readings.map(({ of }) => of).join(', ')}`, { ...base, details });
   const all_far = readings.length > 1 && readings.every(({ ahead_ms }) => Math.abs(ahead_ms) > FAR_MS);
   const skew =
     clock_skew_seconds === undefined
       ? ''
       : `; beyond ${clock_skew_seconds} s (auth.oidc.clock_skew_seconds) nobody can sign in`;
-  return {
-    ...base,
-    verdict: all_far ? 'failed' : 'warning',
-    found: `it differs from that of ${off.map(({ of, ahead_ms }) => `${of} (${tell(ahead_ms)})`).join(', ')}${skew}`,
-    remedy: 'have the clocks set over the network (timedatectl set-ntp true; chronyc tracking)',
-    details,
-  };
+  return (all_far ? failed : warning)(
+    `it differs from that of ${off.map(({ of, ahead_ms }) => `${of} (${tell(ahead_ms)})`).join(', ')}${skew}`,
+    'have the clocks set over the network (timedatectl set-ntp true; chronyc tracking)',
+    { ...base, details },
+  );
 }
 
 function tell(ahead_ms: number): string {

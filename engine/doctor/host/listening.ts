@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { type CheckOutcome, failed, ok, skipped, warning } from '../../contract/checks.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
 import { issuerOf } from '../../identity/provider/provider.ts';
@@ -19,36 +20,22 @@ export interface FoundListening {
 }
 
 type Given = Omit<Host, 'running' | 'direct'>;
-type Tell = (said: Said, running?: RunningGateway, direct?: DirectAsk) => FoundListening;
-type Said = Pick<Diagnosis, 'verdict' | 'found' | 'remedy' | 'details'>;
+type Tell = (said: CheckOutcome, running?: RunningGateway, direct?: DirectAsk) => FoundListening;
 
 /** Whether the gateway's address is free, taken by it, or by somebody else. Binds nothing; asks what listens there who it is. */
 export async function examineListening(given: Given): Promise<FoundListening> {
   const { config, machine } = given;
   const { host, port } = parseListenAddress(config.server.listen)!;
-  const told: Tell = (said, running, direct) => ({
-    diagnoses: [
-      {
-        id: 'host.listen',
-        title: `listens on ${config.server.listen}`,
-        where: placeOf(given, '/server/listen'),
-        ...said,
-      },
-    ],
-    running,
-    direct,
-  });
+  const base = {
+    ...{ id: 'host.listen', title: `listens on ${config.server.listen}` },
+    where: placeOf(given, '/server/listen'),
+  };
+  const told: Tell = (said, running, direct) => ({ diagnoses: [{ ...base, ...said }], running, direct });
   const url = directUrl(config);
-  if (url === undefined) {
-    return told({ verdict: 'skipped', found: 'port 0 takes any free one, so it is not known where a gateway listens' });
-  }
-  const is_away = isIP(host) !== 0 && !isOwnAddress(machine.addresses, host);
-  if (is_away) {
-    return told({
-      verdict: 'failed',
-      found: `${host} is not an address of this machine`,
-      remedy: `set server.listen to one that is, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`,
-    });
+  if (url === undefined) return told(skipped('port 0 takes any free one, so it is not known where a gateway listens'));
+  if (isIP(host) !== 0 && !isOwnAddress(machine.addresses, host)) {
+    const remedy = `set server.listen to one that is, such as 127.0.0.1:${port}, or 0.0.0.0:${port} for all`;
+    return told(failed(`${host} is not an address of this machine`, remedy));
   }
   return askListener(given, url, told);
 }
@@ -59,16 +46,15 @@ function isOwnAddress(addresses: readonly string[], host: string): boolean {
   return addresses.length === 0 || addresses.includes(host);
 }
 
-const FREE: Said = { verdict: 'ok', found: 'nothing listens there: the port is free, and no gateway runs' };
-
 async function askListener(given: Given, url: string, told: Tell): Promise<FoundListening> {
   const { config, timeout_seconds } = given;
   let ask: DirectAsk;
   try {
     ask = createDirectAsk(config, url);
   } catch {
-    const found = "whether the gateway listens there can't be told without its certificate (server.tls.cert_file)";
-    return told({ verdict: 'skipped', found });
+    return told(
+      skipped("whether the gateway listens there can't be told without its certificate (server.tls.cert_file)"),
+    );
   }
   try {
     const known = await askWhoItIs(ask, timeout_seconds);
@@ -77,34 +63,32 @@ async function askListener(given: Given, url: string, told: Tell): Promise<Found
       const other = `a gateway with the public URL ${printableLine(known.issuer)} runs there`;
       return told(taken(config.server.listen, other));
     }
-    const readiness = await askReadiness(ask, timeout_seconds);
-    const running = { url, ...known, readiness };
+    const running = { url, ...known, readiness: await askReadiness(ask, timeout_seconds) };
     const found = `a gateway with this public URL runs there, version ${printableLine(known.version)}`;
     const own = programVersion();
-    if (known.version === own) return told({ verdict: 'ok', found }, running, ask);
+    if (known.version === own) return told(ok(found), running, ask);
     const remedy = 'after an upgrade restart the gateway; else run the doctor of its own version';
-    return told({ verdict: 'warning', found: `${found}, and this program is ${own}`, remedy }, running, ask);
+    return told(warning(`${found}, and this program is ${own}`, remedy), running, ask);
   } catch (error) {
     const reason = formatNetworkError(error, timeout_seconds);
-    if (reason === 'connection refused') return told(FREE);
-    if (/certificate/.test(reason)) {
-      return told({
-        verdict: 'failed',
-        found: `what listens there has another certificate than server.tls.cert_file: ${reason}`,
-        remedy: 'reload the gateway if the file was renewed (kill -HUP PID); else another program has the port',
-      });
-    }
-    return told(taken(config.server.listen, `it does not answer as a gateway: ${reason}`));
+    if (reason === 'connection refused')
+      return told(ok('nothing listens there: the port is free, and no gateway runs'));
+    if (!/certificate/.test(reason))
+      return told(taken(config.server.listen, `it does not answer as a gateway: ${reason}`));
+    return told(
+      failed(
+        `what listens there has another certificate than server.tls.cert_file: ${reason}`,
+        'reload the gateway if the file was renewed (kill -HUP PID); else another program has the port',
+      ),
+    );
   }
 }
 
-function taken(listen: string, why: string): Said {
-  return {
-    verdict: 'failed',
-    found: `taken by another program: ${why}`,
-    remedy: `stop it, or write another port than that of ${listen} into server.listen, and into server.public_url if that names it`,
-  };
-}
+const taken = (listen: string, why: string) =>
+  failed(
+    `taken by another program: ${why}`,
+    `stop it, or write another port than that of ${listen} into server.listen, and into server.public_url if that names it`,
+  );
 
 /** Whether the running gateway is ready, and has the files as they are now. */
 export function examineRunning(host: Host): Diagnosis[] {
@@ -124,48 +108,38 @@ function judgeLoaded({ loaded, machine }: Host, { readiness }: RunningGateway): 
   const reload = 'send it a SIGHUP (kill -HUP PID)';
   if (failing_since !== undefined) {
     const found = `its last reload failed: since ${printableLine(failing_since)} the files hold what it can't put in force`;
-    return [{ ...base, verdict: 'failed', found, remedy: `its log says why; correct it, then ${reload}` }];
+    return [failed(found, `its log says why; correct it, then ${reload}`, base)];
   }
   const at = new Date(loaded_at).toISOString();
   const newer = loaded.files.filter((file) => (machine.changedAt(file) ?? 0) > loaded_at + SLACK_MS);
-  if (newer.length === 0) return [{ ...base, verdict: 'ok', found: `loaded ${at}` }];
+  if (newer.length === 0) return [ok(`loaded ${at}`, base)];
   const found = `${counted(newer.length, 'file')} changed after it was loaded (${at})`;
   const remedy = `${reload}, or start it with --watch; server.listen, database and TLS on or off need a restart`;
-  return [{ ...base, verdict: 'warning', found, remedy, details: newer.slice(0, 10) }];
+  return [warning(found, remedy, { ...base, details: newer.slice(0, 10) })];
 }
 
 function judgeReadiness({ readiness }: RunningGateway): Diagnosis {
   const base = { id: 'gateway.ready', title: 'the running gateway is ready' };
   if (readiness === undefined) {
-    return {
-      ...base,
-      verdict: 'warning',
-      found: 'GET /readyz does not answer as the shipped pipeline does',
-      remedy: 'nothing to do where a pipeline of your own answers it; else see the log of the gateway',
-    };
+    const remedy = 'nothing to do where a pipeline of your own answers it; else see the log of the gateway';
+    return warning('GET /readyz does not answer as the shipped pipeline does', remedy, base);
   }
   const { status, state, reason, upstreams } = readiness;
   const details = Object.entries(upstreams)
     .filter(([, told]) => told !== 'closed')
     .map(([name, told]) => `upstream ${name} is ${told}: appscli upstreams list says more`);
+  const more = { ...base, details };
   if (status === 200 && state === 'ok') {
-    return {
-      ...base,
-      verdict: details.length > 0 ? 'warning' : 'ok',
-      found: details.length > 0 ? `it is, but not all upstreams are as they should be` : 'it is',
-      details,
-      ...(details.length > 0 && { remedy: 'see the checks of these upstreams below' }),
-    };
+    if (details.length === 0) return ok('it is', more);
+    const found = 'it is, but not all upstreams are as they should be';
+    return warning(found, 'see the checks of these upstreams below', more);
   }
   const why = reason === undefined ? '' : `: ${printableLine(reason)}`;
-  const serves = status === 200;
-  return {
-    ...base,
-    verdict: serves ? 'warning' : 'failed',
-    found: `it is ${printableLine(state)}${why}`,
-    remedy: 'see the checks of the database below, and the log of the gateway',
-    details,
-  };
+  return (status === 200 ? warning : failed)(
+    `it is ${printableLine(state)}${why}`,
+    'see the checks of the database below, and the log of the gateway',
+    more,
+  );
 }
 
 /** What `/readyz` of a gateway says. */

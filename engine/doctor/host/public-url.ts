@@ -3,6 +3,7 @@ import { request as askPlain } from 'node:http';
 import { request as askSecure } from 'node:https';
 import { isIP } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { type CheckOutcome, failed, ok, skipped, warning } from '../../contract/checks.ts';
 import { PROTOCOL_PATH } from '../../http/sign-in/paths.ts';
 import { issuerOf } from '../../identity/provider/provider.ts';
 import { exchange } from '../../kit/net/exchange.ts';
@@ -47,24 +48,18 @@ async function examineName({ host: { timeout_seconds }, root_url, where }: Publi
   const { hostname } = new URL(root_url);
   const base = { id: 'public_url.name', title: 'name of the public URL', where };
   const name = hostname.replace(/^\[|\]$/g, '');
-  if (isIP(name) !== 0) return { ...base, verdict: 'ok', found: `${name} is an address` };
-  const unknown = (why: string): Diagnosis => ({
-    ...base,
-    verdict: 'warning',
-    found: `${name} can't be looked up from here: ${why}`,
-    remedy: `enter it into the DNS that users ask; where only theirs knows it, ${FROM_USERS} ${root_url}/healthz`,
-  });
+  if (isIP(name) !== 0) return ok(`${name} is an address`, base);
+  const unknown = (why: string) =>
+    warning(
+      `${name} can't be looked up from here: ${why}`,
+      `enter it into the DNS that users ask; where only theirs knows it, ${FROM_USERS} ${root_url}/healthz`,
+      base,
+    );
   try {
     const found = await Promise.race([lookup(name, { all: true }), silence(timeout_seconds)]);
     if (found === undefined) return unknown(`no answer within ${timeout_seconds} seconds`);
-    return {
-      ...base,
-      verdict: 'ok',
-      found: `${name} is ${found
-        .map(({ address }) => address)
-        .slice(0, 5)
-        .join(', ')}`,
-    };
+    const addresses = found.map(({ address }) => address).slice(0, 5);
+    return ok(`${name} is ${addresses.join(', ')}`, base);
   } catch (error) {
     return unknown(formatNetworkError(error, timeout_seconds));
   }
@@ -80,58 +75,44 @@ async function examineArrival(
   const { host, root_url, where, ask } = given;
   const { running, config, timeout_seconds } = host;
   const base = { id: 'public_url.gateway', title: 'the public URL leads to this gateway', where };
-  const not = (said: Pick<Diagnosis, 'verdict' | 'found' | 'remedy'>) => ({
-    diagnosis: { ...base, ...said },
-    is_ours: false,
-  });
-  const none = { verdict: 'skipped', found: 'no gateway runs here, so there is nothing for it to lead to' } as const;
+  const told = (said: CheckOutcome, is_ours = false) => ({ diagnosis: { ...base, ...said }, is_ours });
+  const none = skipped('no gateway runs here, so there is nothing for it to lead to');
   let answer: Answer;
   try {
     answer = await readAnswer(await ask(PROTOCOL_PATH, { seconds: timeout_seconds }));
   } catch (error) {
-    if (running === undefined) return not(none);
+    if (running === undefined) return told(none);
     const { found, remedy } = noAnswer(error, root_url, timeout_seconds);
-    return not({ verdict: 'warning', found, remedy: `${remedy}; else ${FROM_USERS} ${root_url}/healthz` });
+    return told(warning(found, `${remedy}; else ${FROM_USERS} ${root_url}/healthz`));
   }
   const known = recognise(answer);
-  if (known === undefined) {
-    if (running === undefined) return not(none);
-    return { diagnosis: { ...base, ...judgeForeign(answer) }, is_ours: await servesClients(given) };
-  }
+  if (known === undefined)
+    return running === undefined ? told(none) : told(judgeForeign(answer), await servesClients(given));
+  const version = printableLine(known.version);
   if (!isOfConfiguration(config, known)) {
     const found = `it leads to a gateway with another public URL: ${printableLine(known.issuer)}`;
-    return not({
-      verdict: 'failed',
-      found,
-      remedy: 'write the same server.public_url in the configuration of both, or correct where the proxy forwards to',
-    });
+    const remedy =
+      'write the same server.public_url in the configuration of both, or correct where the proxy forwards to';
+    return told(failed(found, remedy));
   }
   if (running !== undefined && known.version !== running.version) {
-    const found = `it leads to version ${printableLine(known.version)}, and ${printableLine(running.version)} runs here`;
-    const diagnosis = {
-      ...base,
-      verdict: 'warning' as const,
-      found,
-      remedy: 'upgrade all gateways behind it; while an upgrade is under way this is as it should be',
-    };
-    return { diagnosis, is_ours: true };
+    const found = `it leads to version ${version}, and ${printableLine(running.version)} runs here`;
+    const remedy = 'upgrade all gateways behind it; while an upgrade is under way this is as it should be';
+    return told(warning(found, remedy), true);
   }
   const elsewhere = running === undefined ? ', on another machine: none runs here' : '';
-  return {
-    diagnosis: { ...base, verdict: 'ok', found: `it does: version ${printableLine(known.version)}${elsewhere}` },
-    is_ours: true,
-  };
+  return told(ok(`it does: version ${version}${elsewhere}`), true);
 }
 
-function judgeForeign(answer: Answer): Pick<Diagnosis, 'verdict' | 'found' | 'remedy'> {
+function judgeForeign(answer: Answer): CheckOutcome {
   // The page is Markdown, so what is no JSON is not strange by itself.
   const foreign = answer.status === 200 && answer.text.startsWith('#') ? undefined : foreignAnswer(answer);
-  const found =
-    foreign === undefined
-      ? `something else answers GET ${PROTOCOL_PATH} (status ${answer.status})`
-      : `in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.found}`;
-  const remedy = foreign?.remedy ?? 'let the proxy pass everything below the public URL on to the gateway';
-  return { verdict: 'failed', found, remedy };
+  if (foreign !== undefined)
+    return failed(`in place of the gateway GET ${PROTOCOL_PATH} is answered by ${foreign.found}`, foreign.remedy);
+  return failed(
+    `something else answers GET ${PROTOCOL_PATH} (status ${answer.status})`,
+    'let the proxy pass everything below the public URL on to the gateway',
+  );
 }
 
 /** Whether requests of clients arrive all the same, as where a proxy asks people alone to sign in. */
@@ -152,38 +133,17 @@ async function examineModelList({ ask, where }: PublicGiven): Promise<Diagnosis[
   const base = { id: 'public_url.models', title: 'the model list without a credential', where, sent: `GET ${path}` };
   try {
     const answer = await readAnswer(await ask(path, { seconds: MODELS_SECONDS }));
+    const { status, total_ms } = answer;
     const foreign = foreignAnswer(answer);
-    if (foreign !== undefined) {
-      return [{ ...base, verdict: 'failed', found: `in place of JSON comes ${foreign.found}`, remedy: foreign.remedy }];
-    }
-    if (answer.status === 401 || answer.status === 403) {
-      return [
-        {
-          ...base,
-          verdict: 'ok',
-          found: `refused as JSON (status ${answer.status}) after ${Math.round(answer.total_ms)} ms`,
-        },
-      ];
-    }
-    const found = `it is answered with status ${answer.status}, where the gateway refuses it with 401`;
-    return [
-      {
-        ...base,
-        verdict: 'warning',
-        found,
-        remedy: 'does a proxy on the way add a credential of its own? Then everybody who reaches it is let in',
-      },
-    ];
+    if (foreign !== undefined) return [failed(`in place of JSON comes ${foreign.found}`, foreign.remedy, base)];
+    if (status === 401 || status === 403)
+      return [ok(`refused as JSON (status ${status}) after ${Math.round(total_ms)} ms`, base)];
+    const found = `it is answered with status ${status}, where the gateway refuses it with 401`;
+    const remedy = 'does a proxy on the way add a credential of its own? Then everybody who reaches it is let in';
+    return [warning(found, remedy, base)];
   } catch (error) {
-    const found = formatNetworkError(error, MODELS_SECONDS);
-    return [
-      {
-        ...base,
-        verdict: 'failed',
-        found,
-        remedy: 'clients give up after three seconds: look for what takes so long in the proxy',
-      },
-    ];
+    const remedy = 'clients give up after three seconds: look for what takes so long in the proxy';
+    return [failed(formatNetworkError(error, MODELS_SECONDS), remedy, base)];
   }
 }
 
@@ -195,9 +155,7 @@ async function examineSignIn({ host, ask, root_url, where }: PublicGiven): Promi
   try {
     return [{ ...base, ...(await probeSignIn({ root_url, get: (path) => ask(path, request) })) }];
   } catch (error) {
-    return [
-      { ...base, verdict: 'skipped', found: `can't be told: ${formatNetworkError(error, host.timeout_seconds)}` },
-    ];
+    return [skipped(`can't be told: ${formatNetworkError(error, host.timeout_seconds)}`, base)];
   }
 }
 
@@ -209,14 +167,14 @@ async function examineLargeBodies({ host, root_url, where }: PublicGiven): Promi
   const requests = `requests of ${sizeText(body_bytes)} (server.limits.body_bytes)`;
   const status = await announceBody(root_url, { bytes: body_bytes, seconds });
   // The gateway asks for a credential before it takes a body.
-  if (status === 100 || status === 401) return [{ ...base, verdict: 'ok', found: `${requests} are let through` }];
+  if (status === 100 || status === 401) return [ok(`${requests} are let through`, base)];
   if (status !== 413) {
     const why = status === undefined ? 'no answer in time' : `status ${status}`;
-    return [{ ...base, verdict: 'skipped', found: `whether ${requests} are let through can't be told (${why})` }];
+    return [skipped(`whether ${requests} are let through can't be told (${why})`, base)];
   }
   const megabytes = Math.ceil(body_bytes / (1024 * 1024));
   const remedy = `let it take what the gateway takes (nginx: client_max_body_size ${megabytes}m): long sessions and pictures need it`;
-  return [{ ...base, verdict: 'failed', found: `${requests} are refused by a proxy on the way (status 413)`, remedy }];
+  return [failed(`${requests} are refused by a proxy on the way (status 413)`, remedy, base)];
 }
 
 /**

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Request, type Response, Router } from 'express';
 import { LRUCache } from 'lru-cache';
 import { type Caller, programCaller } from '../../admin/calls.ts';
+import { clientPackageUrl } from '../../contract/client-package.ts';
 import type { GatewayConfig } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type { Clock, Log } from '../../contract/services.ts';
@@ -586,6 +587,7 @@ function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
     version: programVersion(),
     time_zone: config.spend_limits?.time_zone ?? 'UTC',
     public_url: issuerOf(config),
+    client_url: clientPackageUrl(issuerOf(config)),
     client_profile: (config.server.profile.clients && config.server.profile_name) ?? null,
     notice: config.branding?.notice ?? null,
   } as const;

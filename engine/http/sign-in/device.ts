@@ -2,6 +2,7 @@ import type { Router } from 'express';
 import type { BrandingConfig } from '../../contract/config.ts';
 import { ProviderError } from '../../identity/provider/provider.ts';
 import type { PendingGrant } from '../../identity/sessions/device-grants.ts';
+import { isCodeLike, TYPED_CHARS } from '../../identity/sessions/opaque.ts';
 import { comeBackToConsole } from './console.ts';
 import {
   type BrowserAttempt,
@@ -114,17 +115,6 @@ export function deviceAuthorization(sign_in: SignIn): Route {
   };
 }
 
-/** Longer than any way to type a code; what is longer is not repeated on the page. */
-const TYPED_CHARS = 40;
-
-/** What people put between the letters of a code, and what programs make of a dash. */
-const BETWEEN = /[\s._\p{Pd}\u00ad\u2212]/gu;
-
-/** Whether a text could be a user code, however it is typed. What could not is no guess. */
-function isCodeLike(typed: string): boolean {
-  return typed.length <= TYPED_CHARS && /^[a-z]{8}$/i.test(typed.replace(BETWEEN, ''));
-}
-
 /** Where a person confirms the code of a terminal and leaves for the identity provider (RFC 8628 section 3.3). */
 export function device(sign_in: SignIn): Route {
   const { config, identity, clock, origin, form, addressOf } = sign_in;
@@ -133,6 +123,7 @@ export function device(sign_in: SignIn): Route {
 
   /** A code that is no good, on the page where another one can be typed. */
   const askAgain = (status: number, typed: string | undefined, problem: string): Answer => {
+    // What is longer is not repeated on the page.
     const user_code = typed?.slice(0, TYPED_CHARS);
     return { status, page: enterCodePage({ user_code, problem, login_notice }) };
   };

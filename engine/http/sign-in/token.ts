@@ -40,25 +40,40 @@ function notRenewable(message: string, reason: string, cause?: unknown): OAuthEr
   return new OAuthError('invalid_grant', message, { status: 401, cause, reason });
 }
 
+/** Has the database asked about a credential. Raises OAuthError where too many came to nothing. */
+async function ask<Answer>(
+  { identity: { attempts, tokens }, addressOf }: SignIn,
+  { req }: Visit,
+  text: string,
+  how: {
+    ask(): Promise<Answer>;
+    isGood(answer: Answer): boolean;
+    readonly is_ours?: boolean;
+    readonly advice: string;
+    readonly error?: 'slow_down';
+  },
+): Promise<Answer> {
+  const credential = { text, address: addressOf(req), is_ours: how.is_ours || tokens.marks.fit(text) };
+  const asked = await attempts.ask(credential, how.ask, how.isGood);
+  if ('answer' in asked) return asked.answer;
+  const { advice, error = 'temporarily_unavailable' } = how;
+  throw tooManyRequests(`Too many requests came to nothing; ${advice}`, asked.retry_after_seconds, error);
+}
+
 /**
  * Renews a session after asking the identity provider whether the person is still to be let in. Raises OAuthError:
  * invalid_grant when the session is over, temporarily_unavailable when nothing is decided and the refresh token is still
  * good. Raises store_unavailable, likewise.
  */
 async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Promise<Opened> {
-  const { sessions, attempts, tokens } = sign_in.identity;
+  const { sessions } = sign_in.identity;
   if (!isRefreshToken(refresh_token)) throw notRenewable('The refresh token is unknown; sign in again.', 'unknown');
   const presented = { refresh_token, client_address: sign_in.addressOf(visit.req) };
-  const asked = await attempts.ask(
-    { text: refresh_token, address: presented.client_address, is_ours: tokens.marks.fit(refresh_token) },
-    () => sessions.beginRefresh(presented),
-    ({ outcome }) => outcome === 'ready' || outcome === 'repeated',
-  );
-  if ('retry_after_seconds' in asked) {
-    const problem = 'Too many requests came to nothing; the refresh token may be good, try it again later.';
-    throw tooManyRequests(problem, asked.retry_after_seconds, 'temporarily_unavailable');
-  }
-  const { answer: begun } = asked;
+  const begun = await ask(sign_in, visit, refresh_token, {
+    ask: () => sessions.beginRefresh(presented),
+    isGood: ({ outcome }) => outcome === 'ready' || outcome === 'repeated',
+    advice: 'the refresh token may be good, try it again later.',
+  });
   switch (begun.outcome) {
     case 'ready':
       break;
@@ -224,18 +239,16 @@ const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>
   ],
 };
 
-async function redeem({ identity, log, addressOf }: SignIn, text: string, visit: Visit): Promise<Opened> {
+async function redeem(sign_in: SignIn, text: string, visit: Visit): Promise<Opened> {
+  const { identity, log, addressOf } = sign_in;
   const { req } = visit;
   if (!isSecret(text)) throw unfinished('unknown');
-  const asked = await identity.attempts.ask(
-    { text, address: addressOf(req), is_ours: identity.tokens.marks.fit(text) },
-    () => identity.device_grants.poll(text),
-    ({ outcome }) => outcome === 'signed_in' || outcome === 'repeated' || outcome === 'pending',
-  );
-  if ('retry_after_seconds' in asked) {
-    throw tooManyRequests('Too many requests came to nothing; ask less often.', asked.retry_after_seconds);
-  }
-  const { answer: result } = asked;
+  const result = await ask(sign_in, visit, text, {
+    ask: () => identity.device_grants.poll(text),
+    isGood: ({ outcome }) => outcome === 'signed_in' || outcome === 'repeated' || outcome === 'pending',
+    advice: 'ask less often.',
+    error: 'slow_down',
+  });
   if (result.outcome === 'denied') throw denied(result);
   if (result.outcome === 'used' && result.ended) {
     const fields = { session: result.session_id, client_address: addressOf(req), ...logged(visit) };
@@ -283,20 +296,22 @@ async function answer(sign_in: SignIn, { session, outcome }: Opened, { req }: Vi
 const MAX_BYTES = 65_536;
 
 /** Ends the session of a session token or refresh token (RFC 7009); a token that means nothing is as good as revoked. */
-export function revoke({ identity, form, log, addressOf }: SignIn): Route {
-  const { tokens, sessions, attempts } = identity;
+export function revoke(sign_in: SignIn): Route {
+  const { identity, form, log } = sign_in;
+  const { tokens, sessions } = identity;
   /** Ends the session of a token; no session token that another key signed gets as far as the database. */
-  const end = async (text: string, address: string) => {
+  const end = async (text: string, visit: Visit) => {
     const signed = text.includes('.') ? await tokens.sessionOf(text) : undefined;
     if (signed === undefined && !isRefreshToken(text)) return undefined;
-    return attempts.ask(
-      { text, address, is_ours: signed !== undefined || tokens.marks.fit(text) },
-      async () => {
+    return ask(sign_in, visit, text, {
+      is_ours: signed !== undefined,
+      ask: async () => {
         const session = signed ?? (await sessions.sessionOf(text));
         return session !== undefined && (await sessions.end(session, 'signed out', 'person')) ? session : undefined;
       },
-      (session) => session !== undefined,
-    );
+      isGood: (session) => session !== undefined,
+      advice: 'sign out again later.',
+    });
   };
   return {
     path: REVOCATION_PATH,
@@ -310,13 +325,9 @@ export function revoke({ identity, form, log, addressOf }: SignIn): Route {
           'An access token is not signed out here: revoke it with "appscli tokens revoke" or ask your administrator.';
         throw new OAuthError('unsupported_token_type', problem);
       }
-      const asked = await end(token, addressOf(req));
-      if (asked !== undefined && 'retry_after_seconds' in asked) {
-        const problem = 'Too many requests came to nothing; sign out again later.';
-        throw tooManyRequests(problem, asked.retry_after_seconds, 'temporarily_unavailable');
-      }
-      if (asked?.answer === undefined) return { status: 200, json: {} };
-      log.info({ session: asked.answer, ...logged(visit) }, 'somebody signed out');
+      const session = await end(token, visit);
+      if (session === undefined) return { status: 200, json: {} };
+      log.info({ session, ...logged(visit) }, 'somebody signed out');
       return { status: 200, json: {}, told: { outcome: 'ended' } };
     },
   };

@@ -8,7 +8,7 @@ import { storable } from '../../kit/storable.ts';
  * What is lost: sessions always; of the access tokens none, those the person made, or all. `suspend`: those the person made
  * are refused until the person is let in again.
  */
-export interface Deprovisioning {
+interface Deprovisioning {
   /** E-mail address, any case. */
   readonly user: string;
   readonly actor: Actor;
@@ -18,7 +18,7 @@ export interface Deprovisioning {
 }
 
 /** How much was ended, and whether the gateway knows the person at all. */
-export interface Deprovisioned {
+interface Deprovisioned {
   readonly known: boolean;
   readonly sessions: number;
   readonly tokens: number;
@@ -77,19 +77,11 @@ export async function endSessionsOf(
 ): Promise<number> {
   const { but = null, because } = which;
   const user = storable(which.user.toLowerCase());
-  if (but === null) {
-    const text = `update device_grants set status = 'denied', person = null, sealed_grant = null
-      where status = 'approved' and person ->> 'email' = $1`;
-    await database.query('sign_ins_deny', text, [user]);
-  }
+  if (but === null) await database.query('sign_ins_deny', 'select deny_sign_ins($1)', [user]);
   const [row] = await database.query<{ ended: number }>(
     'sessions_end_all',
-    `with mine as (
-       select id from sessions where principal_id = $1 and revoked_at is null and expires_at > $5
-         and ($6::text is null or id <> $6) order by id
-     )
-     select (count(*) filter (where end_session(id, $2, $3, $4, $5)))::integer as ended from mine`,
-    [`user:${user}`, because, actor.kind, actor.name, new Date(clock.now()), but],
+    'select end_sessions($1, $2, $3, $4, $5, $6) as ended',
+    [`user:${user}`, but, because, actor.kind, actor.name, new Date(clock.now())],
   );
   return row!.ended;
 }
@@ -110,27 +102,26 @@ export interface OwnerStatus {
 export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as verified_at,
   t.self_service and p.blocked_at is not null as is_blocked, p.suspension_put_off_until as put_off_until`;
 
-type VerifiedOwner = Pick<OwnerStatus, 'verified_at' | 'put_off_until'>;
+/** SQL: whether an access token `t` is neither revoked nor over at a time. */
+export const IN_FORCE = (time: string) =>
+  `t.revoked_at is null and (t.expires_at is null or t.expires_at > ${time}::timestamptz)`;
 
 /**
- * When what an owner made is suspended unless they are verified before; `undefined`: never.
+ * Whether what an owner made is suspended, and otherwise when it will be unless they are verified before; `null`: never.
+ * @param now milliseconds since the epoch
  * @param verified_days how long a verification counts; `undefined`: without end
  */
-export function suspendsAt(
-  { verified_at, put_off_until }: VerifiedOwner,
+export function suspension(
+  { verified_at, put_off_until, is_blocked }: OwnerStatus,
+  now: number,
   verified_days: number | undefined,
-): Date | undefined {
-  if (verified_days === undefined || verified_at === null) return undefined;
-  return new Date(Math.max(verified_at.getTime() + verified_days * DAY_MS, put_off_until?.getTime() ?? 0));
-}
-
-/**
- * Whether the identity provider has not verified an owner for too long.
- * @param now milliseconds since the epoch
- */
-export function isUnseen(owner: VerifiedOwner, now: number, verified_days: number | undefined): boolean {
-  const at = suspendsAt(owner, verified_days);
-  return at !== undefined && now >= at.getTime();
+): { readonly suspended: boolean; readonly suspends_at: Date | null } {
+  const at =
+    verified_days === undefined || verified_at === null
+      ? Number.POSITIVE_INFINITY
+      : Math.max(verified_at.getTime() + verified_days * DAY_MS, put_off_until?.getTime() ?? 0);
+  const suspended = is_blocked || now >= at;
+  return { suspended, suspends_at: suspended || at === Number.POSITIVE_INFINITY ? null : new Date(at) };
 }
 
 /**
@@ -151,25 +142,24 @@ export interface OwnTokens {
   readonly own_tokens_suspend_at: Date | null;
 }
 
-/** Columns for `ownTokens`, for a principal `p`; the statement's parameter is the time. */
+/** Columns for `withOwnTokens`, for a principal `p`; the statement's parameter is the time. */
 export const OWN_TOKENS = (time: string) => `p.signed_in_at as verified_at, p.suspension_put_off_until as put_off_until,
   p.blocked_at is not null as is_blocked,
-  (select count(*) from access_tokens t where t.principal_id = p.id and t.self_service and t.revoked_at is null
-     and (t.expires_at is null or t.expires_at > ${time}))::integer as own_tokens`;
+  (select count(*) from access_tokens t where t.principal_id = p.id and t.self_service and ${IN_FORCE(time)})::integer
+    as own_tokens`;
 
 /**
- * What is known of the access tokens that somebody made.
+ * A row with `OWN_TOKENS`, and what these columns mean instead of them.
  * @param now milliseconds since the epoch
  */
-export function ownTokens(
-  { own_tokens, ...owner }: OwnerStatus & Pick<OwnTokens, 'own_tokens'>,
+export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tokens'>>(
+  { verified_at, put_off_until, is_blocked, ...row }: Row,
   now: number,
   config: Pick<GatewayConfig, 'auth'>,
-): OwnTokens {
-  const at = suspendsAt(owner, verifiedDays(config));
-  const own_tokens_suspended = own_tokens > 0 && (owner.is_blocked || (at !== undefined && now >= at.getTime()));
-  const own_tokens_suspend_at = own_tokens === 0 || own_tokens_suspended || at === undefined ? null : at;
-  return { own_tokens, own_tokens_suspended, own_tokens_suspend_at };
+): Omit<Row, keyof OwnerStatus> & OwnTokens {
+  const { suspended, suspends_at } = suspension({ verified_at, put_off_until, is_blocked }, now, verifiedDays(config));
+  const has_some = row.own_tokens > 0;
+  return { ...row, own_tokens_suspended: has_some && suspended, own_tokens_suspend_at: has_some ? suspends_at : null };
 }
 
 /** Tells telemetry of a change that the gateway made by itself just now, because of what the identity provider says. */

@@ -10,7 +10,7 @@ import { type Identified, ProviderError, type ProviderGrant } from '../provider/
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
 import { noteOwners } from '../tokens/service-tokens.ts';
 import { endTokensTheyLost } from '../tokens/tokens.ts';
-import { deprovision, tellOwnChange, verifiedDays } from './deprovision.ts';
+import { deprovision, IN_FORCE, tellOwnChange, verifiedDays } from './deprovision.ts';
 
 export interface AskingAbout {
   readonly config: GatewayConfig;
@@ -29,7 +29,7 @@ export interface TakenSession {
 }
 
 /** At what a session is looked at, for administrators. */
-export interface Occasion {
+interface Occasion {
   readonly when: string;
   /** Absent where nobody asked but the gateway itself. */
   readonly request?: Pick<RefusedSignIn, 'client_address' | 'request_id'>;
@@ -260,8 +260,7 @@ const MINUTE_MS = 60_000;
 const LOOKS_PER_INTERVAL = 4;
 const AT_ONCE = 20;
 
-const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_id = p.id and t.self_service
-  and t.revoked_at is null and (t.expires_at is null or t.expires_at > $1))
+const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_id = p.id and t.self_service and ${IN_FORCE('$1')})
   or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
 /**

@@ -142,7 +142,7 @@ function uuidOf(text: string): string {
   return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
 }
 
-export interface PolicyPerson {
+interface PolicyPerson {
   readonly groups: readonly string[];
   readonly email: string;
 }
@@ -156,7 +156,7 @@ export interface ApplyingPolicy {
 }
 
 /** The domain of an e-mail address, lower case; empty when the text is none. */
-export function domainOf(email: string): string {
+function domainOf(email: string): string {
   const at = email.lastIndexOf('@');
   return at < 0 ? '' : email.slice(at + 1).toLowerCase();
 }
@@ -246,7 +246,7 @@ export function mergeAll(all: readonly MapNode[], nowhere: MapNode['mark']): Map
   return all.reduce(mergeSettings, { kind: 'map', entries: [], mark: nowhere });
 }
 
-export interface SettingOrigin {
+interface SettingOrigin {
   readonly path: readonly string[];
   /** The whole value, or one item of a list that several policies have items in. */
   readonly value: unknown;

@@ -354,7 +354,7 @@ const WITH_ACCOUNT_CHOICE: ReadonlySet<string> = new Set(['accounts.google.com',
  * 3.1.2.1). Every provider knows `login`, but for Google.
  * @param offered `prompt_values_supported` of its discovery document, whatever that is.
  */
-export function promptForAccount(
+function promptForAccount(
   { issuer_url, authorization_parameters }: Pick<OidcConfig, 'issuer_url' | 'authorization_parameters'>,
   offered: unknown,
 ): string {
@@ -366,7 +366,7 @@ export function promptForAccount(
 }
 
 /** The private key a client proves itself with (RFC 7523), ready to sign. */
-export interface ClientKey {
+interface ClientKey {
   readonly key: webcrypto.CryptoKey;
   readonly kid?: string;
 }
@@ -385,7 +385,7 @@ const CURVES: Readonly<Record<string, string>> = { prime256v1: 'P-256', secp384r
  * says otherwise, an EC key ES256, ES384 or ES512 by its curve, an Ed25519 key Ed25519.
  * @param variable the name of the secret. Raises StartError, which names that and nothing of the key.
  */
-export function readClientKey(text: string, variable: string, key_id?: string): ClientKey {
+function readClientKey(text: string, variable: string, key_id?: string): ClientKey {
   const unusable = (why: string) =>
     new StartError(`the private key in ${secretHolder(variable)} (auth.oidc) ${why}`, {
       exit_code: EXIT_CONFIGURATION,
@@ -448,7 +448,7 @@ const RETRY_MS = 60_000;
  * What the discovery document says: read when it is first needed, once for everybody who waits for it, and again after an
  * hour. While the provider is down the former serves on; a failure is never kept. Raises ProviderError.
  */
-export function renewHourly<T>(
+function renewHourly<T>(
   read: () => Promise<T>,
   { clock, log }: { readonly clock: Clock; readonly log: Log },
 ): () => Promise<T> {
@@ -490,7 +490,7 @@ interface GivenTokens {
  * @param former the refresh token that was asked with, which stays good where no other one is given.
  * @param now in milliseconds since the epoch.
  */
-export function grantOf(
+function grantOf(
   subject: string,
   tokens: GivenTokens,
   former: { readonly in_id_token: readonly string[]; readonly refresh_token?: string },
@@ -506,7 +506,7 @@ export function grantOf(
 }
 
 /** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. Raises ProviderError. */
-export function demandStillTold(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
+function demandStillTold(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
   const missing = in_id_token.filter((claim) => !isTold(claims, claim));
   if (missing.length === 0) return;
   const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
@@ -517,7 +517,7 @@ export function demandStillTold(claims: Claims, { in_id_token = [] }: ProviderGr
  * An answer of the token endpoint as RFC 6749 section 5.2 has it: an error that says what it is counts, whatever content type
  * and challenge a provider or a proxy put on it. Every other answer stays as it came.
  */
-export async function readTokenAnswer(response: Response): Promise<Response> {
+async function readTokenAnswer(response: Response): Promise<Response> {
   const { status } = response;
   if (status < 400 || status > 499) return response;
   const { error } = await jsonOf(response);
@@ -525,13 +525,13 @@ export async function readTokenAnswer(response: Response): Promise<Response> {
   return new Response(await response.text(), { status, headers: { 'content-type': 'application/json' } });
 }
 
-export async function refreshTokenIn(response: Response): Promise<string | undefined> {
+async function refreshTokenIn(response: Response): Promise<string | undefined> {
   const { refresh_token } = await jsonOf(response);
   return typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : undefined;
 }
 
 /** Whether an ID token fits none of the keys at hand, as after the provider took new ones. */
-export function isAboutKeys(error: unknown): boolean {
+function isAboutKeys(error: unknown): boolean {
   const { code, cause } = error as { code?: unknown; cause?: unknown };
   if (code === 'OAUTH_KEY_SELECTION_FAILED') return true;
   return cause instanceof Error && cause.message === 'JWT signature verification failed';

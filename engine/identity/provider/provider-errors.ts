@@ -200,7 +200,7 @@ export interface ShownClient {
  * What to look at in gateway.yaml after a no of the token endpoint to the gateway itself; empty for any other error.
  * @param error as RFC 6749 section 5.2 names it; absent where the answer was a bare 401.
  */
-export function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
+function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
   const proof =
     method === undefined
       ? `the private key in ${secretPlace(oidc.private_key_env ?? '')}`

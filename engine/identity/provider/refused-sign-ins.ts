@@ -26,28 +26,17 @@ const MAX_CHARS = 300;
 
 const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected';
 
-interface Noting {
-  readonly database: Pick<Database, 'query'>;
-  readonly clock: Clock;
-  readonly log: Log;
-}
-
 /**
  * Writes down that somebody was turned away, for "appscli sessions explain"; the oldest give way. Never rejects: trouble is
  * logged, for a refusal does not wait for a database that has no room for it.
  */
-export async function noteRefusal(noting: Noting, refused: Omit<RefusedSignIn, 'at'>): Promise<void> {
-  try {
-    await insertRefusal(noting, refused);
-  } catch (error) {
-    noting.log.warn({ err: error }, 'a refused sign-in could not be written down');
-  }
-}
-
-async function insertRefusal({ database, clock }: Noting, refused: Omit<RefusedSignIn, 'at'>): Promise<void> {
+export async function noteRefusal(
+  { database, clock, log }: { readonly database: Pick<Database, 'query'>; readonly clock: Clock; readonly log: Log },
+  refused: Omit<RefusedSignIn, 'at'>,
+): Promise<void> {
   const text = (value: string) => storable(value.slice(0, MAX_CHARS));
   const { subject, issuer, groups, expected } = refused;
-  await database.query(
+  const noted = database.query(
     'refused_note',
     `with added as (
        insert into refused_sign_ins (${COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning id
@@ -69,6 +58,7 @@ async function insertRefusal({ database, clock }: Noting, refused: Omit<RefusedS
       expected.map(text),
     ],
   );
+  await noted.catch((error) => log.warn({ err: error }, 'a refused sign-in could not be written down'));
 }
 
 export interface ListedRefusal extends RefusedSignIn {

@@ -9,7 +9,7 @@ import type { Database } from '../../store/database.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
 import { readUserCode } from './opaque.ts';
 
-export type AttemptKind = 'device_authorization' | 'code_submission';
+type AttemptKind = 'device_authorization' | 'code_submission';
 
 const MAX_REFUSED = 20_000;
 const MAX_TOLD = 1000;

@@ -1,8 +1,14 @@
-import type { Actor, Changing } from '../../audit/admin-changes.ts';
+import type { Changing } from '../../audit/admin-changes.ts';
 import type { GatewayConfig, OidcConfig } from '../../contract/config.ts';
 import { storable, storableJson } from '../../kit/storable.ts';
 import type { Database } from '../../store/database.ts';
-import { OWN_TOKENS, type OwnerStatus, type OwnTokens, ownTokens } from '../deprovisioning/deprovision.ts';
+import {
+  IN_FORCE,
+  OWN_TOKENS,
+  type OwnerStatus,
+  type OwnTokens,
+  withOwnTokens,
+} from '../deprovisioning/deprovision.ts';
 import { isVerified, type Person } from '../provider/admit.ts';
 
 /**
@@ -62,8 +68,7 @@ export async function listPeople(
     'people_list',
     `select p.email, p.name, p.groups, p.issuer, p.subject, p.signed_in_at, p.open_to_sign_in,
        exists (select from access_tokens t where t.principal_id = p.id and not t.self_service) as has_given_tokens,
-       (select count(*) from access_tokens t where t.principal_id = p.id and t.revoked_at is null
-          and (t.expires_at is null or t.expires_at > $3))::integer as tokens,
+       (select count(*) from access_tokens t where t.principal_id = p.id and ${IN_FORCE('$3')})::integer as tokens,
        coalesce(s.client_sessions, 0) as client_sessions, coalesce(s.console_sessions, 0) as console_sessions,
        (select max(r.at) from refused_sign_ins r where r.email = p.email) as refused_at,
        ${OWN_TOKENS('$3')}
@@ -85,38 +90,41 @@ export async function listPeople(
       only.limit ?? null,
     ],
   );
-  return rows.map(({ own_tokens, verified_at, put_off_until, is_blocked, ...person }) => ({
-    ...person,
-    ...ownTokens({ own_tokens, verified_at, put_off_until, is_blocked }, now, config),
-  }));
+  return rows.map((row) => withOwnTokens(row, now, config));
 }
 
 function textOf(value: string | undefined): string | null {
   return value === undefined ? null : storable(value.toLowerCase());
 }
 
-/** Which account an address goes to, and whether what was made for it stays. */
-export interface Rebinding {
-  /** E-mail address, any case. */
-  readonly user: string;
-  /** Absent: the next account that signs in with the address. */
-  readonly account?: { readonly issuer: string; readonly subject: string } | undefined;
-  /** Whether all access tokens end, as when the address is somebody else's now. */
-  readonly with_tokens: boolean;
-  readonly actor: Actor;
+/** Which account an address goes to, and what becomes of the access tokens. */
+export interface RebindWish {
+  /** Identifier of the account at the configured identity provider; absent: the next that signs in with the address. */
+  readonly subject?: string | undefined;
+  /** Absent: revoked where another account of the same provider had the address, which may be somebody else's now. */
+  readonly tokens?: 'keep' | 'revoke' | undefined;
 }
 
 /**
- * Lets an address go to another account; its sessions end within a second. Raises store_unavailable.
- * @returns how much was ended, and whether the gateway knows the address at all.
+ * Lets an address go to another account of the configured identity provider; its sessions end within a second. Raises
+ * store_unavailable.
+ * @param oidc absent where there is no identity provider: then no subject can be named.
+ * @returns how much was ended.
  */
-export async function rebindPerson(
-  { database, clock }: Pick<Changing, 'database' | 'clock'>,
-  { user, account, with_tokens, actor }: Rebinding,
-): Promise<{ readonly known: boolean; readonly sessions: number; readonly tokens: number }> {
-  const [row] = await database.query<{ known: boolean; sessions: number; tokens: number }>(
+export async function rebindAs(
+  { database, clock, actor }: Pick<Changing, 'database' | 'clock' | 'actor'>,
+  { email: user, issuer, subject: former }: Pick<KnownPerson, 'email' | 'issuer' | 'subject'>,
+  { subject, tokens }: RebindWish,
+  oidc: Pick<OidcConfig, 'issuer_url'> | undefined,
+): Promise<{ readonly user: string; readonly sessions: number; readonly tokens: number }> {
+  const account =
+    subject === undefined || oidc === undefined ? undefined : { issuer: new URL(oidc.issuer_url).href, subject };
+  const may_be_another_person =
+    issuer !== null && (oidc === undefined || isVerified({ issuer }, oidc)) && former !== subject;
+  const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
+  const [ended] = await database.query<{ sessions: number; tokens: number }>(
     'person_rebind',
-    'select known, sessions, tokens from rebind_person($1, $2, $3, $4, $5, $6, $7)',
+    'select sessions, tokens from rebind_person($1, $2, $3, $4, $5, $6, $7)',
     [
       storable(user.toLowerCase()),
       account?.issuer ?? null,
@@ -127,31 +135,5 @@ export async function rebindPerson(
       new Date(clock.now()),
     ],
   );
-  return row!;
-}
-
-export interface RebindWish {
-  /** Identifier of the account at the configured identity provider; absent: the next that signs in with the address. */
-  readonly subject?: string | undefined;
-  /** What becomes of the access tokens; absent: revoked where another account of the same provider had the address. */
-  readonly tokens?: 'keep' | 'revoke' | undefined;
-}
-
-/**
- * Lets an address go to another account of the configured identity provider. Raises store_unavailable.
- * @param oidc absent where there is no identity provider: then no subject can be named.
- */
-export async function rebindAs(
-  { database, clock, actor }: Pick<Changing, 'database' | 'clock' | 'actor'>,
-  { email: user, issuer, subject: former }: KnownPerson,
-  { subject, tokens }: RebindWish,
-  oidc: Pick<OidcConfig, 'issuer_url'> | undefined,
-): Promise<{ readonly user: string; readonly sessions: number; readonly tokens: number }> {
-  const account =
-    subject === undefined || oidc === undefined ? undefined : { issuer: new URL(oidc.issuer_url).href, subject };
-  const may_be_another_person =
-    issuer !== null && (oidc === undefined || isVerified({ issuer }, oidc)) && former !== subject;
-  const with_tokens = tokens === undefined ? may_be_another_person : tokens === 'revoke';
-  const ended = await rebindPerson({ database, clock }, { user, account, with_tokens, actor });
-  return { user, sessions: ended.sessions, tokens: ended.tokens };
+  return { user, ...ended! };
 }

@@ -15,10 +15,10 @@ const SECRET = new RegExp(`^${RANDOM}$`);
 const CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ';
 const CODE_CHARS = 8;
 const CODE = new RegExp(`^[${CODE_LETTERS}]{${CODE_CHARS}}$`);
-const ASCII_LETTERS = /^[A-Za-z]+$/;
-/** What people put between the letters of a code: spaces, and the dashes that programs make of a dash. */
-const BETWEEN = /[\s\u002d\u00ad\u2010-\u2015\u2212_.]+/g;
-const LONGEST_TYPED = 64;
+/** What people put between the letters of a code, and what programs make of a dash. */
+const BETWEEN = /[\s._\p{Pd}\u00ad\u2212]/gu;
+/** Longer than any way to type a code. */
+export const TYPED_CHARS = 40;
 
 /** A new refresh token: 256 random bits behind a prefix that scanners recognise. */
 export function makeRefreshToken(marks?: Marks): string {
@@ -73,14 +73,16 @@ export function shownUserCode(code: string): string {
   return `${code.slice(0, CODE_CHARS / 2)}-${code.slice(CODE_CHARS / 2)}`;
 }
 
+/** Whether a text could be a user code, however it is typed: eight letters of ASCII. What could not is no guess. */
+export function isCodeLike(typed: string): boolean {
+  return typed.length <= TYPED_CHARS && /^[A-Za-z]{8}$/.test(typed.replace(BETWEEN, ''));
+}
+
 /** The stored form of a code as a person types it; `undefined` for what can't be a code. */
 export function readUserCode(typed: string): string | undefined {
-  if (typed.length > LONGEST_TYPED) return undefined;
-  const letters = typed.replace(BETWEEN, '');
+  const code = typed.replace(BETWEEN, '').toUpperCase();
   // Some letters beyond ASCII turn into ASCII ones in upper case.
-  if (!ASCII_LETTERS.test(letters)) return undefined;
-  const code = letters.toUpperCase();
-  return CODE.test(code) ? code : undefined;
+  return isCodeLike(typed) && CODE.test(code) ? code : undefined;
 }
 
 /** Of the 256 bits of an HMAC-SHA256: who guesses one has a secret that the database does not know. */

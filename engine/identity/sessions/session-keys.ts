@@ -4,7 +4,7 @@ import type { Log } from '../../contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../contract/start-error.ts';
 import { secretHolder } from '../../kit/secret-names.ts';
 
-export interface SessionKey {
+interface SessionKey {
   /** Names the secret in the header of what its keys signed or sealed, without giving anything of it away. */
   readonly id: string;
   /** The 256-bit key of one use; each use has its own. */

@@ -115,14 +115,21 @@ export function createSessionTokens(options: {
       const expires_at = issued_at + ttl_seconds;
       const roles = rolesOf(auth, person.groups);
       const told = { groups: groups.among(person.groups), of: groups.id };
-      const full = await sign(writeClaims(id, person, roles, told), issued_at, expires_at);
-      if (full.length <= MOST_TOKEN_CHARS) return { access_token: full, expires_in_seconds: ttl_seconds };
-      const fields = { email: person.email, session: id, groups: told.groups.length, characters: full.length };
-      log.info(fields, 'a session token has no room for the groups of its person, which are read from the database');
-      const short = await sign(writeClaims(id, person, roles, undefined), issued_at, expires_at);
-      if (short.length <= MOST_TOKEN_CHARS) return { access_token: short, expires_in_seconds: ttl_seconds };
+      const signed = (said: Person, carried?: ToldGroups) =>
+        sign(writeClaims(id, said, roles, carried), issued_at, expires_at);
+      let access_token = await signed(person, told);
+      if (access_token.length > MOST_TOKEN_CHARS) {
+        const fields = {
+          email: person.email,
+          session: id,
+          groups: told.groups.length,
+          characters: access_token.length,
+        };
+        log.info(fields, 'a session token has no room for the groups of its person, which are read from the database');
+        access_token = await signed(person);
+      }
       const { name: _, ...nameless } = person;
-      const access_token = await sign(writeClaims(id, nameless, roles, undefined), issued_at, expires_at);
+      if (access_token.length > MOST_TOKEN_CHARS) access_token = await signed(nameless);
       return { access_token, expires_in_seconds: ttl_seconds };
     },
     /**
@@ -279,7 +286,7 @@ function notAllowed({ email }: Person): StageError {
   );
 }
 
-export interface SessionClaims {
+interface SessionClaims {
   readonly session_id: string;
   /** Its groups are those of `told`, none where that is absent. */
   readonly person: Person;
@@ -290,19 +297,19 @@ export interface SessionClaims {
   readonly expires_at: number;
 }
 
-export function principalIdOf({ email }: Pick<Person, 'email'>): string {
+function principalIdOf({ email }: Pick<Person, 'email'>): string {
   return `user:${email}`;
 }
 
 /** Groups that a session token carries. */
-export interface ToldGroups {
+interface ToldGroups {
   readonly groups: readonly string[];
   /** The `id` of the deciding groups they were picked by. */
   readonly of: string;
 }
 
 /** The claims of a session token that are about a session and its person (RFC 7519 section 4). */
-export function writeClaims(
+function writeClaims(
   session_id: string,
   person: Person,
   roles: readonly string[],
@@ -321,7 +328,7 @@ export function writeClaims(
 }
 
 /** Reads what `writeClaims` wrote; `undefined` when something is missing or of another type. */
-export function readClaims(claims: JWTPayload): SessionClaims | undefined {
+function readClaims(claims: JWTPayload): SessionClaims | undefined {
   const {
     sub,
     sid,

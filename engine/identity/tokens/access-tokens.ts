@@ -7,7 +7,7 @@ import { atMost } from '../../kit/memory.ts';
 import { openWriteBehind, type WriteBehind } from '../../kit/write-behind.ts';
 import type { Database } from '../../store/database.ts';
 import { isPermanent } from '../../store/store-errors.ts';
-import { isUnseen, OWNER_STATUS, type OwnerStatus } from '../deprovisioning/deprovision.ts';
+import { OWNER_STATUS, type OwnerStatus, suspension } from '../deprovisioning/deprovision.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
 import { isRefreshToken } from '../sessions/opaque.ts';
 import type { SessionTokens } from '../sessions/session-tokens.ts';
@@ -18,7 +18,7 @@ const CACHE_MS = 30_000;
 /** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
 const LOOKUP_PATIENCE_MS = 2500;
 /** How long it answers where requests go on without the database; what it says may be that old, whatever was announced. */
-export const CACHE_AWAY_MS = 3_600_000;
+const CACHE_AWAY_MS = 3_600_000;
 /** How long a lookup is waited for then, and how long after one that failed none is. */
 const AWAY_PATIENCE_MS = 500;
 const AWAY_REST_MS = 1000;
@@ -56,7 +56,8 @@ export class AccessTokens implements BearerTokens {
   readonly #database: AccessTokensOptions['database'];
   readonly #clock: Clock;
   readonly #groups: () => DecidingGroups | undefined;
-  readonly #force: Parameters<typeof demandInForce>[2];
+  readonly #verifiedDays: () => number | undefined;
+  readonly #howToSignIn: () => string;
   readonly #goesOnWithout: () => boolean;
   readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
   readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
@@ -72,8 +73,8 @@ export class AccessTokens implements BearerTokens {
     this.#database = database;
     this.#clock = clock;
     this.#groups = groups;
-    const { verified_days = () => undefined, how_to_sign_in = () => 'appscli login' } = options;
-    this.#force = { verified_days, how_to_sign_in };
+    this.#verifiedDays = options.verified_days ?? (() => undefined);
+    this.#howToSignIn = options.how_to_sign_in ?? (() => 'appscli login');
     this.#goesOnWithout = options.goes_on_without ?? (() => false);
     const execute = (hashes: readonly string[]) => this.#readRows(hashes);
     this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
@@ -107,14 +108,14 @@ export class AccessTokens implements BearerTokens {
   }
 
   verify(token: string): Principal | Promise<Principal> {
-    if (!isWellFormedToken(token)) throw malformedToken();
+    if (!isWellFormedToken(token)) throw new StageError('credential_invalid', MALFORMED);
     const hash = hashToken(token);
     const now = this.#clock.monotonic();
     const entry = this.#entries.get(hash);
     if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > this.#fresh_from) {
       return this.#admit(entry);
     }
-    if (now < (this.#unknown.get(hash) ?? 0)) throw unknownToken();
+    if (now < (this.#unknown.get(hash) ?? 0)) throw new StageError('credential_invalid', UNKNOWN);
     if (entry !== undefined && this.#isEnough(entry)) return this.#lookAgain(hash, entry);
     return this.#lookWithin(hash, LOOKUP_PATIENCE_MS).then(
       (found) => this.#admit(found),
@@ -181,7 +182,13 @@ export class AccessTokens implements BearerTokens {
       .run(hash)
       .then((row) => {
         const read_at = this.#clock.monotonic();
-        const entry = row && entryOf(row, read_at, this.#entries.peek(hash)?.use_due_at ?? 0);
+        const entry = row && {
+          ...row,
+          principal: undefined,
+          groups_of: undefined,
+          read_at,
+          use_due_at: this.#entries.peek(hash)?.use_due_at ?? 0,
+        };
         // A change was announced meanwhile, and this may have been read before it.
         if (this.#looking.get(hash) !== lookup) return entry;
         this.#note(hash, entry, read_at);
@@ -219,98 +226,58 @@ export class AccessTokens implements BearerTokens {
   }
 
   #admit(entry: Entry | undefined): Principal {
-    if (entry === undefined) throw unknownToken();
-    demandInForce(entry, this.#clock.now(), this.#force);
+    if (entry === undefined) throw new StageError('credential_invalid', UNKNOWN);
+    this.#demandInForce(entry);
     const deciding = this.#groups();
-    if (deciding?.id !== entry.groups_of) pickGroups(entry, deciding);
+    if (entry.principal === undefined || deciding?.id !== entry.groups_of) {
+      entry.principal = principalOf(entry, deciding);
+      entry.groups_of = deciding?.id;
+    }
     const now = this.#clock.monotonic();
     if (now >= entry.use_due_at) {
       entry.use_due_at = now + USE_INTERVAL_MS;
-      this.#used.note(entry.principal.token.id, new Date(this.#clock.now()));
+      this.#used.note(entry.id, new Date(this.#clock.now()));
     }
     return entry.principal;
   }
-}
 
-/** What decides whether an access token works. Times in milliseconds since the epoch. */
-export interface KnownAccessToken extends OwnerStatus {
-  readonly principal: Principal;
-  readonly expires_at: number;
-  readonly revoked_at: number | undefined;
-}
-
-/** Raises credential_revoked or credential_expired for an access token that does not work any more, or not for now. */
-export function demandInForce(
-  { expires_at, revoked_at, verified_at, put_off_until, is_blocked, principal }: KnownAccessToken,
-  now: number,
-  {
-    verified_days,
-    how_to_sign_in,
-  }: { readonly verified_days: () => number | undefined; readonly how_to_sign_in: () => string },
-): void {
-  const { name, id } = principal.token;
-  if (revoked_at !== undefined) {
-    throw new StageError(
-      'credential_revoked',
-      `The access token "${name}" (${id}) was revoked on ${new Date(revoked_at).toISOString()}. Ask your administrator for a new one.`,
-    );
-  }
-  if (now >= expires_at) {
-    throw new StageError(
-      'credential_expired',
-      `The access token "${name}" (${id}) expired on ${new Date(expires_at).toISOString()}. Ask your administrator for a new one.`,
-    );
-  }
-  if (is_blocked) {
-    throw new StageError(
-      'credential_revoked',
-      `The access token "${name}" (${id}) is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. Sign in again ("${how_to_sign_in()}"); once you can, the token works again.`,
-    );
-  }
-  const days = verified_days();
-  if (isUnseen({ verified_at, put_off_until }, now, days)) {
-    throw new StageError(
-      'credential_expired',
-      `The access token "${name}" (${id}) is one you made yourself, and you have not signed in for ${days} days. Sign in again ("${how_to_sign_in()}"), and it works again.`,
-    );
+  /** Raises credential_revoked or credential_expired for a token that does not work any more, or not for now. */
+  #demandInForce(entry: Entry): void {
+    const { id, name, expires_at, revoked_at } = entry;
+    const now = this.#clock.now();
+    const refusal = (code: 'credential_revoked' | 'credential_expired', why: string) =>
+      new StageError(code, `The access token "${name}" (${id}) ${why}`);
+    if (revoked_at !== null) {
+      const why = `was revoked on ${revoked_at.toISOString()}. Ask your administrator for a new one.`;
+      throw refusal('credential_revoked', why);
+    }
+    if (expires_at !== null && now >= expires_at.getTime()) {
+      const why = `expired on ${expires_at.toISOString()}. Ask your administrator for a new one.`;
+      throw refusal('credential_expired', why);
+    }
+    const days = this.#verifiedDays();
+    if (!suspension(entry, now, days).suspended) return;
+    const sign_in = `Sign in again ("${this.#howToSignIn()}")`;
+    if (entry.is_blocked) {
+      const why = `is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. ${sign_in}; once you can, the token works again.`;
+      throw refusal('credential_revoked', why);
+    }
+    const why = `is one you made yourself, and you have not signed in for ${days} days. ${sign_in}, and it works again.`;
+    throw refusal('credential_expired', why);
   }
 }
 
-export function malformedToken(): StageError {
-  return new StageError(
-    'credential_invalid',
-    'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.',
-  );
+const MALFORMED =
+  'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.';
+const UNKNOWN =
+  'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.';
+
+function storeAway(cause?: unknown): StageError {
+  const problem = 'The gateway cannot check access tokens at the moment. Try again shortly.';
+  return new StageError('store_unavailable', problem, { cause });
 }
 
-export function unknownToken(): StageError {
-  return new StageError(
-    'credential_invalid',
-    'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.',
-  );
-}
-
-export function storeAway(cause?: unknown): StageError {
-  return new StageError(
-    'store_unavailable',
-    'The gateway cannot check access tokens at the moment. Try again shortly.',
-    {
-      cause,
-    },
-  );
-}
-
-export interface Entry extends KnownAccessToken {
-  /** With those of the groups that decide something. */
-  principal: Principal;
-  readonly groups: readonly string[];
-  groups_of: string | undefined;
-  /** When it was looked up, by the monotonic clock. */
-  readonly read_at: number;
-  use_due_at: number;
-}
-
-export interface TokenRow extends OwnerStatus {
+interface TokenRow extends OwnerStatus {
   readonly hash: string;
   readonly id: string;
   readonly name: string;
@@ -324,39 +291,29 @@ export interface TokenRow extends OwnerStatus {
   readonly groups: readonly string[];
 }
 
-export function entryOf(row: TokenRow, read_at: number, use_due_at: number): Entry {
-  const { id, name, token_group: group } = row;
-  return {
-    principal: Object.freeze({
-      id: row.principal_id,
-      email: row.email,
-      kind: 'access_token',
-      groups: Object.freeze([...new Set([group, ...row.groups])]),
-      roles: Object.freeze([]),
-      team: row.team ?? undefined,
-      project: row.project ?? undefined,
-      token: Object.freeze({ id, name, group }),
-    } as const),
-    groups: row.groups,
-    groups_of: undefined,
-    expires_at: row.expires_at?.getTime() ?? Number.POSITIVE_INFINITY,
-    revoked_at: row.revoked_at?.getTime(),
-    verified_at: row.verified_at,
-    put_off_until: row.put_off_until,
-    is_blocked: row.is_blocked,
-    read_at,
-    use_due_at,
-  };
+/** A token as it was read. */
+interface Entry extends TokenRow {
+  /** Made when it is first needed, and anew for a configuration that goes by other groups. */
+  principal: Principal | undefined;
+  groups_of: string | undefined;
+  /** By the monotonic clock, as is the next. */
+  readonly read_at: number;
+  use_due_at: number;
 }
 
 /** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
-export function pickGroups(entry: Entry, deciding: DecidingGroups | undefined): void {
-  const { principal, groups } = entry;
-  const { group } = principal.token;
-  const picked = deciding?.among(groups) ?? groups;
-  const names = group === undefined ? picked : [...new Set([group, ...picked])];
-  entry.principal = Object.freeze({ ...principal, groups: Object.freeze(names) });
-  entry.groups_of = deciding?.id;
+function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Principal {
+  const { id, name, token_group: group, groups } = row;
+  return Object.freeze({
+    id: row.principal_id,
+    email: row.email,
+    kind: 'access_token',
+    groups: Object.freeze([...new Set([group, ...(deciding?.among(groups) ?? groups)])]),
+    roles: Object.freeze([]),
+    team: row.team ?? undefined,
+    project: row.project ?? undefined,
+    token: Object.freeze({ id, name, group }),
+  } as const);
 }
 
 /** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */

@@ -5,13 +5,7 @@ import type { Clock, Log } from '../../contract/services.ts';
 import { createGroupCommit } from '../../kit/group-commit.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { Database } from '../../store/database.ts';
-import {
-  generateServiceToken,
-  generateServiceTokenId,
-  hashToken,
-  isWellFormedServiceToken,
-  shownPart,
-} from './token-format.ts';
+import { hashToken, isWellFormedServiceToken, newToken } from './token-format.ts';
 
 export interface ServiceToken {
   readonly id: string;
@@ -32,7 +26,7 @@ export interface ServiceToken {
 }
 
 /** `unowned`: works on for a week after its owner stopped being an administrator; `suspended`: that week is over. */
-export type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
+type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
 
 export type ShownServiceToken = ServiceToken & { readonly state: ServiceTokenState };
 
@@ -46,10 +40,10 @@ const MAX_NAME = 80;
 const MAX_IN_FORCE = 200;
 
 /** What `ServiceToken` is read from, and where. */
-export const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
+const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
   t.revoked_at, t.replaced_by, t.unowned_since`;
 /** Goes with `SERVICE_TOKEN_COLUMNS`. */
-export const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
+const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
 
 /** The state of a service token at a moment, in milliseconds since the epoch. */
 export function showServiceToken(token: ServiceToken, now: number): ShownServiceToken {
@@ -63,7 +57,7 @@ export function showServiceToken(token: ServiceToken, now: number): ShownService
   return { ...token, state: stateOf() };
 }
 
-export interface NewServiceToken {
+interface NewServiceToken {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly expires_at?: Date | undefined;
@@ -74,7 +68,7 @@ export async function createServiceToken(
   by: Changing,
   { name, scopes, expires_at }: NewServiceToken,
 ): Promise<{ readonly token: string; readonly id: string }> {
-  const made = newToken();
+  const made = newToken('service');
   const [row] = await by.database.query<{ id: string | null; alive: boolean }>(
     'service_token_create',
     `with alive as (select where $11::text is null or exists (select from sessions s where s.id = $11 and s.revoked_at is null)
@@ -142,7 +136,7 @@ export async function rotateServiceToken(
   id: string,
   { overlap_seconds, expires_at }: { readonly overlap_seconds: number; readonly expires_at?: Date | undefined },
 ): Promise<{ readonly token: string; readonly id: string }> {
-  const made = newToken();
+  const made = newToken('service');
   const now = by.clock.now();
   const rows = await by.database.query<object>(
     'service_token_rotate',
@@ -216,11 +210,6 @@ export async function noteOwners(
     if (unowned_since !== null)
       log.warn(token, 'a service token has no administrator any more who answers for it, and is suspended in 7 days');
   }
-}
-
-function newToken() {
-  const token = generateServiceToken();
-  return { token, id: generateServiceTokenId(), prefix: shownPart(token), hash: hashToken(token) };
 }
 
 function ownerOf({ actor }: Changing): string | null {

@@ -3,56 +3,49 @@ import { crc32 } from 'node:zlib';
 
 /**
  * An access token is `gw_`, 43 characters that encode 256 random bits, and 6 that encode the CRC-32 of all before them:
- * a scanner recognises a leaked one, and a typo is told from an unknown token without a database.
+ * a scanner recognises a leaked one, and a typo is told from an unknown token without a database. A service token, which opens
+ * the admin API, begins with `gws_` and is made like it otherwise.
  */
-const PREFIX = 'gw_';
+const PREFIXES = { access: 'gw_', service: 'gws_' } as const;
 const RANDOM_BYTES = 32;
 const RANDOM_CHARS = 43;
 const CHECK_CHARS = 6;
-/** Begins a service token, which opens the admin API, and is made like an access token otherwise. */
-const SERVICE_PREFIX = 'gws_';
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
-const shapeOf = (prefix: string) => new RegExp(`^${prefix}[0-9A-Za-z]{${RANDOM_CHARS + CHECK_CHARS}}$`);
-const SHAPE = shapeOf(PREFIX);
-const SERVICE_SHAPE = shapeOf(SERVICE_PREFIX);
+const SHAPE = new RegExp(`^gws?_[0-9A-Za-z]{${RANDOM_CHARS + CHECK_CHARS}}$`);
 /** Enough to recognise one's own token in a list, and too little to help anybody guess it. */
 const SHOWN_CHARS = 4;
 const ID_BYTES = 9;
+const ID_CHARS = 13;
 
 /** Channel on which every created or revoked token is announced by its hash. */
 export const TOKENS_CHANNEL = 'appscli_tokens';
 
-/** Makes a new access token: the only time it exists outside its owner's hands. */
-export function generateToken(): string {
-  return generate(PREFIX);
-}
+type TokenKind = keyof typeof PREFIXES;
 
-/** Makes a new service token: the only time it exists outside its holder's hands. */
-export function generateServiceToken(): string {
-  return generate(SERVICE_PREFIX);
-}
-
-function generate(prefix: string): string {
-  const body = prefix + base62(BigInt(`0x${randomBytes(RANDOM_BYTES).toString('hex')}`), RANDOM_CHARS);
+/** Makes a new token: the only time it exists outside its owner's hands. */
+export function generateToken(kind: TokenKind = 'access'): string {
+  const body = PREFIXES[kind] + base62(randomBytes(RANDOM_BYTES), RANDOM_CHARS);
   return body + checksum(body);
 }
 
-/** Whether a text has the form of an access token and a matching checksum. */
-export function isWellFormedToken(text: string): boolean {
-  return SHAPE.test(text) && hasChecksum(text);
+/** Makes a new token with what is stored of it. */
+export function newToken(kind: TokenKind) {
+  const token = generateToken(kind);
+  const prefix = token.slice(0, PREFIXES[kind].length + SHOWN_CHARS);
+  return { token, id: kind === 'access' ? generateTokenId() : generateId('svc'), prefix, hash: hashToken(token) };
 }
+
+/** Whether a text has the form of a token and a matching checksum. */
+const isWellFormed = (text: string, kind: TokenKind): boolean =>
+  text.startsWith(PREFIXES[kind]) &&
+  SHAPE.test(text) &&
+  checksum(text.slice(0, -CHECK_CHARS)) === text.slice(-CHECK_CHARS);
+
+export const isWellFormedToken = (text: string): boolean => isWellFormed(text, 'access');
+export const isWellFormedServiceToken = (text: string): boolean => isWellFormed(text, 'service');
 
 export function isServiceToken(text: string): boolean {
-  return text.startsWith(SERVICE_PREFIX);
-}
-
-/** Whether a text has the form of a service token and a matching checksum. */
-export function isWellFormedServiceToken(text: string): boolean {
-  return SERVICE_SHAPE.test(text) && hasChecksum(text);
-}
-
-function hasChecksum(text: string): boolean {
-  return checksum(text.slice(0, -CHECK_CHARS)) === text.slice(-CHECK_CHARS);
+  return text.startsWith(PREFIXES.service);
 }
 
 /** What is stored instead of a token: its SHA-256 in base64. The token has 256 random bits, so nothing slower is needed. */
@@ -60,24 +53,12 @@ export function hashToken(token: string): string {
   return hash('sha256', token, 'base64');
 }
 
-/** The first characters of a token, for lists. */
-export function shownPart(token: string): string {
-  return token.slice(0, token.indexOf('_') + 1 + SHOWN_CHARS);
-}
-
-export function generateTokenId(): string {
-  return `tok_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
-}
-
-export function generateServiceTokenId(): string {
-  return `svc_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
-}
-
-export function generateGrantId(): string {
-  return `grt_${base62(BigInt(`0x${randomBytes(ID_BYTES).toString('hex')}`), 13)}`;
-}
+const generateId = (prefix: string): string => `${prefix}_${base62(randomBytes(ID_BYTES), ID_CHARS)}`;
+export const generateTokenId = (): string => generateId('tok');
+export const generateGrantId = (): string => generateId('grt');
 
 function checksum(body: string): string {
+  // Each request pays for it: no BigInt.
   let rest = crc32(body);
   let text = '';
   for (let i = 0; i < CHECK_CHARS; i++) {
@@ -87,8 +68,8 @@ function checksum(body: string): string {
   return text;
 }
 
-function base62(value: bigint, width: number): string {
-  let rest = value;
+function base62(bytes: Buffer, width: number): string {
+  let rest = BigInt(`0x${bytes.toString('hex')}`);
   let text = '';
   while (rest > 0n) {
     text = ALPHABET[Number(rest % 62n)]! + text;

@@ -8,16 +8,17 @@ import { isPrintableLine } from '../../kit/text/printable.ts';
 import type { Database } from '../../store/database.ts';
 import {
   commonTokenGroup,
+  IN_FORCE,
   OWNER_STATUS,
   type OwnerStatus,
   rolesOf,
-  suspendsAt,
+  suspension,
   tellOwnChange,
   verifiedDays,
 } from '../deprovisioning/deprovision.ts';
-import { generateToken, generateTokenId, hashToken, shownPart, TOKENS_CHANNEL } from './token-format.ts';
+import { newToken, TOKENS_CHANNEL } from './token-format.ts';
 
-export interface NewToken {
+interface NewToken {
   /** E-mail address of the owner; stored in lower case, so that one person has one budget. */
   readonly user: string;
   readonly group: string;
@@ -32,14 +33,14 @@ export interface NewToken {
 }
 
 /** An access token that has just been made. `token` is stored nowhere: this is the only time it is known. */
-export interface MadeToken {
+interface MadeToken {
   readonly token: string;
   readonly id: string;
   readonly prefix: string;
 }
 
 /** A token as administrators see it; the token itself is not known any more. */
-export interface TokenSummary {
+interface TokenSummary {
   readonly id: string;
   /** The token's first characters. */
   readonly prefix: string;
@@ -67,7 +68,7 @@ export type WhichToken =
   | { readonly user: string; readonly name: string };
 
 /** What may be done with a token. `replaced`: good until its end, which a newer one has brought near. */
-export type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
+type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
 const MAX_CHARS = 254;
 
@@ -94,7 +95,7 @@ export async function createToken(
   const user = nameOf('user', wanted.user).toLowerCase();
   if (/\s/.test(user)) throw new OperationError(`the user "${user}" holds a space; expected an e-mail address`);
   const now = new Date(clock.now());
-  const made = newToken();
+  const { hash, ...made } = newToken('access');
   const [row] = await database.query<{ alive: boolean; made: boolean }>(
     'token_create',
     // The owner before the session, as everything that takes both.
@@ -120,7 +121,7 @@ export async function createToken(
       `user:${user}`,
       user,
       made.id,
-      made.hash,
+      hash,
       made.prefix,
       nameOf('group', wanted.group),
       nameOf('name', wanted.name),
@@ -138,7 +139,7 @@ export async function createToken(
   );
   if (!row!.alive) throw sessionEnded();
   if (!row!.made) throw tooManyInForce(wanted.max_self_service!, user);
-  return { token: made.token, id: made.id, prefix: made.prefix };
+  return made;
 }
 
 /** All tokens a description fits, the newest last. Raises store_unavailable. */
@@ -174,17 +175,11 @@ export async function revokeToken(
      ), line as (
        select t.id from owner join access_tokens t on t.principal_id = owner.id where t.id = $1
        union select t.id from access_tokens t join line on t.replaced_by = line.id
-     ), revoked as (
-       update access_tokens t set revoked_at = $2 from line
-       where t.id = line.id and t.revoked_at is null and (t.id = $1 or t.expires_at is null or t.expires_at > $2)
-       returning t.id, t.hash,
-         jsonb_build_object('user', $5::text, 'name', t.name, 'group', t.token_group, 'expires_at', t.expires_at) as before
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select $2, $3, $4, 'token.revoke', id, before, jsonb_build_object('revoked_at', $2::timestamptz) from revoked
      )
-     select id, pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from revoked`,
-    [token.id, new Date(now), actor.kind, actor.name, token.user],
+     select revoke_tokens(
+       array(select t.id from line join access_tokens t on t.id = line.id where t.id = $1 or ${IN_FORCE('$2')}),
+       null, $3, $4, $2) as id`,
+    [token.id, new Date(now), actor.kind, actor.name],
   );
   const ids = rows.map(({ id }) => id);
   if (!ids.includes(token.id)) {
@@ -226,18 +221,13 @@ export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], n
   return new OperationError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
 }
 
-export function tooManyInForce(max: number, user: string): OperationError {
+function tooManyInForce(max: number, user: string): OperationError {
   const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
   return new OperationError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'conflict');
 }
 
 export function sessionEnded(): StageError {
   return new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
-}
-
-export function newToken(): MadeToken & { readonly hash: string } {
-  const token = generateToken();
-  return { token, id: generateTokenId(), prefix: shownPart(token), hash: hashToken(token) };
 }
 
 function describe(which: WhichToken): string {
@@ -271,7 +261,7 @@ export interface TokenFilter {
 }
 
 /** What states depend on. */
-export interface StatesBy {
+interface StatesBy {
   /** Milliseconds since the epoch. */
   readonly now: number;
   /** How long people count as verified, in days; `undefined`: without end. */
@@ -319,9 +309,6 @@ export function listTokens(
     ],
   );
 }
-
-const IN_FORCE = (now: string) =>
-  `t.revoked_at is null and (t.expires_at is null or t.expires_at > ${now}::timestamptz)`;
 
 export interface GroupCount {
   readonly group: string;
@@ -383,22 +370,13 @@ export async function endTokensTheyLost(
   try {
     const ended = await database.query<object>(
       'tokens_end_outside',
-      `with owner as (
-       select id from principals where id = $2 for no key update
-     ), ended as (
-       update access_tokens t set revoked_at = $1 from owner
-       where principal_id = owner.id and self_service and revoked_at is null and (expires_at is null or expires_at > $1)
-         and not token_group = any ($3::text[])
-       returning t.id, hash, jsonb_build_object('user', $4::text, 'group', token_group, 'name', name, 'expires_at', expires_at)
-         as before
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select $1, 'gateway', 'sign-in', 'token.revoke', id, before,
-         jsonb_build_object('revoked_at', $1::timestamptz, 'because', 'its owner left the token group')
-       from ended
-     )
-     select pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from ended`,
-      [new Date(clock.now()), `user:${email}`, token_groups, email],
+      `with owner as (select id from principals where id = $2 for no key update)
+       select revoke_tokens(
+         array(
+           select t.id from owner join access_tokens t on t.principal_id = owner.id
+           where t.self_service and ${IN_FORCE('$1')} and not t.token_group = any ($3::text[])),
+         'its owner left the token group', 'gateway', 'sign-in', $1)`,
+      [new Date(clock.now()), `user:${email}`, token_groups],
     );
     if (ended.length === 0) return;
     for (const _ of ended) tellOwnChange(asking, 'token.revoke');
@@ -409,7 +387,7 @@ export async function endTokensTheyLost(
 }
 
 /** What becomes of requests with a token. `suspended`: refused until its owner, who made it, is let in again. */
-export type ShownState = TokenState | 'suspended';
+type ShownState = TokenState | 'suspended';
 
 export type ShownToken = TokenSummary & {
   readonly state: ShownState;
@@ -428,19 +406,17 @@ export function showToken<Known extends KnownToken>(
 ): Omit<Known, keyof OwnerStatus> & Pick<ShownToken, 'state' | 'suspends_at'> {
   const state = tokenState(token, now);
   if (state !== 'active' && state !== 'replaced') return { ...token, state, suspends_at: null };
-  const at = suspendsAt({ verified_at, put_off_until }, verifiedDays(config));
-  if (is_blocked || (at !== undefined && now >= at.getTime()))
-    return { ...token, state: 'suspended', suspends_at: null };
-  const ends_before = at === undefined || (token.expires_at !== null && token.expires_at <= at);
-  return { ...token, state, suspends_at: ends_before ? null : at };
+  const { suspended, suspends_at } = suspension({ verified_at, put_off_until, is_blocked }, now, verifiedDays(config));
+  const ends_before = suspends_at !== null && token.expires_at !== null && token.expires_at <= suspends_at;
+  return { ...token, state: suspended ? 'suspended' : state, suspends_at: ends_before ? null : suspends_at };
 }
 
 /** How long a replaced token goes on working unless told otherwise: a day to bring the new one everywhere. */
-export const DEFAULT_OVERLAP_SECONDS = 86_400;
+const DEFAULT_OVERLAP_SECONDS = 86_400;
 /** The longest two tokens may live side by side. */
 export const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
-export interface Rotation {
+interface Rotation {
   /** How long the old token goes on working; 0 ends it at once. */
   readonly overlap_seconds?: number | undefined;
   /** End of the new token; `null`: none. Absent: the end the old one had. */
@@ -449,7 +425,7 @@ export interface Rotation {
   readonly max_self_service?: number;
 }
 
-export interface RotatedToken extends MadeToken {
+interface RotatedToken extends MadeToken {
   readonly expires_at: Date | null;
   readonly replaced: KnownToken;
 }
@@ -475,7 +451,7 @@ export async function rotateToken(
   if (token === undefined || tokenState(token, now) !== 'active') {
     throw nothingToDo(which, token === undefined ? found : [token], now);
   }
-  const made = newToken();
+  const { hash, ...made } = newToken('access');
   const [row] = await database.query<{
     alive: boolean;
     allowed: boolean | null;
@@ -523,7 +499,7 @@ export async function rotateToken(
       token.id,
       new Date(now),
       made.id,
-      made.hash,
+      hash,
       made.prefix,
       expires_at !== undefined,
       expires_at ?? null,
@@ -543,5 +519,5 @@ export async function rotateToken(
     throw new OperationError(`the token ${token.id} has just been replaced or revoked by somebody else`, 'conflict');
   }
   const replaced = { ...token, expires_at: old_end, replaced_by: made.id };
-  return { token: made.token, id: made.id, prefix: made.prefix, expires_at: new_end, replaced };
+  return { ...made, expires_at: new_end, replaced };
 }

@@ -23,13 +23,19 @@ async function inSteps<T>(steps: Generator<undefined, T>): Promise<T> {
   }
 }
 
+/** Reads at once what is short, and what is large in its turn. */
+function reading<T>(bytes: Buffer, owner: string, begin: () => Generator<undefined, T>): Promise<T> {
+  const read = () => inSteps(begin());
+  return bytes.length <= STEP_BYTES ? read() : inTurn(owner, read);
+}
+
 /**
- * Scans a text to its end, or to its fault, letting others in between.
+ * Scans a text to its end, or to its fault: at once where it is not large, else letting others in between.
  * @param owner whose text it is
  */
-export async function scanAll(scan: JsonScan, owner: string): Promise<void> {
-  if (scan.step(STEP_BYTES)) return;
-  await inTurn(owner, async () => {
+export function scanAll(scan: JsonScan, owner: string): Promise<void> | undefined {
+  if (scan.step(STEP_BYTES)) return undefined;
+  return inTurn(owner, async () => {
     do await others();
     while (!scan.step(STEP_BYTES));
   });
@@ -42,8 +48,7 @@ export function outlinePolitely(bytes: Buffer, owner: string): Promise<string | 
 
 /** Where elements of somebody's text are, and the commas that go with them: see `rangesOfElements`. */
 export function findElements(bytes: Buffer, paths: readonly ElementPath[], owner: string): Promise<ByteRange[]> {
-  const find = () => inSteps(rangesOfElements(bytes, paths));
-  return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
+  return reading(bytes, owner, () => rangesOfElements(bytes, paths));
 }
 
 /** Where values of somebody's text begin: see `startsOfValues`. */
@@ -52,21 +57,19 @@ export function findValues(
   paths: readonly ElementPath[],
   owner: string,
 ): Promise<(number | undefined)[]> {
-  const find = () => inSteps(startsOfValues(bytes, paths));
-  return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
+  return reading(bytes, owner, () => startsOfValues(bytes, paths));
 }
 
 /** Strings of somebody's text: see `textsIn`. */
 export function findTexts<T>(bytes: Buffer, wanted: WantedTexts<T>, owner: string): Promise<FoundText<T>[]> {
-  const find = () => inSteps(textsIn(bytes, wanted));
-  return bytes.length <= STEP_BYTES ? find() : inTurn(owner, find);
+  return reading(bytes, owner, () => textsIn(bytes, wanted));
 }
 
 /**
  * Parses somebody's text that was scanned without a fault: at once, since the scan's bounds keep that short, and where it is large
- * one at a time. Raises SyntaxError.
+ * one at a time, and a promise. Raises SyntaxError.
  */
-export async function parseScanned({ bytes }: Pick<JsonScan, 'bytes'>, owner: string, text?: string): Promise<unknown> {
+export function parseScanned({ bytes }: Pick<JsonScan, 'bytes'>, owner: string, text?: string): unknown {
   if (bytes.length <= STEP_BYTES) return JSON.parse(text ?? bytes.toString('utf8'));
   return inTurn(owner, async () => {
     const whole = text ?? bytes.toString('utf8');

@@ -82,7 +82,7 @@ export class JsonScan {
   #next = VALUE;
   #root_is_object = false;
   readonly #text_bytes: number;
-  /** For every open container its kind: the index of the quote of its current key, or -1 for an array. */
+  /** The kind of every open container: 0 for an object, -1 for an array. */
   readonly #open: number[] = [];
   /** Known keys seen in the open objects, and for each of these where its own begin. */
   readonly #seen: KnownKey[] = [];
@@ -229,7 +229,6 @@ export class JsonScan {
     if (i === near) is_plain = false;
     const close = is_plain ? i : stringEnd(bytes, quote);
     const depth = this.#open.length;
-    this.#open[depth - 1] = quote;
     if (depth === 1) {
       if (this.offsets.length < 4 * this.#members_max) this.offsets.push(quote + 1, close);
       else this.more_members = true;

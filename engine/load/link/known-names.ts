@@ -3,11 +3,10 @@ import { matchesGlob } from '../../kit/glob.ts';
 import { almost, didYouMean, oneOf } from '../../kit/text/suggest.ts';
 import type { FactNames, NameProblem, NameSet } from '../../rules/check.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, entriesOf, itemsOf, type MapNode, type Mark, type Node, quote, textOf } from '../../source/node.ts';
+import { childOf, entriesOf, type MapNode, quote, textOf } from '../../source/node.ts';
 import type { KnownNames } from '../annotations.ts';
-import { keptGroups } from './link-auth.ts';
-
-// The groups that a configuration knows, and what is said of others.
+import { FORGOTTEN, isKept, keptGroups } from './link-auth.ts';
+import { itemsAt, textsAt, type Written } from './link-keys.ts';
 
 /** Names of which there may be others: only one that is almost another is a mistake. */
 function openNames(what: string, known: readonly string[], otherwise: string): NameSet {
@@ -22,28 +21,24 @@ function openNames(what: string, known: readonly string[], otherwise: string): N
   };
 }
 
-/** Groups that are named where they decide who may do what, so that they are there: those told of first are surest. */
-function groupSources(root: MapNode): readonly (readonly Node[])[] {
-  const auth = childOf(root, 'auth');
-  const kept = itemsOf(childOf(auth, 'oidc', 'keep_groups')).filter((node) => !textOf(node)?.includes('*'));
-  const assigned = ['teams', 'projects'].map((key) =>
-    itemsOf(childOf(auth, key)).flatMap((entry) => itemsOf(childOf(entry, 'groups'))),
-  );
-  return [
-    itemsOf(childOf(auth, 'known_groups')),
-    kept,
-    itemsOf(childOf(auth, 'oidc', 'allowed_groups')),
-    itemsOf(childOf(auth, 'admin_groups')),
-    ...assigned,
-  ];
+/** Where groups are named that decide who may do what, so that they are there: those told of first are surest. */
+const GROUP_SOURCES = [
+  'known_groups.*',
+  'oidc.keep_groups.*',
+  'oidc.allowed_groups.*',
+  'admin_groups.*',
+  'teams.*.groups.*',
+  'projects.*.groups.*',
+];
+
+function groupSources(root: MapNode): readonly (readonly Written[])[] {
+  return GROUP_SOURCES.map((path) => {
+    const texts = textsAt(childOf(root, 'auth'), path);
+    return path.startsWith('oidc.keep_groups') ? texts.filter(({ text }) => !text.includes('*')) : texts;
+  });
 }
 
 const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
-
-/** Groups of the identity provider that may be there beside those the configuration names. */
-function openGroups(known: readonly string[]): NameSet {
-  return openNames('group', known, MAKE_KNOWN);
-}
 
 /** The groups a request can be of; `undefined` where the configuration says nothing of groups. */
 export function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
@@ -52,9 +47,10 @@ export function groupNames(root: MapNode, token_groups: readonly string[] | unde
   // A file without either may well be one that is still being written.
   if (!is_told && childOf(root, 'token_groups') === undefined) return undefined;
   const kept = is_told ? keptGroups(root) : [];
-  const sources = is_told ? groupSources(root).flatMap((nodes) => nodes.flatMap((node) => textOf(node) ?? [])) : [];
+  const sources = is_told ? groupSources(root).flatMap((texts) => texts.map(({ text }) => text)) : [];
   const known = [...new Set([...sources, ...token_groups])];
-  const open = is_told && childOf(root, 'auth', 'known_groups') === undefined ? openGroups(known) : undefined;
+  const open =
+    is_told && childOf(root, 'auth', 'known_groups') === undefined ? openNames('group', known, MAKE_KNOWN) : undefined;
   const problem = (name: string, message: string): NameProblem => {
     const help = oneOf(name, known, 'groups');
     const where = 'f the identity provider has it, name it under `auth.known_groups`';
@@ -63,7 +59,10 @@ export function groupNames(root: MapNode, token_groups: readonly string[] | unde
   return {
     problemOf(name) {
       if (known.includes(name)) return undefined;
-      if (kept.length > 0 && !kept.some((glob) => matchesGlob(glob, name))) return forgotten(name);
+      if (!isKept(kept, name)) {
+        const message = `the group ${quote(name)} has no effect: ${FORGOTTEN.why}`;
+        return { code: 'W7050', message, help: FORGOTTEN.help };
+      }
       if (open !== undefined) return open.problemOf(name);
       return problem(name, `there is no group ${quote(name)}`);
     },
@@ -74,77 +73,50 @@ export function groupNames(root: MapNode, token_groups: readonly string[] | unde
   };
 }
 
-/** A group that is dropped at sign-in. */
-function forgotten(name: string): NameProblem {
-  return {
-    code: 'W7050',
-    message: `the group ${quote(name)} has no effect: \`keep_groups\` forgets it at sign-in`,
-    help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
-  };
-}
-
-/** A name of a group, and where it is written. */
-interface Named {
-  readonly name: string;
-  readonly mark: Mark;
-}
-
-const namedIn = (nodes: readonly Node[]): readonly Named[] =>
-  nodes.flatMap((node) => {
-    const name = textOf(node);
-    return name === undefined ? [] : [{ name, mark: node.mark }];
-  });
-
-function report({ name, mark }: Named, set: NameSet, findings: Findings): void {
-  const problem = set.problemOf(name);
+function report({ text, mark }: Pick<Written, 'text' | 'mark'>, set: NameSet, findings: Findings): void {
+  const problem = set.problemOf(text);
   if (problem === undefined) return;
   const { code, message, help } = problem;
   findings.report(code, mark, message, { help });
 }
 
 /** Checks groups of policies and other places beside conditions. What has a `*` in it was reported as a glob. */
-export function checkGroups(nodes: readonly Node[], set: NameSet | undefined, findings: Findings): void {
+export function checkGroups(groups: readonly Written[], set: NameSet | undefined, findings: Findings): void {
   if (set === undefined) return;
-  for (const named of namedIn(nodes)) if (!named.name.includes('*')) report(named, set, findings);
+  for (const group of groups) if (!group.text.includes('*')) report(group, set, findings);
 }
 
 /** Checks the groups that gateway.yaml names outside of conditions. */
 export function linkGroups(root: MapNode, groups: NameSet | undefined, findings: Findings): void {
   if (groups === undefined) return;
-  const models = itemsOf(childOf(root, 'models'));
-  const uses = [
-    ...itemsOf(childOf(root, 'routing', 'rules')).flatMap((rule) => childOf(rule, 'group') ?? []),
-    ...models
-      .flatMap((model) => itemsOf(childOf(model, 'aliases')))
-      .flatMap((alias) => itemsOf(childOf(alias, 'groups'))),
-  ];
-  checkGroups(uses, groups, findings);
+  for (const path of ['routing.rules.*.group', 'models.*.aliases.*.groups.*'])
+    checkGroups(textsAt(root, path), groups, findings);
   if (childOf(root, 'auth', 'oidc') === undefined) return;
   const kept = keptGroups(root);
-  const members = itemsOf(childOf(root, 'token_groups')).flatMap((group) => itemsOf(childOf(group, 'members')));
   // What `keep_groups` drops is told with all the others that it drops.
-  const isKept = (node: Node) => kept.length === 0 || kept.some((glob) => matchesGlob(glob, textOf(node) ?? ''));
-  checkGroups(members.filter(isKept), groups, findings);
-  const by_group = itemsOf(childOf(root, 'spend_limits', 'rules')).flatMap((rule) =>
-    entriesOf(childOf(rule, 'limit_usd_by_group')).map(({ key, key_mark }) => ({ name: key, mark: key_mark })),
+  const members = textsAt(root, 'token_groups.*.members.*').filter(({ text }) => isKept(kept, text));
+  checkGroups(members, groups, findings);
+  const by_group = itemsAt(root, 'spend_limits.rules').flatMap((rule) =>
+    entriesOf(childOf(rule, 'limit_usd_by_group')),
   );
-  for (const named of by_group) if (named.name.trim() !== '') report(named, groups, findings);
+  for (const { key, key_mark } of by_group)
+    if (key.trim() !== '') report({ text: key, mark: key_mark }, groups, findings);
   checkSources(root, findings);
 }
 
 /** Of two lists that name almost the same group, one is misspelt. */
 function checkSources(root: MapNode, findings: Findings): void {
   const known = new Set<string>();
-  for (const nodes of groupSources(root)) {
-    const names = namedIn(nodes);
-    const surer = openGroups([...known]);
-    for (const named of names) if (!known.has(named.name)) report(named, surer, findings);
-    for (const { name } of names) known.add(name);
+  for (const names of groupSources(root)) {
+    const surer = openNames('group', [...known], MAKE_KNOWN);
+    for (const name of names) if (!known.has(name.text)) report(name, surer, findings);
+    for (const { text } of names) known.add(text);
   }
 }
 
-const namesIn = (nodes: readonly Node[], key: string): readonly string[] =>
-  nodes.flatMap((node) => textOf(childOf(node, key)) ?? []);
+const namesAt = (root: MapNode, path: string): readonly string[] => [
+  ...new Set(textsAt(root, path).map(({ text }) => text)),
+];
 
 /** Patterns by which a name is likely to be meant: `coder-*` of `coder-1`. */
 const patternsOf = (name: string): string[] =>
@@ -168,17 +140,17 @@ function listedNames(what: string, many: string, known: readonly string[], meant
 }
 
 /** Models are compared by their ids: an alias is resolved before conditions see it. */
-function modelNames(models: readonly Node[], ids: readonly string[]): ReadonlyMap<string, NameSet> {
+function modelNames(root: MapNode, ids: readonly string[]): ReadonlyMap<string, NameSet> {
+  const models = itemsAt(root, 'models');
   const aliases = new Map<string, string>();
   for (const model of models) {
-    for (const alias of itemsOf(childOf(model, 'aliases'))) {
+    for (const alias of itemsAt(model, 'aliases')) {
       const name = textOf(alias) ?? textOf(childOf(alias, 'name'));
       const id = textOf(childOf(model, 'id')) ?? '';
       if (name === undefined || ids.includes(name)) continue;
       aliases.set(name, `that is an alias of ${id}: write its id, or look at { var: request.alias }`);
     }
   }
-  const families = [...new Set(namesIn(models, 'family'))];
   const upstream_ids = models.flatMap((model) =>
     entriesOf(childOf(model, 'upstream_ids')).flatMap(({ value }) => textOf(value) ?? []),
   );
@@ -187,15 +159,14 @@ function modelNames(models: readonly Node[], ids: readonly string[]): ReadonlyMa
     ['request.model', by_id],
     ['request.other_models', by_id],
     ['request.alias', listedNames('alias', 'aliases', [...aliases.keys()])],
-    ['model.family', listedNames('family', 'families', families)],
+    ['model.family', listedNames('family', 'families', namesAt(root, 'models.*.family'))],
     ['route.upstream_model', listedNames('model of an upstream', 'models', [...new Set([...upstream_ids, ...ids])])],
   ]);
 }
 
 /** Names of teams or projects: access tokens may be made for any other. */
 function assignedNames(root: MapNode, what: 'team' | 'project'): NameSet {
-  const known = namesIn(itemsOf(childOf(root, 'auth', `${what}s`)), 'name');
-  return openNames(what, known, `If both exist, name them under \`auth.${what}s\``);
+  return openNames(what, namesAt(root, `auth.${what}s.*.name`), `If both exist, name them under \`auth.${what}s\``);
 }
 
 /** The names that facts can have, as far as a gateway.yaml tells; tolerates values that validation already refused. */
@@ -210,15 +181,13 @@ export function factNames(root: MapNode, names: KnownNames): FactNames {
   known.set('principal.roles', listedNames('role', 'roles', ['admin']));
   known.set('principal.team', assignedNames(root, 'team'));
   known.set('principal.project', assignedNames(root, 'project'));
-  if (ids !== undefined)
-    for (const [path, set] of modelNames(itemsOf(childOf(root, 'models')), ids)) known.set(path, set);
+  if (ids !== undefined) for (const [path, set] of modelNames(root, ids)) known.set(path, set);
   if (upstreams !== undefined) {
-    const regions = [...new Set(namesIn(itemsOf(childOf(root, 'upstreams')), 'region'))];
     known.set('route.upstream', listedNames('upstream', 'upstreams', upstreams));
     known.set('route.candidates', listedNames('upstream', 'upstreams', upstreams));
-    known.set('route.region', listedNames('upstream in the region', 'regions', regions));
+    known.set('route.region', listedNames('upstream in the region', 'regions', namesAt(root, 'upstreams.*.region')));
   }
-  const rules = itemsOf(childOf(root, 'routing', 'rules'));
+  const rules = itemsAt(root, 'routing.rules');
   const rule_names = rules.map((rule, index) => textOf(childOf(rule, 'name')) ?? `routing.rules[${index}]`);
   known.set('route.rule', listedNames('routing rule', 'routing rules', [...rule_names, 'default']));
   return known;

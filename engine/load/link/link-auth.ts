@@ -12,7 +12,15 @@ import {
   quote,
   textOf,
 } from '../../source/node.ts';
-import { reportExclusive, reportExclusiveSecrets, reportTwins, secretEntryOf } from './link-keys.ts';
+import {
+  itemsAt,
+  reportExclusive,
+  reportExclusiveSecrets,
+  reportTwins,
+  secretEntryOf,
+  textsAt,
+  type Written,
+} from './link-keys.ts';
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
 
@@ -20,21 +28,18 @@ const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'
 export function linkAuth(root: MapNode, findings: Findings): void {
   const auth = childOf(root, 'auth');
   const oidc = childOf(auth, 'oidc');
-  for (const section of ['team', 'project']) {
-    reportTwins(section, itemsOf(childOf(auth, `${section}s`)), 'name', findings);
-  }
+  for (const section of ['team', 'project']) reportTwins(section, itemsAt(auth, `${section}s`), 'name', findings);
   if (oidc === undefined) {
     reportUnused(root, auth, findings);
     return;
   }
-  checkIssuer(childOf(oidc, 'issuer_url'), findings);
-  checkCrowd(oidc, findings);
-  checkPublicUrl(childOf(root, 'server'), findings);
+  for (const issuer of textsAt(oidc, 'issuer_url')) checkIssuer(issuer, oidc, findings);
+  for (const url of textsAt(root, 'server.public_url')) checkPublicUrl(url, root, findings);
   checkCredential(oidc, findings);
   checkKeys(childOf(auth, 'session'), findings);
   checkScopes(childOf(oidc, 'scopes'), findings);
   checkVerification(oidc, findings);
-  for (const key of CLAIM_KEYS) checkClaim(key, childOf(oidc, key), findings);
+  for (const key of CLAIM_KEYS) for (const claim of textsAt(oidc, key)) checkClaim(key, claim, findings);
   const groups = groupsNamed(root, auth, oidc);
   for (const node of groups) checkGroupName(node, findings);
   reportForgotten(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
@@ -42,7 +47,7 @@ export function linkAuth(root: MapNode, findings: Findings): void {
 
 /** What is said about people who sign in, where nobody can. */
 function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings): void {
-  const members = itemsOf(childOf(root, 'token_groups')).flatMap((group) => entryOf(group, 'members') ?? []);
+  const members = itemsAt(root, 'token_groups').flatMap((group) => entryOf(group, 'members') ?? []);
   for (const { key, key_mark } of [...entriesOf(auth), ...members]) {
     findings.report('W7050', key_mark, `${keyName(key)} has no effect: nobody can sign in without \`auth.oidc\``, {
       help: 'name the identity provider under `auth.oidc`, or remove the key',
@@ -50,57 +55,57 @@ function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings)
   }
 }
 
-function checkIssuer(node: Node | undefined, findings: Findings): void {
-  const url = textOf(node);
-  if (node === undefined || url === undefined) return;
-  const document = /\/?\.well-known\/[\w-]+\/?$/.exec(url);
-  if (document !== null) {
-    findings.report('C4010', node.mark, 'the URL cannot be used: it is that of a document of the issuer', {
-      help: `write ${url.slice(0, document.index)}, or with a slash at the end if the document says so under "issuer"`,
-    });
-  } else if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url)) {
-    findings.report('C4010', node.mark, 'the URL cannot be used: it is that of an endpoint of the issuer', {
-      help: 'write the text that its discovery document (.well-known/openid-configuration) has as "issuer"',
-    });
-  } else if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url)) {
-    findings.report('C4010', node.mark, 'the URL cannot be used: it stands for many issuers', {
-      help: 'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant',
-    });
-  } else if (/^http:/i.test(url) && URL.canParse(url) && !isLoopbackUrl(url)) {
-    findings.report('C4010', node.mark, 'the URL cannot be used: an issuer is reached by https', {
-      help: `write ${url.replace(/^http:/i, 'https:')}; http will do for a provider on this machine only`,
-    });
-  }
-}
-
 /** Providers where anybody makes an account. */
 const PUBLIC_ISSUERS = /^https:\/\/accounts\.google\.com\/?$/i;
 
-function checkCrowd(oidc: Node, findings: Findings): void {
-  const node = childOf(oidc, 'issuer_url');
-  if (node === undefined || !PUBLIC_ISSUERS.test(textOf(node) ?? '')) return;
+/** What is wrong with the URL of an issuer, and what to do about it. */
+function issuerProblem(url: string): readonly [problem: string, help: string] | undefined {
+  const document = /\/?\.well-known\/[\w-]+\/?$/.exec(url);
+  if (document !== null)
+    return [
+      'it is that of a document of the issuer',
+      `write ${url.slice(0, document.index)}, or with a slash at the end if the document says so under "issuer"`,
+    ];
+  if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url))
+    return [
+      'it is that of an endpoint of the issuer',
+      'write the text that its discovery document (.well-known/openid-configuration) has as "issuer"',
+    ];
+  if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url))
+    return [
+      'it stands for many issuers',
+      'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant',
+    ];
+  if (/^http:/i.test(url) && URL.canParse(url) && !isLoopbackUrl(url))
+    return [
+      'an issuer is reached by https',
+      `write ${url.replace(/^http:/i, 'https:')}; http will do for a provider on this machine only`,
+    ];
+  return undefined;
+}
+
+function checkIssuer({ text: url, mark }: Written, oidc: Node, findings: Findings): void {
+  const [problem, help] = issuerProblem(url) ?? [];
+  if (problem !== undefined) findings.report('C4010', mark, `the URL cannot be used: ${problem}`, { help });
+  if (!PUBLIC_ISSUERS.test(url)) return;
   if (['allowed_groups', 'allowed_email_domains'].some((key) => entryOf(oidc, key) !== undefined)) return;
-  findings.report('W7054', node.mark, 'anybody with an account at this provider may sign in', {
+  findings.report('W7054', mark, 'anybody with an account at this provider may sign in', {
     help: 'list the domains of your company under `allowed_email_domains`',
   });
 }
 
-function checkPublicUrl(server: Node | undefined, findings: Findings): void {
-  const node = childOf(server, 'public_url');
-  const url = textOf(node);
-  if (node === undefined || url === undefined) return;
+function checkPublicUrl({ text: url, mark }: Written, root: MapNode, findings: Findings): void {
   if (isLoopbackUrl(url)) {
-    const listen = textOf(childOf(server, 'listen')) ?? '';
+    const listen = textOf(childOf(root, 'server', 'listen')) ?? '';
     if (parseListenAddress(listen) === undefined || isLoopbackUrl(`http://${listen}`)) return;
-    findings.report('W7056', node.mark, 'people on other machines are sent to their own to sign in', {
+    findings.report('W7056', mark, 'people on other machines are sent to their own to sign in', {
       help: 'write the address at which their browsers and terminals reach this gateway',
     });
-    return;
+  } else if (/^http:/i.test(url)) {
+    findings.report('W7051', mark, 'clients refuse to sign in at an http address of another machine', {
+      help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy that has a certificate`,
+    });
   }
-  if (!/^http:/i.test(url)) return;
-  findings.report('W7051', node.mark, 'clients refuse to sign in at an http address of another machine', {
-    help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy that has a certificate`,
-  });
 }
 
 function checkCredential(oidc: Node, findings: Findings): void {
@@ -118,7 +123,7 @@ function checkCredential(oidc: Node, findings: Findings): void {
 function checkKeys(session: Node | undefined, findings: Findings): void {
   const keys = [
     secretEntryOf(session, 'signing_key_env')?.value,
-    ...itemsOf(childOf(session, 'previous_signing_keys')).map((item) => secretEntryOf(item, 'key_env')?.value),
+    ...itemsAt(session, 'previous_signing_keys').map((item) => secretEntryOf(item, 'key_env')?.value),
   ];
   keys.forEach((node, index) => {
     const first = keys.findIndex((other) => other !== undefined && textOf(other) === textOf(node));
@@ -141,32 +146,29 @@ function checkScopes(node: Node | undefined, findings: Findings): void {
 }
 
 function checkVerification(oidc: Node, findings: Findings): void {
-  const node = childOf(oidc, 'email_verification');
-  const value = textOf(node);
-  const has_domains = itemsOf(childOf(oidc, 'allowed_email_domains')).length > 0;
-  if (node === undefined) return;
-  if (value === 'ignored' && !has_domains) {
-    findings.report('C4023', node.mark, 'addresses that nobody verified are only taken at domains that are named', {
-      expected: '`allowed_email_domains` beside it',
-      help: 'list the domains of your company under `allowed_email_domains`, or remove the key',
+  const has_domains = itemsAt(oidc, 'allowed_email_domains').length > 0;
+  for (const { text, mark } of textsAt(oidc, 'email_verification')) {
+    if (text === 'ignored' && !has_domains) {
+      findings.report('C4023', mark, 'addresses that nobody verified are only taken at domains that are named', {
+        expected: '`allowed_email_domains` beside it',
+        help: 'list the domains of your company under `allowed_email_domains`, or remove the key',
+      });
+    }
+    if (text !== 'if_stated' || !has_domains) continue;
+    findings.report('W7052', mark, 'an address that nobody verified is enough for an allowed domain', {
+      help: 'remove the key, unless only your administrators set addresses at the provider',
     });
   }
-  if (value !== 'if_stated' || !has_domains) return;
-  findings.report('W7052', node.mark, 'an address that nobody verified is enough for an allowed domain', {
-    help: 'remove the key, unless only your administrators set addresses at the provider',
-  });
 }
 
-function checkClaim(key: string, node: Node | undefined, findings: Findings): void {
-  const claim = textOf(node);
-  if (node === undefined || claim === undefined) return;
+function checkClaim(key: string, { text: claim, mark }: Written, findings: Findings): void {
   if (claim.startsWith('/')) {
     const problem = pointerProblem(claim);
     if (problem === undefined) return;
     const message = `the value of ${keyName(key)} has the wrong form`;
-    findings.report('C3006', node.mark, message, { expected: `a JSON pointer, ${problem}` });
+    findings.report('C3006', mark, message, { expected: `a JSON pointer, ${problem}` });
   } else if (/^(?:\$\.|#\/)?[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
-    findings.report('W7053', node.mark, `${quote(claim)} is the name of one claim, not a path`, {
+    findings.report('W7053', mark, `${quote(claim)} is the name of one claim, not a path`, {
       help: `if a claim inside another one is meant: /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
     });
   }
@@ -180,13 +182,12 @@ function pointerProblem(pointer: string): string | undefined {
 
 /** Where groups of the identity provider are named. */
 function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonly Node[] {
-  const lists = [
-    childOf(oidc, 'allowed_groups'),
-    childOf(auth, 'admin_groups'),
-    ...['teams', 'projects'].flatMap((key) => itemsOf(childOf(auth, key)).map((item) => childOf(item, 'groups'))),
-    ...itemsOf(childOf(root, 'token_groups')).map((group) => childOf(group, 'members')),
+  return [
+    ...itemsAt(oidc, 'allowed_groups'),
+    ...itemsAt(auth, 'admin_groups'),
+    ...['teams', 'projects'].flatMap((key) => itemsAt(auth, key)).flatMap((item) => itemsAt(item, 'groups')),
+    ...itemsAt(root, 'token_groups').flatMap((group) => itemsAt(group, 'members')),
   ];
-  return lists.flatMap(itemsOf);
 }
 
 /** Reports the name of a group that somebody took for a glob. */
@@ -199,10 +200,18 @@ export function checkGroupName(node: Node, findings: Findings): void {
 }
 
 /** The globs of groups that are kept at sign-in; none when all are. */
-export function keptGroups(root: MapNode): readonly string[] {
-  const kept = childOf(root, 'auth', 'oidc', 'keep_groups');
-  return itemsOf(kept).flatMap((item) => textOf(item) ?? []);
-}
+export const keptGroups = (root: MapNode): readonly string[] =>
+  textsAt(root, 'auth.oidc.keep_groups.*').map(({ text }) => text);
+
+/** Whether a group is kept at sign-in. */
+export const isKept = (kept: readonly string[], group: string): boolean =>
+  kept.length === 0 || kept.some((glob) => matchesGlob(glob, group));
+
+/** Why a group that `keep_groups` drops is named in vain, and what to do about it. */
+export const FORGOTTEN = {
+  why: '`keep_groups` forgets it at sign-in',
+  help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+} as const;
 
 /**
  * Reports groups that the configuration goes by although `keep_groups` drops them at sign-in.
@@ -214,19 +223,15 @@ export function reportForgotten(
   findings: Findings,
   keep_groups?: Node,
 ): void {
-  if (kept.length === 0) return;
-  const isKept = (group: string | undefined) => group === undefined || kept.some((glob) => matchesGlob(glob, group));
-  const forgotten = groups.filter((node) => !isKept(textOf(node)));
-  const names = [...new Set(forgotten.map((node) => textOf(node) ?? ''))];
+  const forgotten = groups.filter((node) => textOf(node) !== undefined && !isKept(kept, textOf(node)!));
+  const names = [...new Set(forgotten.map((node) => textOf(node)!))];
   if (keep_groups !== undefined && names.length > 1) {
     const message = `\`keep_groups\` forgets groups that this file goes by: ${names.join(', ')}`;
     findings.report('W7050', keep_groups.mark, message, { help: 'add them, or globs that match them' });
     return;
   }
-  for (const node of forgotten) {
-    const message = `the group ${quote(textOf(node) ?? '')} has no effect: \`keep_groups\` forgets it at sign-in`;
-    findings.report('W7050', node.mark, message, {
-      help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
+  for (const node of forgotten)
+    findings.report('W7050', node.mark, `the group ${quote(textOf(node)!)} has no effect: ${FORGOTTEN.why}`, {
+      help: FORGOTTEN.help,
     });
-  }
 }

@@ -1,6 +1,49 @@
 import { secretKeys } from '../../kit/secret-names.ts';
+import { oneOf } from '../../kit/text/suggest.ts';
 import type { Findings } from '../../source/findings.ts';
-import { childOf, type Entry, entryOf, keyName, type Node, quote, textOf } from '../../source/node.ts';
+import {
+  childOf,
+  type Entry,
+  entryOf,
+  itemsOf,
+  keyName,
+  type Mark,
+  type Node,
+  quote,
+  scalarsAt,
+  textOf,
+} from '../../source/node.ts';
+
+/** A text, and where it is written. */
+export interface Written {
+  readonly node: Node;
+  readonly text: string;
+  readonly mark: Mark;
+}
+
+/** The texts at a path such as `upstreams.*.base_url`, where `*` stands for each item of a list. */
+export function textsAt(root: Node | undefined, path: string): readonly Written[] {
+  return scalarsAt(root, path.split('.')).flatMap((node) => {
+    const text = textOf(node);
+    return text === undefined ? [] : [{ node, text, mark: node.mark }];
+  });
+}
+
+/** The items of a list at keys joined by dots; none where there is no list. */
+export const itemsAt = (root: Node | undefined, path: string): readonly Node[] =>
+  itemsOf(childOf(root, ...path.split('.')));
+
+/** Reports a name of something that does not exist. @param many what the known ones are called together */
+export function reportUnknown(
+  { text, mark }: Pick<Written, 'text' | 'mark'>,
+  what: string,
+  known: readonly string[],
+  findings: Findings,
+  many = `${what}s`,
+): void {
+  if (known.includes(text)) return;
+  findings.report('C4004', mark, `there is no ${what} ${quote(text)}`, { help: oneOf(text, known, many) });
+}
 
 /** Items with a name that an earlier one has already, each with the first of that name. */
 export function repeated<T>(

@@ -17,30 +17,23 @@ import {
   quote,
   textOf,
 } from '../../source/node.ts';
-import { reaches } from '../../upstreams/routes/route.ts';
+import { reaches } from '../../upstreams/routes.ts';
 import type { KnownNames } from '../annotations.ts';
-import { keptGroups } from './link-auth.ts';
+import { FORGOTTEN, isKept, keptGroups } from './link-auth.ts';
+import { itemsAt, reportUnknown, textsAt } from './link-keys.ts';
 
 /** Checks amounts, spend rules and price entries; tolerates values that validation already refused. */
 export function linkMoney(root: MapNode, known: KnownNames, findings: Findings): void {
   for (const { node, convert } of amountsOf(root)) checkExact(node, convert, findings);
-  for (const rule of spendRulesOf(root)) {
+  for (const rule of itemsAt(root, 'spend_limits.rules')) {
     checkSpendRule(rule, findings);
     checkGroups(rule, root, known, findings);
   }
-  for (const row of priceRowsOf(root)) checkPriceRow(row, known, findings);
+  for (const row of itemsAt(root, 'prices.rows')) checkPriceRow(row, known, findings);
   const percent = entryOf(childOf(root, 'spend_limits'), 'overshoot_percent');
   if (percent === undefined || textOf(childOf(root, 'spend_limits', 'reserve')) !== 'worst_case') return;
   const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is passed';
   findings.report('W7050', percent.key_mark, message, { help: 'remove it, or write reserve: typical' });
-}
-
-function spendRulesOf(root: MapNode): readonly Node[] {
-  return itemsOf(childOf(root, 'spend_limits', 'rules'));
-}
-
-function priceRowsOf(root: MapNode): readonly Node[] {
-  return itemsOf(childOf(root, 'prices', 'rows'));
 }
 
 interface Amount {
@@ -50,19 +43,18 @@ interface Amount {
 
 /** Every amount of the file, with the unit it is kept in. */
 function amountsOf(root: MapNode): Amount[] {
-  const limits = childOf(root, 'spend_limits');
-  const prices = childOf(root, 'prices');
+  const rules = itemsAt(root, 'spend_limits.rules');
+  const by_name = [
+    childOf(root, 'spend_limits', 'defaults'),
+    ...rules.map((rule) => childOf(rule, 'limit_usd_by_group')),
+  ];
   const in_usd = [
-    ...entriesOf(childOf(limits, 'defaults')).map(({ value }) => value),
-    ...spendRulesOf(root).flatMap((rule) => [
-      ...(entryOf(rule, 'limit_usd') === undefined ? [] : [childOf(rule, 'limit_usd')!]),
-      ...entriesOf(childOf(rule, 'limit_usd_by_group')).map(({ value }) => value),
-    ]),
+    ...by_name.flatMap((amounts) => entriesOf(amounts).map(({ value }) => value)),
+    ...rules.flatMap((rule) => childOf(rule, 'limit_usd') ?? []),
   ];
   const pricings = [
-    ...itemsOf(childOf(root, 'models')).map((model) => childOf(model, 'pricing')),
-    childOf(prices, 'unknown_model'),
-    ...priceRowsOf(root).map((row) => childOf(row, 'pricing')),
+    childOf(root, 'prices', 'unknown_model'),
+    ...[...itemsAt(root, 'models'), ...itemsAt(root, 'prices.rows')].map((priced) => childOf(priced, 'pricing')),
   ];
   return [...in_usd.map((node) => ({ node, convert: usdToNano })), ...pricings.flatMap(pricesOf)];
 }
@@ -126,28 +118,20 @@ function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }:
   const kept = can_sign_in ? keptGroups(root) : [];
   for (const { key, key_mark } of entriesOf(childOf(rule, 'limit_usd_by_group'))) {
     if (key.trim() === '' || token_groups.includes(key)) continue;
-    if (can_sign_in && (kept.length === 0 || kept.some((glob) => matchesGlob(glob, key)))) continue;
-    const [why, help] = can_sign_in
-      ? ['`keep_groups` forgets it at sign-in', 'add it, or a glob that matches it, to `auth.oidc.keep_groups`']
-      : ['it is no token group, and nobody can sign in', oneOf(key, token_groups, 'token groups')];
+    if (can_sign_in && isKept(kept, key)) continue;
+    const { why, help } = can_sign_in
+      ? FORGOTTEN
+      : { why: 'it is no token group, and nobody can sign in', help: oneOf(key, token_groups, 'token groups') };
     findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
   }
 }
 
 function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownNames, findings: Findings): void {
-  const upstream = childOf(row, 'upstream');
-  const name = textOf(upstream);
-  if (upstream !== undefined && name && upstreams !== undefined && !upstreams.includes(name)) {
-    findings.report('C4004', upstream.mark, `there is no upstream ${quote(name)}`, {
-      help: oneOf(name, upstreams, 'upstreams'),
-    });
-  }
-  for (const glob of ids === undefined ? [] : itemsOf(childOf(row, 'models'))) {
-    const pattern = textOf(glob);
-    if (!pattern || ids!.some((id) => matchesGlob(pattern, id))) continue;
-    findings.report('W7070', glob.mark, `no model matches ${quote(pattern)}`, {
-      help: oneOf(pattern, ids!, 'models'),
-    });
+  if (upstreams !== undefined)
+    for (const upstream of textsAt(row, 'upstream')) reportUnknown(upstream, 'upstream', upstreams, findings);
+  for (const { text, mark } of ids === undefined ? [] : textsAt(row, 'models.*')) {
+    if (ids!.some((id) => matchesGlob(text, id))) continue;
+    findings.report('W7070', mark, `no model matches ${quote(text)}`, { help: oneOf(text, ids!, 'models') });
   }
   const from = dayOf(childOf(row, 'from'), findings);
   const until = dayOf(childOf(row, 'until'), findings);
@@ -228,9 +212,5 @@ function checkPriced(
 }
 
 function markOf(root: MapNode, id: string): Mark {
-  const models = itemsOf(childOf(root, 'models'));
-  return childOf(
-    models.find((model) => textOf(childOf(model, 'id')) === id),
-    'id',
-  )!.mark;
+  return textsAt(root, 'models.*.id').find(({ text }) => text === id)!.mark;
 }

@@ -16,11 +16,11 @@ import {
   entryOf,
   itemsOf,
   type MapNode,
-  type Mark,
   type Node,
   nodeAt,
   quote,
   type SourcePosition,
+  scalarsAt,
   textOf,
 } from '../../source/node.ts';
 import { PIPELINE_TEST_SCHEMA } from '../../source/schemas.ts';
@@ -28,7 +28,7 @@ import { readSource } from '../../source/source.ts';
 import { type PipelineSpec, positionOf } from '../../source/spec.ts';
 import { validate } from '../../source/validate.ts';
 import { checkAnnotations } from '../annotations.ts';
-import { reportExclusive } from '../link/link-keys.ts';
+import { reportExclusive, reportUnknown, textsAt, type Written } from '../link/link-keys.ts';
 import {
   type Caller,
   type CaseRequest,
@@ -42,18 +42,21 @@ import {
   type Step,
 } from './test-case.ts';
 
+/** Names at a path; empty ones are none that exist. */
+const namesAt = (root: Node, path: string) =>
+  scalarsAt(root, path.split('.')).map((node) => ({ text: textOf(node) ?? '', mark: node.mark }));
+
 /** Strangers are for tests to play: only a name that is almost a known one is most likely a mistake. */
 function reportAlmost(
   what: string,
-  node: Node | undefined,
+  { text, mark }: Written,
   known: readonly string[],
   findings: Findings,
   near = almost,
 ): void {
-  const name = textOf(node) ?? '';
-  const meant = known.includes(name) ? undefined : near(name, known);
-  if (node === undefined || meant === undefined) return;
-  findings.report('W7201', node.mark, `the ${what} ${quote(name)} is almost ${quote(meant)}`, {
+  const meant = known.includes(text) ? undefined : near(text, known);
+  if (meant === undefined) return;
+  findings.report('W7201', mark, `the ${what} ${quote(text)} is almost ${quote(meant)}`, {
     help: `did you mean \`${meant}\`?`,
   });
 }
@@ -63,11 +66,10 @@ function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, f
   const assigned = [...(auth?.teams ?? []), ...(auth?.projects ?? [])].flatMap(({ groups }) => groups);
   const signing_in = [auth?.known_groups, auth?.oidc?.allowed_groups, auth?.admin_groups, assigned];
   const groups = [...signing_in.flatMap((list) => list ?? []), ...token_groups.map(({ name }) => name)];
-  const caller = childOf(step, 'caller');
-  for (const node of itemsOf(childOf(caller, 'groups'))) reportAlmost('group', node, groups, findings);
+  for (const group of textsAt(step, 'caller.groups.*')) reportAlmost('group', group, groups, findings);
   for (const what of ['team', 'project'] as const) {
     const known = (auth?.[`${what}s`] ?? []).map(({ name }) => name);
-    reportAlmost(what, childOf(caller, what), known, findings);
+    for (const name of textsAt(step, `caller.${what}`)) reportAlmost(what, name, known, findings);
   }
   const status = childOf(step, 'expect', 'status');
   const is_refused = status?.kind === 'scalar' && Number(status.value) >= 400;
@@ -76,21 +78,15 @@ function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, f
     ...[id, ...aliases],
     ...group_aliases.map(({ name }) => name),
   ]);
-  reportAlmost('model', childOf(step, 'request', 'json', 'model'), known, findings, closest);
+  for (const model of textsAt(step, 'request.json.model')) reportAlmost('model', model, known, findings, closest);
 }
 
 /** Checks the caller of a step of a case. */
 function checkCaller(step: Node, config: GatewayConfig, findings: Findings): void {
-  const caller = childOf(step, 'caller');
   const token_groups = config.token_groups.map(({ name }) => name);
-  const group = childOf(caller, 'group');
-  const name = textOf(group) ?? '';
-  if (group !== undefined && token_groups.length > 0 && !token_groups.includes(name)) {
-    findings.report('C4004', group.mark, `there is no token group ${quote(name)}`, {
-      help: oneOf(name, token_groups, 'token groups'),
-    });
-  }
-  const region = entryOf(caller, 'region');
+  if (token_groups.length > 0)
+    for (const group of namesAt(step, 'caller.group')) reportUnknown(group, 'token group', token_groups, findings);
+  const region = entryOf(childOf(step, 'caller'), 'region');
   if (region !== undefined && config.server.region_header === undefined) {
     findings.report('C8004', region.key_mark, 'this configuration does not know the region of a caller', {
       help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
@@ -188,27 +184,13 @@ function checkScripts(step: Node, findings: Findings): void {
   for (const script of scriptNodes(step, step)) reportExclusive(script, ['json', 'text', 'events'], findings);
 }
 
-/** Where a step names upstreams: as a key, or as a text. */
-function upstreamNames(step: Node): readonly { readonly name: string; readonly mark: Mark }[] {
-  const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
-  const texts = [
-    ...itemsOf(childOf(step, 'drained')),
-    childOf(step, 'expect', 'upstream', 'name'),
-    ...itemsOf(childOf(step, 'expect', 'candidates')),
-    ...itemsOf(childOf(step, 'expect', 'attempts')).map((item) => childOf(item, 'upstream')),
-  ];
-  return [
-    ...owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ name: key, mark: key_mark }))),
-    ...texts.flatMap((node) => (node === undefined ? [] : [{ name: textOf(node) ?? '', mark: node.mark }])),
-  ];
-}
-
 /** Checks that the upstreams a step is about are among `known`, those of the configuration that it runs with. */
 function checkUpstreamNames(step: Node, known: readonly string[], findings: Findings): void {
-  for (const { name, mark } of upstreamNames(step)) {
-    if (known.includes(name)) continue;
-    findings.report('C4004', mark, `there is no upstream ${quote(name)}`, { help: oneOf(name, known, 'upstreams') });
-  }
+  const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
+  const keys = owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ text: key, mark: key_mark })));
+  const texts = ['drained.*', 'expect.upstream.name', 'expect.candidates.*', 'expect.attempts.*.upstream'];
+  for (const name of [...keys, ...texts.flatMap((path) => namesAt(step, path))])
+    reportUnknown(name, 'upstream', known, findings);
 }
 
 /** A test file that can be run. */
@@ -382,13 +364,10 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   checkFileName(test, findings);
   const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
   for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
-    for (const key of ['runs', 'skips']) {
-      for (const item of itemsOf(childOf(step, 'expect', key))) {
-        const id = textOf(item) ?? '';
-        if (ids.includes(id)) continue;
-        const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(id)}`;
-        findings.report('C8003', item.mark, problem, { help: oneOf(id, ids, 'entries') });
-      }
+    for (const { text, mark } of ['expect.runs.*', 'expect.skips.*'].flatMap((path) => namesAt(step, path))) {
+      if (ids.includes(text)) continue;
+      const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(text)}`;
+      findings.report('C8003', mark, problem, { help: oneOf(text, ids, 'entries') });
     }
   }
 }

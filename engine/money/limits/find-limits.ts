@@ -38,8 +38,7 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
   const found = await at.database.query<CounterName>(
     'limits_of',
     `with moment as (${MOMENT}), candidates as (
-       select scope, key, window_kind, unit from limit_settings
-       union select scope, key, window_kind, unit from limit_grants, moment where revoked_at is null and expires_at > at
+       select l.* from moment cross join changed_counters(at) as l
        union select c.scope, c.key, c.window_kind, c.unit from moment
          cross join unnest($3::text[], $4::text[]) as wanted (scope, key)
          join spend_counters c on c.scope = wanted.scope and c.key = wanted.key
@@ -87,48 +86,50 @@ interface Memberships {
  * @param also a team and project of the person, beside those.
  */
 export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}) {
+  const [row] = await at.database.query<Record<'callers' | 'of_person', readonly CallerRow[] | null>>(
+    'limits_callers',
+    `with moment as (${MOMENT})
+     select ${callersOf('$2::text', '$3::text')} as callers, ${callersOf('$2::text', "''")} as of_person from moment`,
+    [databaseTime(at.clock), storable(of.user ?? ''), storable(of.token ?? '')],
+  );
   const about = of.user === undefined ? at : { ...at, about: of.user };
-  const found = await Promise.all((await everyPart(at, of, also)).map((parts) => limitsOf(about, parts)));
+  const found = await Promise.all(everyPart(of, also, row!.of_person ?? []).map((parts) => limitsOf(about, parts)));
   const limits = [...new Map(found.flat().map((limit) => [idOf(limit), limit])).values()];
-  return { limits, written: await otherLimits(at, of, limits) };
+  return { limits, written: otherLimits(at, of, limits, row!.callers ?? []) };
 }
 
 const idOf = ({ of, window, unit }: LimitInForce) => JSON.stringify([Object.entries(of), window, unit]);
 
 /** The keys to look for, once with each team and project of a person, where none are named. */
-async function everyPart(at: LimitsAt, of: LimitParts, also: Memberships): Promise<LimitParts[]> {
-  const { user } = of;
-  if (user === undefined) return [of];
-  const known = await at.database.query<{ readonly team: string | null; readonly project: string | null }>(
-    'limits_memberships',
-    `with moment as (${MOMENT})
-     select t.team, t.project from moment, access_tokens t where t.principal_id = 'user:' || $2 and ${inForceAt('t')}
-     union select s.person ->> 'team', s.person ->> 'project' from moment, sessions s
-       where s.principal_id = 'user:' || $2 and s.revoked_at is null and s.expires_at > at
-     order by team, project limit ${MAX_MEMBERSHIPS}`,
-    [databaseTime(at.clock), storable(user)],
-  );
-  const memberships = [
-    also,
-    ...known.map(({ team, project }) => ({ team: team ?? undefined, project: project ?? undefined })),
-  ];
-  const parts = memberships.flatMap(({ team = of.team, project = of.project }): LimitParts[] => {
+function everyPart(of: LimitParts, also: Memberships, callers: readonly CallerRow[]): LimitParts[] {
+  if (of.user === undefined) return [of];
+  const named = callers.map((facts) => [facts['principal.team'] ?? '', facts['principal.project'] ?? ''] as string[]);
+  const known = [...new Map(named.map((each) => [JSON.stringify(each), each])).values()]
+    .toSorted((one, other) => byName(one[0]!, other[0]!) || byName(one[1]!, other[1]!))
+    .slice(0, MAX_MEMBERSHIPS)
+    .map(([team, project]): Memberships => ({ team: team || undefined, project: project || undefined }));
+  const parts = [also, ...known].flatMap(({ team = of.team, project = of.project }): LimitParts[] => {
     if ((of.team ?? team) !== team || (of.project ?? project) !== project) return [];
     return [{ ...of, ...(team !== undefined && { team }), ...(project !== undefined && { project }) }];
   });
   return [...new Map([of, ...parts].map((each) => [JSON.stringify(each), each])).values()];
 }
 
+/** What has no name comes last. */
+function byName(one: string, other: string): number {
+  if (one === '' || other === '') return Number(one === '') - Number(other === '');
+  return one < other ? -1 : Number(one > other);
+}
+
 /** The limits that may be for requests of somebody or something and are on none of the counters that are listed. */
-async function otherLimits(at: LimitsAt, of: LimitParts, listed: readonly LimitInForce[]): Promise<WrittenLimit[]> {
+function otherLimits(
+  { config, reader = { is_admin: true } }: LimitsAt,
+  of: LimitParts,
+  listed: readonly LimitInForce[],
+  rows: readonly CallerRow[],
+): WrittenLimit[] {
   if (of.rule !== undefined) return [];
-  const { database, clock, config, reader = { is_admin: true } } = at;
-  const [row] = await database.query<{ callers: readonly CallerRow[] | null }>(
-    'limits_callers',
-    `with moment as (${MOMENT}) select ${callersOf('$2::text', '$3::text')} as callers from moment`,
-    [databaseTime(clock), storable(of.user ?? ''), storable(of.token ?? '')],
-  );
-  const callers = callersFor(of, row!.callers, config);
+  const callers = callersFor(of, rows, config);
   const isListed = (limit: SpendLimit) =>
     listed.some(
       ({ scope, window, unit, rules }) =>
@@ -183,14 +184,13 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
   const changed = await database.query<CounterName>(
     'limits_changed',
     `with moment as (${MOMENT})
-     select scope, key, window_kind as "window", unit from limit_settings
-     union select scope, key, window_kind, unit from limit_grants, moment where revoked_at is null and expires_at > at
+     select scope, key, window_kind as "window", unit from moment cross join changed_counters(at)
      order by 1, 2, 3, 4 limit ${MAX_LISTED}`,
     [databaseTime(clock)],
   );
   const candidates = await database.query<CounterName & { readonly share: number }>(
     'limits_nearest',
-    `with moment as (${MOMENT}), ${USED}
+    `with ${USED}
      select scope, key, window_kind as "window", unit,
        (taken::numeric / greatest("limit", 1))::double precision as share
      from used where "limit" is not null and not shadow and not is_set
@@ -248,27 +248,22 @@ function askedRules(config: LimitsAt['config']): string {
  * with something taken of it, and the limit there: what is set, granted and decided by group is reckoned with. What is set
  * and granted is no part of a limit in shadow mode. Windows begin once for each rule, not for each counter there ever was.
  */
-const USED = `rules as materialized (
+const USED = `moment as (${MOMENT}), rules as materialized (
    select r.*, window_start(r.window_kind, at, $2) as start
    from moment, jsonb_to_recordset($3::jsonb)
      as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean, rule text)
  ), used as (
    select r.position, r.shadow, c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
-     s.amount is not null as is_set,
-     coalesce(s.amount, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
+     l.amount is not null and not r.shadow as is_set,
+     coalesce(case when not r.shadow then l.amount end, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
         where r.by_group <> '{}' and p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
           select from access_tokens t
           where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit")
-       + coalesce(g.amount, 0) as "limit"
+       + case when r.shadow then 0 else l.granted end as "limit"
    from moment, rules r
    join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
      and c.window_start = r.start and c.spent + c.reserved > 0 and ${IS_OF_RULE}
-   left join limit_settings s
-     on not r.shadow and s.scope = c.scope and s.key = c.key and s.window_kind = c.window_kind and s.unit = c.unit
-   left join (
-     select scope, key, window_kind, unit, sum(amount) as amount from limit_grants, moment
-     where revoked_at is null and expires_at > at group by 1, 2, 3, 4
-   ) as g on not r.shadow and g.scope = c.scope and g.key = c.key and g.window_kind = c.window_kind and g.unit = c.unit
+   cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, at) as l
  )`;
 
 /** How many people, teams or whatever a limit counts there are in its window now. */
@@ -292,7 +287,7 @@ export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
   if (limits.length === 0) return [];
   const rows = await at.database.query<Omit<RuleCount, 'limit'>>(
     'limit_rule_counts',
-    `with moment as (${MOMENT}), ${USED}
+    `with ${USED}
      select count(u.position)::integer as counted, (count(*) filter (where taken >= u."limit"))::integer as none_left,
        (count(*) filter (where taken < u."limit" and taken > u."limit" * ${NEARLY}))::integer as nearly_none,
        window_end(r.window_kind, r.start, $2) as resets_at
@@ -301,7 +296,7 @@ export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
     [databaseTime(at.clock), timeZone(at.config), askedRules(at.config)],
   );
   const counts = rows.map((row, i): RuleCount => ({ ...row, limit: limits[i]! }));
-  const deciding = limits.filter(isForSomeCallers);
+  const deciding = limits.flatMap((limit, position) => (isForSomeCallers(limit) ? position : []));
   if (deciding.length === 0) return counts;
   const read = await readCounted(at, deciding);
   return counts.map((count) =>
@@ -323,24 +318,14 @@ function isForSomeCallers({ logic, matching, scopes }: SpendLimit): boolean {
 const MAX_READ = 10_000;
 const READ_AT_ONCE = 500;
 
-/** What is counted now where some limits count, with the rules that are for its callers. */
-async function readCounted(at: LimitsAt, limits: readonly SpendLimit[]): Promise<LimitInForce[]> {
-  const kinds = [...new Map(limits.map((limit) => [`${limit.scope} ${limit.window} ${limit.unit}`, limit])).values()];
+/** What is counted now where some limits count, given by their positions, with the rules that are for its callers. */
+async function readCounted(at: LimitsAt, positions: readonly number[]): Promise<LimitInForce[]> {
   const names = await at.database.query<CounterName>(
     'limit_rule_counters',
-    `with moment as (${MOMENT})
-     select c.scope, c.key, c.window_kind as "window", c.unit
-     from moment cross join unnest($3::text[], $4::text[], $5::text[]) as k (scope, window_kind, unit)
-     join spend_counters c on c.scope = k.scope and c.window_kind = k.window_kind and c.unit = k.unit
-       and c.window_start = window_start(k.window_kind, at, $2) and c.spent + c.reserved > 0
-     order by c.spent + c.reserved desc limit ${MAX_READ}`,
-    [
-      databaseTime(at.clock),
-      timeZone(at.config),
-      kinds.map(({ scope }) => scope),
-      kinds.map(({ window }) => window),
-      kinds.map(({ unit }) => unit),
-    ],
+    `with ${USED}
+     select scope, key, window_kind as "window", unit from used where position = any ($4::integer[])
+     group by 1, 2, 3, 4 order by max(taken) desc limit ${MAX_READ}`,
+    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config), positions],
   );
   const read: LimitInForce[] = [];
   for (let begin = 0; begin < names.length; begin += READ_AT_ONCE) {

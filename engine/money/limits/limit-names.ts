@@ -1,4 +1,4 @@
-import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../contract/config.ts';
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope, WINDOWS } from '../../contract/config.ts';
 import { OperationError } from '../../contract/operation-error.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../../contract/services.ts';
 import { nameOf } from '../../identity/tokens/tokens.ts';
@@ -13,7 +13,7 @@ import { ALWAYS_COUNTED, counterKey, describeCounter, spendLimits } from './spen
 export type LimitParts = Readonly<Partial<Record<SpendScope, string>>>;
 
 /** Windows of limits, in the order in which they are told. */
-export const LIMIT_WINDOWS = ['day', 'week', 'month', 'minute', 'open'] as const satisfies readonly LimitWindow[];
+export const LIMIT_WINDOWS: readonly LimitWindow[] = [...WINDOWS, 'minute', 'open'];
 
 /** Units in which people say and are told amounts. */
 export const AMOUNT_UNITS = ['usd', 'requests', 'tokens'] as const;
@@ -58,24 +58,23 @@ export function personalCounter({ scope, key, window, unit }: CounterName, user:
   return { scope: own, key: counterKey([user, ...keys]), window, unit };
 }
 
+/** A limit by its parts. */
+export interface LimitName {
+  readonly of: LimitParts;
+  readonly window: LimitWindow;
+  readonly unit: LimitUnit;
+}
+
 /** The counter of a limit that can be set or granted. Raises OperationError when gateway.yaml does not count it. */
-export function nameCounted(
-  config: GatewayConfig,
-  { of, window, unit }: { readonly of: LimitParts; readonly window: LimitWindow; readonly unit: LimitUnit },
-): CounterName {
+export function nameCounted(config: GatewayConfig, { of, window, unit }: LimitName): CounterName {
   const name = nameCounter({ of, window, unit });
-  demandModel(of, config);
-  demandKnown(
-    'upstream',
-    of,
-    config.upstreams.map((upstream) => upstream.name),
-  );
-  demandKnown(
-    'rule',
-    of,
-    spendLimits(config).flatMap((limit) => (limit.matching ? [limit.name] : [])),
-    'gateway.yaml has no rule with `count: matching`',
-  );
+  const { from_model_lists, models, upstreams } = config;
+  if (!from_model_lists) demandKnown('model', of, models);
+  else if (of.model !== undefined && modelOf(config, of.model) === undefined)
+    throw new OperationError(`there is no model "${of.model}": the catalogue of prices does not know it`);
+  demandKnown('upstream', of, upstreams);
+  const rules = spendLimits(config).filter(({ matching }) => matching);
+  demandKnown('rule', of, rules, 'gateway.yaml has no rule with `count: matching`');
   const counted = countedBy(config);
   if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
   const there_are = [...new Set(counted.map(describeCounted))].join('; ');
@@ -85,15 +84,7 @@ export function nameCounted(
 }
 
 /** The counter of a limit, whether it is counted any more or not. Raises OperationError. */
-export function nameCounter({
-  of,
-  window,
-  unit,
-}: {
-  readonly of: LimitParts;
-  readonly window: LimitWindow;
-  readonly unit: LimitUnit;
-}): CounterName {
+export function nameCounter({ of, window, unit }: LimitName): CounterName {
   const scopes = SPEND_SCOPES.filter((scope) => of[scope] !== undefined);
   if (scopes.length === 0)
     throw new OperationError(`whose limit? Name a ${listed([...SPEND_SCOPES])}, or several together`);
@@ -179,25 +170,14 @@ function describeCounted({ scope, window, unit }: CountedName): string {
   return `${amountUnit(unit) === 'usd' ? 'USD' : unit} by ${scope} ${perWindow(window)}`;
 }
 
-function demandModel(of: LimitParts, config: GatewayConfig): void {
-  if (!config.from_model_lists) {
-    demandKnown(
-      'model',
-      of,
-      config.models.map(({ id }) => id),
-    );
-  } else if (of.model !== undefined && modelOf(config, of.model) === undefined) {
-    throw new OperationError(`there is no model "${of.model}": the catalogue of prices does not know it`);
-  }
-}
-
 function demandKnown(
   scope: 'model' | 'upstream' | 'rule',
   of: LimitParts,
-  known: readonly string[],
+  all: readonly ({ readonly id: string } | { readonly name: string })[],
   none = 'gateway.yaml has none',
 ): void {
   const name = of[scope];
+  const known = all.map((each) => ('id' in each ? each.id : each.name));
   if (name === undefined || known.includes(name)) return;
   const there_are = known.length === 0 ? none : `gateway.yaml has ${listed(known)}`;
   throw new OperationError(`there is no ${scope} "${name}": ${didYouMean(name, known, there_are)}`);

@@ -45,8 +45,6 @@ async function leasesBack(
   } while (performance.now() < patience_ends);
 }
 
-// What all changes of limits have in common, in SQL and as its parameters.
-
 /** A change of the limit on one counter. */
 export interface LimitChange {
   readonly name: CounterName;
@@ -57,20 +55,6 @@ export interface LimitChange {
 
 /** The time by the clock that windows go by: the database's own, unless a test sets it. */
 export const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
-/** Whoever acts through a session that has been ended meanwhile changes nothing. */
-export const ALIVE = `select from sessions where id = $2 and revoked_at is null for share`;
-/** Whether whoever acts may still do so; false for an ended session. */
-export const IS_ALIVE = '($2::text is null or exists (select from alive))';
-
-/** What a list of changes tells of a limit: its amount as people say it, by the name of their unit, and the reason. */
-const amountInJson = (word: string, scale: string) =>
-  `jsonb_strip_nulls(jsonb_build_object(${word}::text, trim_scale(amount / ${scale}::numeric), 'reason', reason))`;
-
-/** What every change answers. */
-export interface Outcome {
-  readonly alive: boolean;
-}
-
 /** SQL: whether a counter counts one of some keys, given as arrays of scopes and keys, and no other of the same scope. */
 export function countsOnly(row: string, scopes: string, keys: string): string {
   return `(
@@ -84,58 +68,102 @@ export function countsOnly(row: string, scopes: string, keys: string): string {
   )`;
 }
 
-/** The first parameters of every change: when, through which session, of which counter. */
-function counterParameters(by: Changing, { scope, key, window, unit }: CounterName): unknown[] {
-  return [databaseTime(by.clock), by.session_id ?? null, scope, key, window, unit];
+/** SQL of changes: whether whoever acts may still do so, which the session of somebody may have ended. */
+const IS_ALIVE = '($2::text is null or exists (select from alive))';
+/** Whether a row is about the counter that is changed. */
+const ON_COUNTER = 'scope = $3 and key = $4 and window_kind = $5 and unit = $6';
+/** What a list of changes tells of a row: its amount as people say it, by the name of their unit, and the reason. */
+const AMOUNT = "jsonb_strip_nulls(jsonb_build_object(word, trim_scale(amount / scale), 'reason', reason))";
+
+/** What one kind of change does, as SQL; its own parameters begin with $12. */
+interface Step {
+  /** Common table expressions, `done` the last, with a row where something was changed. */
+  readonly does: string;
+  /** What the list of changes tells as it was, and as it is. */
+  readonly before?: string;
+  readonly after?: string;
+  readonly gives: string;
 }
 
-/** Who did what to what, and how an amount in JSON is named and scaled. */
-function noteParameters({ actor }: Changing, subject: string, unit: LimitUnit): unknown[] {
-  return [actor.kind, actor.name, subject, amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1];
+/**
+ * Makes a change and notes it in one statement. Leases that were taken where there was more room are waited for.
+ * Raises credential_revoked when the session has ended, store_unavailable.
+ */
+async function change<Row>(
+  by: Changing,
+  name: CounterName,
+  action: 'set' | 'clear' | 'grant' | 'revoke',
+  { does, before = 'null', after = 'null', gives }: Step,
+  subject: string,
+  values: readonly unknown[] = [],
+): Promise<Row & { readonly changed: boolean }> {
+  const { scope, key, window, unit } = name;
+  const [row] = await by.database.query<Row & { readonly alive: boolean; readonly changed: boolean }>(
+    `limit_${action}`,
+    `with moment as (${MOMENT}), alive as (select from sessions where id = $2 and revoked_at is null for share), told as (
+       select $3::text, $4::text, $5::text, $6::text, $10::text as word, $11::numeric as scale
+     ), ${does}, noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select at, $7, $8, 'limit.${action}', $9, ${before}, ${after} from moment, told, done
+     )
+     select ${IS_ALIVE} as alive, exists (select from done) as changed, ${gives}`,
+    [
+      ...[
+        databaseTime(by.clock),
+        by.session_id ?? null,
+        scope,
+        key,
+        window,
+        unit,
+        by.actor.kind,
+        by.actor.name,
+        subject,
+      ],
+      ...[amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1, ...values],
+    ],
+  );
+  if (!row!.alive) throw sessionEnded();
+  if (row!.changed && action !== 'grant') await leasesBack(by, name);
+  return row!;
 }
 
-/** What a list of changes tells of an amount. */
-function detailsOf(unit: LimitUnit, amount: number, reason: string | null): object {
-  return { [amountUnit(unit)]: shownAmount(unit, amount), ...(reason !== null && { reason }) };
+/** What a list of changes tells of a new amount. */
+function detailsOf({ name, amount }: LimitChange, reason: string | null, more = {}): string {
+  const { unit } = name;
+  return JSON.stringify({ ...more, [amountUnit(unit)]: shownAmount(unit, amount), ...(reason !== null && { reason }) });
 }
+
+const SET: Step = {
+  does: `old as (select amount, reason from limit_settings where ${ON_COUNTER} for update), done as (
+    insert into limit_settings (scope, key, window_kind, unit, amount, reason, set_at, set_by)
+    -- The old one is read before it is gone.
+    select $3, $4, $5, $6, $12::bigint, $13, at, $14 from moment, (select count(*) from old) as seen where ${IS_ALIVE}
+    on conflict (scope, key, window_kind, unit) do update
+      set amount = excluded.amount, reason = excluded.reason, set_at = excluded.set_at, set_by = excluded.set_by
+    returning set_by
+  )`,
+  before: `(select ${AMOUNT} from old)`,
+  after: '$15::jsonb',
+  gives: '(select amount from old) as previous',
+};
 
 /**
  * Sets the limit of one counter, in place of all limits that gateway.yaml has on it; the next request goes by it.
  * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
  * @returns what was set before; `null` when nothing was.
  */
-export async function setLimit(by: Changing, { name, amount, reason }: LimitChange): Promise<number | null> {
-  const because = reasonOf(reason);
-  const [outcome] = await by.database.query<Outcome & { readonly previous: number | null }>(
-    'limit_set',
-    `with moment as (${MOMENT}), alive as (${ALIVE}), old as (
-       select amount, reason from limit_settings
-       where scope = $3 and key = $4 and window_kind = $5 and unit = $6 for update
-     ), put as (
-       insert into limit_settings (scope, key, window_kind, unit, amount, reason, set_at, set_by)
-       -- The old one is read before it is gone.
-       select $3, $4, $5, $6, $7, $8, at, $9 from moment, (select count(*) from old) as seen where ${IS_ALIVE}
-       on conflict (scope, key, window_kind, unit) do update
-         set amount = excluded.amount, reason = excluded.reason, set_at = excluded.set_at, set_by = excluded.set_by
-       returning amount
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select at, $10, $11, 'limit.set', $12, (select ${amountInJson('$13', '$14')} from old), $15::jsonb from moment, put
-     )
-     select ${IS_ALIVE} as alive, (select amount from old) as previous`,
-    [
-      ...counterParameters(by, name),
-      amount,
-      because,
-      actorLabel(by.actor),
-      ...noteParameters(by, describeName(name), name.unit),
-      JSON.stringify(detailsOf(name.unit, amount, because)),
-    ],
-  );
-  if (!outcome!.alive) throw sessionEnded();
-  await leasesBack(by, name);
-  return outcome!.previous;
+export async function setLimit(by: Changing, wish: LimitChange): Promise<number | null> {
+  const reason = reasonOf(wish.reason);
+  const values = [wish.amount, reason, actorLabel(by.actor), detailsOf(wish, reason)];
+  const set = await change<{ previous: number | null }>(by, wish.name, 'set', SET, describeName(wish.name), values);
+  return set.previous;
 }
+
+const CLEAR: Step = {
+  does: `done as (delete from limit_settings where ${ON_COUNTER} and ${IS_ALIVE} returning amount, reason)`,
+  before: AMOUNT,
+  gives: '(select amount from done) as previous',
+};
 
 /**
  * Removes a limit that was set: those of gateway.yaml are in force again.
@@ -143,24 +171,8 @@ export async function setLimit(by: Changing, { name, amount, reason }: LimitChan
  * @returns what was set.
  */
 export async function clearLimit(by: Changing, name: CounterName): Promise<number> {
-  const [outcome] = await by.database.query<Outcome & { readonly previous: number | null }>(
-    'limit_clear',
-    `with moment as (${MOMENT}), alive as (${ALIVE}), gone as (
-       delete from limit_settings
-       where scope = $3 and key = $4 and window_kind = $5 and unit = $6 and ${IS_ALIVE}
-       returning amount, reason
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before)
-       select at, $7, $8, 'limit.clear', $9, ${amountInJson('$10', '$11')} from moment, gone
-     )
-     select ${IS_ALIVE} as alive, (select amount from gone) as previous`,
-    [...counterParameters(by, name), ...noteParameters(by, describeName(name), name.unit)],
-  );
-  if (!outcome!.alive) throw sessionEnded();
-  if (outcome!.previous !== null) {
-    await leasesBack(by, name);
-    return outcome!.previous;
-  }
+  const { changed, previous } = await change<{ previous: number }>(by, name, 'clear', CLEAR, describeName(name));
+  if (changed) return previous;
   const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
   throw new OperationError(
     `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,
@@ -194,60 +206,46 @@ export const MAX_GRANT_DAYS = 366;
 /** Each of them is added up for every batch of requests. */
 const MAX_GRANTS = 20;
 
+const GRANT: Step = {
+  does: `room as (
+    select count(*) as others, coalesce(sum(amount), 0) as granted from limit_grants, moment
+    where ${ON_COUNTER} and revoked_at is null and expires_at > at
+  ), done as (
+    insert into limit_grants (id, scope, key, window_kind, unit, amount, reason, granted_at, granted_by, expires_at)
+    select $12, $3, $4, $5, $6, $13::bigint, $14, at, $15, $16::timestamptz from moment, room
+    where ${IS_ALIVE} and $16 > at and $16 <= at + make_interval(days => ${MAX_GRANT_DAYS})
+      and others < ${MAX_GRANTS} and granted + $13 <= $17::bigint
+    returning id
+  )`,
+  after: '$18::jsonb',
+  gives: 'at, others, granted::text from moment, room',
+};
+
 /**
  * Grants room on top of the limit in force until a moment; the next request may use it.
  * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
  */
-export async function grantLimit(by: Changing, { name, amount, reason, expires_at }: NewGrant): Promise<LimitGrant> {
-  const because = reasonOf(reason);
-  const id = generateGrantId();
-  const [outcome] = await by.database.query<
-    Outcome & { readonly at: Date; readonly others: number; readonly granted: string; readonly made: boolean }
-  >(
-    'limit_grant',
-    `with moment as (${MOMENT}), alive as (${ALIVE}), room as (
-       select count(*) as others, coalesce(sum(amount), 0) as granted from limit_grants, moment
-       where scope = $3 and key = $4 and window_kind = $5 and unit = $6 and revoked_at is null and expires_at > at
-     ), made as (
-       insert into limit_grants (id, scope, key, window_kind, unit, amount, reason, granted_at, granted_by, expires_at)
-       select $7, $3, $4, $5, $6, $8::bigint, $9, at, $10, $11::timestamptz from moment, room
-       where ${IS_ALIVE} and $11 > at and $11 <= at + make_interval(days => ${MAX_GRANT_DAYS})
-         and others < ${MAX_GRANTS} and granted + $8 <= $12::bigint
-       returning *
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, after)
-       select granted_at, $13, $14, 'limit.grant', id, $15::jsonb from made
-     )
-     select ${IS_ALIVE} as alive, at, others, granted::text, exists (select from made) as made from moment, room`,
-    [
-      ...counterParameters(by, name),
-      id,
-      amount,
-      because,
-      actorLabel(by.actor),
-      expires_at,
-      mostGranted(name.unit),
-      by.actor.kind,
-      by.actor.name,
-      JSON.stringify({ to: describeName(name), ...detailsOf(name.unit, amount, because), expires_at }),
-    ],
-  );
-  const { alive, at, others, granted, made } = outcome!;
-  if (!alive) throw sessionEnded();
-  if (!made) throw whyNotGranted(name, { at, others, granted: BigInt(granted), expires_at });
-  const granted_by = actorLabel(by.actor);
-  return {
-    id,
-    name,
-    amount,
-    reason: because,
-    granted_at: at,
-    granted_by,
-    expires_at,
-    revoked_at: null,
-    state: 'active',
-  };
+export async function grantLimit(by: Changing, wish: NewGrant): Promise<LimitGrant> {
+  const { name, amount, expires_at } = wish;
+  const [id, reason, granted_by] = [generateGrantId(), reasonOf(wish.reason), actorLabel(by.actor)];
+  const details = detailsOf(wish, reason, { to: describeName(name), expires_at });
+  const values = [id, amount, reason, granted_by, expires_at, mostGranted(name.unit), details];
+  type Found = { readonly at: Date; readonly others: number; readonly granted: string };
+  const { changed, at, others, granted } = await change<Found>(by, name, 'grant', GRANT, id, values);
+  if (!changed) throw whyNotGranted(name, { at, others, granted: BigInt(granted), expires_at });
+  return { id, name, amount, reason, granted_at: at, granted_by, expires_at, revoked_at: null, state: 'active' };
 }
+
+const REVOKE: Step = {
+  does: `done as (
+    update limit_grants set revoked_at = at from moment
+    where id = $12 and ${ON_COUNTER} and revoked_at is null and expires_at > at and ${IS_ALIVE}
+    returning revoked_at, amount, reason, expires_at
+  )`,
+  before: `jsonb_build_object('to', $13::text) || ${AMOUNT} || jsonb_build_object('expires_at', expires_at)`,
+  after: "jsonb_build_object('revoked_at', revoked_at)",
+  gives: '(select revoked_at from done) as revoked_at',
+};
 
 /**
  * Takes a grant back; the next request goes without it.
@@ -259,29 +257,9 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
     throw new OperationError(`no grant has the id "${id}"; "appscli limits list" shows those in force`, 'missing');
   }
   const { name, state } = known;
-  const [outcome] = await by.database.query<Outcome & { readonly revoked_at: Date | null }>(
-    'limit_revoke',
-    `with moment as (${MOMENT}), alive as (${ALIVE}), ended as (
-       update limit_grants set revoked_at = at from moment
-       where id = $3 and revoked_at is null and expires_at > at and ${IS_ALIVE}
-       returning revoked_at, amount, reason, expires_at
-     ), noted as (
-       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select revoked_at, $4, $5, 'limit.revoke', $3,
-         jsonb_build_object('to', $6::text) || ${amountInJson('$7', '$8')}
-           || jsonb_build_object('expires_at', expires_at),
-         jsonb_build_object('revoked_at', revoked_at)
-       from ended
-     )
-     select ${IS_ALIVE} as alive, (select revoked_at from ended) as revoked_at`,
-    [databaseTime(by.clock), by.session_id ?? null, id, ...noteParameters(by, describeName(name), name.unit)],
-  );
-  if (!outcome!.alive) throw sessionEnded();
-  const { revoked_at } = outcome!;
-  if (revoked_at !== null) {
-    await leasesBack(by, name);
-    return { ...known, revoked_at, state: 'revoked' };
-  }
+  const values = [id, describeName(name)];
+  const { changed, revoked_at } = await change<{ revoked_at: Date }>(by, name, 'revoke', REVOKE, id, values);
+  if (changed) return { ...known, revoked_at, state: 'revoked' };
   if (state === 'active') throw new OperationError(`the grant ${id} has just been ended by somebody else`, 'conflict');
   const since = (known.revoked_at ?? known.expires_at).toISOString();
   throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');

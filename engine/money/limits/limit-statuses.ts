@@ -1,5 +1,5 @@
 import type { Changing } from '../../audit/admin-changes.ts';
-import type { GatewayConfig, RuleMode } from '../../contract/config.ts';
+import { type GatewayConfig, type RuleMode, WINDOWS, type Window } from '../../contract/config.ts';
 import type { CounterName, LimitWindow } from '../../contract/services.ts';
 import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/deprovision.ts';
 import { storable } from '../../kit/storable.ts';
@@ -7,6 +7,7 @@ import { factsRead } from '../../rules/fact-paths.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
 import { type KnownFacts, simplify } from '../../rules/simplify.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import type { GrantInForce } from '../reports/spending.ts';
 import {
   type AmountUnit,
   amountUnit,
@@ -18,7 +19,7 @@ import {
 } from './limit-names.ts';
 import { MOMENT } from './limit-settings.ts';
 import { limitInForce, roomLeft } from './room.ts';
-import { ALWAYS_COUNTED, amountFor, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
+import { ALWAYS_COUNTED, amountFor, CALENDAR, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 const MINUTE_MS = 60_000;
 const UNITS = [
@@ -59,18 +60,8 @@ export interface Callers {
   readonly ways: readonly KnownFacts[];
 }
 
-/** An access token or a session in force, as `CALLERS` tells it. What is absent is not known. */
-export interface CallerRow {
-  readonly kind: 'access_token' | 'session';
-  readonly email: string;
-  /** Of the owner. */
-  readonly groups: readonly string[];
-  readonly team?: string | null;
-  readonly project?: string | null;
-  readonly token_id?: string;
-  readonly token_name?: string;
-  readonly token_group?: string;
-}
+/** An access token or a session in force, by its facts; what is absent is not known. */
+export type CallerRow = Readonly<Record<string, unknown>>;
 
 /** SQL: whether an access token may be used at the moment. */
 export const inForceAt = (token: string) =>
@@ -81,18 +72,19 @@ export const inForceAt = (token: string) =>
  * JSON. Somebody who signed in before comes back with the same groups.
  */
 export const callersOf = (person: string, token: string) => `(
-    select jsonb_agg(distinct i.caller) from principals p cross join lateral (
-      select jsonb_build_object('kind', 'session', 'email', p.email, 'groups', p.groups) as caller
+    select jsonb_agg(distinct jsonb_build_object('principal.id', p.id, 'principal.email', p.email, 'principal.groups', p.groups) || i.facts)
+    from principals p cross join lateral (
+      select jsonb_build_object('principal.kind', 'session') as facts
         where ${token} = '' and (p.signed_in_at is not null or p.groups <> '{}') and not exists (
           select from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > at)
       union all
-      select jsonb_build_object('kind', 'session', 'email', p.email, 'groups', p.groups, 'team', s.person -> 'team',
-          'project', s.person -> 'project')
+      select jsonb_build_object('principal.kind', 'session', 'principal.team', s.person -> 'team',
+          'principal.project', s.person -> 'project')
         from sessions s
         where s.principal_id = p.id and ${token} in ('', s.id) and s.revoked_at is null and s.expires_at > at
       union all
-      select jsonb_build_object('kind', 'access_token', 'email', p.email, 'groups', p.groups, 'team', t.team,
-          'project', t.project, 'token_id', t.id, 'token_name', t.name, 'token_group', t.token_group)
+      select jsonb_build_object('principal.kind', 'access_token', 'principal.team', t.team, 'principal.project', t.project,
+          'principal.token.id', t.id, 'principal.token.name', t.name, 'principal.token.group', t.token_group)
         from access_tokens t where t.principal_id = p.id and ${token} in ('', t.id) and ${inForceAt('t')}
     ) as i
     where p.id = case when ${person} <> '' then 'user:' || ${person} else coalesce(
@@ -115,23 +107,18 @@ export function callersFor(
   return { known, ways: ways.filter((way) => !contradicts(way)).map((way) => new Map([...way, ...known])) };
 }
 
+/** Of whoever has no session now, nobody knows with which team the next one begins. */
 function factsOf(row: CallerRow, config: Pick<GatewayConfig, 'token_groups' | 'auth'>): KnownFacts {
-  const { kind, email, groups, team, project, token_id, token_name } = row;
-  const is_session = kind === 'session';
-  const token_group = is_session ? tokenGroupOf(config, groups) : row.token_group;
-  return new Map<string, unknown>([
-    ['principal.id', `user:${email}`],
-    ['principal.email', email],
-    ['principal.kind', kind],
-    ['principal.groups', is_session ? groups : [...new Set([token_group!, ...groups])]],
-    ['principal.roles', is_session ? rolesOf(config.auth ?? {}, groups) : []],
-    ['principal.token.group', token_group ?? null],
-    // Of whoever has no session now, nobody knows with which team the next one begins.
-    ...(team === undefined ? [] : [['principal.team', team] as const]),
-    ...(project === undefined ? [] : [['principal.project', project] as const]),
-    ...(token_id === undefined ? [] : [['principal.token.id', token_id] as const]),
-    ...(token_name === undefined ? [] : [['principal.token.name', token_name] as const]),
-  ]);
+  const groups = row['principal.groups'] as readonly string[];
+  const is_session = row['principal.kind'] === 'session';
+  const token_group = is_session ? tokenGroupOf(config, groups) : (row['principal.token.group'] as string);
+  const facts = {
+    ...row,
+    'principal.groups': is_session ? groups : [...new Set([token_group!, ...groups])],
+    'principal.roles': is_session ? rolesOf(config.auth ?? {}, groups) : [],
+    'principal.token.group': token_group ?? null,
+  };
+  return new Map(Object.entries(facts));
 }
 
 function commonFacts({ known, ways }: Callers): KnownFacts {
@@ -142,25 +129,30 @@ function commonFacts({ known, ways }: Callers): KnownFacts {
   return new Map([...first].filter(isCommon));
 }
 
-/** A limit as gateway.yaml writes it. Amounts are in `unit`: USD, requests or tokens. */
-export interface WrittenLimit {
+/** Amounts by group of the caller; `null` where those do not decide. */
+type ByGroup = Readonly<Record<string, number>> | null;
+
+/** A limit of gateway.yaml on one counter. */
+export interface RuleInForce {
   /** Name of the rule, or such as `defaults.user_daily_usd`. */
   readonly rule: string;
+  /** `null` where it depends on the groups of who asks. */
+  readonly limit: number | null;
+  /** The amounts where it does, as people say them. */
+  readonly by_group: ByGroup;
+  readonly mode: RuleMode;
+  readonly always: boolean;
+  /** Which requests it is for, in the words of the rule; `null` for all, and where the reader may not know. */
+  readonly condition: string | null;
+}
+
+/** A limit as gateway.yaml writes it. Amounts are in `unit`: USD, requests or tokens. */
+export interface WrittenLimit extends RuleInForce {
   /** One scope, or several joined by `+`. */
   readonly scope: string;
   readonly window: LimitWindow;
   readonly unit: AmountUnit;
-  /** `null` when it limits members of some groups only. */
-  readonly limit: number | null;
-  readonly by_group: ByGroup;
-  readonly mode: RuleMode;
-  readonly always: boolean;
-  /** Which requests it is for, in the words of the rule; `null` for all. */
-  readonly condition: string | null;
 }
-
-/** Amounts by group of the caller; `null` where those do not decide. */
-type ByGroup = Readonly<Record<string, number>> | null;
 
 /** Who reads what limits there are. */
 export interface LimitReader {
@@ -187,20 +179,6 @@ export function writtenLimit(written: SpendLimit): WrittenLimit {
 function shownByGroup({ unit, by_group }: SpendLimit): ByGroup {
   if (by_group === undefined) return null;
   return Object.fromEntries(Object.entries(by_group).map(([group, most]) => [group, shownAmount(unit, most)]));
-}
-
-/** A limit of gateway.yaml on one counter. */
-export interface RuleInForce {
-  /** Name of the rule, or such as `defaults.user_daily_usd`. */
-  readonly rule: string;
-  /** In the unit of the counter; `null` where it depends on the groups of who asks. */
-  readonly limit: number | null;
-  /** The amounts where it does, as people say them. */
-  readonly by_group: ByGroup;
-  readonly mode: RuleMode;
-  readonly always: boolean;
-  /** Which requests it is for, in the words of the rule; `null` for all, and where the reader may not know. */
-  readonly condition: string | null;
 }
 
 /** What a limit comes to for one way in which requests come. */
@@ -242,16 +220,15 @@ function mayTell(rest: unknown, { is_admin }: LimitReader): boolean {
 
 /** What a limit comes to, by each group that may decide; `undefined` for requests that it is not for. */
 function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[] {
-  const { logic, limit } = written;
-  const rest = simplify(logic, way);
+  const rest = simplify(written.logic, way);
   if (rest === false) return [undefined];
-  const by_group = Object.entries(written.by_group ?? {});
   const groups = way.get('principal.groups') as readonly string[] | undefined;
   // A person whom nobody knows is in no group; where no person is named, each may be in any.
-  const anybody = way.has('principal.email') ? [[]] : [[], ...by_group.map(([group]) => [group])];
-  const choices = groups === undefined ? anybody : [groups];
-  return choices.map((each) => {
-    const amount = amountFor({ limit, by_group }, each);
+  const anybody = way.has('principal.email')
+    ? [[]]
+    : [[], ...Object.keys(written.by_group ?? {}).map((group) => [group])];
+  return (groups === undefined ? anybody : [groups]).map((each) => {
+    const amount = amountFor(written, each);
     return amount === undefined ? undefined : { rest, amount };
   });
 }
@@ -269,22 +246,21 @@ export interface Past {
   /** What was spent in the windows before, which have all ended, and how many those are. */
   readonly before: number;
   readonly windows_before: number;
-  readonly window: 'day' | 'week' | 'month';
+  readonly window: Window;
 }
 
 /** How long a limit lasts, and by which assumption. */
 export interface Forecast {
   /** `none_left`: nothing is left now. `ends`: it is used up before it resets. `lasts`: it is not. */
   readonly outcome: 'none_left' | 'ends' | 'lasts';
-  /** When nothing is left, in milliseconds since the epoch; absent when it lasts. */
-  readonly ends_at?: number;
   /** A sentence, with what it assumes. */
   readonly words: string;
+  /** When nothing is left; `null` when it lasts. */
+  readonly ends_at: Date | null;
 }
 
 /** So much of a window must be over before its own pace says anything. */
 const TOLD_FROM = 1 / 12;
-const PLURALS = { day: 'days', week: 'weeks', month: 'months' } as const;
 
 /**
  * When a limit in money is used up: by the pace of this window and by that of those before it, whichever is sooner. The pace
@@ -293,18 +269,14 @@ const PLURALS = { day: 'days', week: 'weeks', month: 'months' } as const;
 export function forecastOf(past: Past): Forecast {
   const { spent, limit, since, resets_at, now, windows_before, window } = past;
   if (spent >= limit) {
-    return {
-      outcome: 'none_left',
-      ends_at: now,
-      words: `Nothing is left until it resets, in ${formatSpan(resets_at - now)}.`,
-    };
+    const words = `Nothing is left until it resets, in ${formatSpan(resets_at - now)}.`;
+    return { outcome: 'none_left', words, ends_at: new Date(now) };
   }
   const elapsed = Math.max(now - since, 1);
   const own = { pace: spent / elapsed, assuming: `as since the ${window} began` };
   const usual = {
     pace: windows_before === 0 ? 0 : past.before / windows_before / (resets_at - since),
-    assuming:
-      windows_before === 1 ? `as in the ${window} before` : `as in the ${windows_before} ${PLURALS[window]} before`,
+    assuming: windows_before === 1 ? `as in the ${window} before` : `as in the ${windows_before} ${window}s before`,
   };
   const is_telling = elapsed >= (resets_at - since) * TOLD_FROM;
   const paces = [...(is_telling || windows_before === 0 ? [own] : []), ...(windows_before === 0 ? [] : [usual])];
@@ -314,10 +286,10 @@ export function forecastOf(past: Past): Forecast {
   if (ends_at < resets_at) {
     const [left, early] = [formatSpan(ends_at - now), formatSpan(resets_at - ends_at)];
     const words = `If it goes on ${assuming}, nothing is left in ${left}, ${early} before it resets.`;
-    return { outcome: 'ends', ends_at: Math.round(ends_at), words };
+    return { outcome: 'ends', words, ends_at: new Date(Math.round(ends_at)) };
   }
   const share = Math.round(((spent + pace * (resets_at - now)) / limit) * 100);
-  return { outcome: 'lasts', words: `If it goes on ${assuming}, ${share} % is used when it resets.` };
+  return { outcome: 'lasts', words: `If it goes on ${assuming}, ${share} % is used when it resets.`, ends_at: null };
 }
 
 /** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
@@ -350,7 +322,7 @@ export interface LimitInForce {
   /** In which its windows begin. */
   readonly time_zone: string;
   /** When a limit in money is used up; `null` for other limits, and without one. */
-  readonly forecast: (Pick<Forecast, 'outcome' | 'words'> & { readonly ends_at: Date | null }) | null;
+  readonly forecast: Forecast | null;
   readonly rules: readonly RuleInForce[];
   /** The limit that was set in place of the rules that are enforced. */
   readonly set: {
@@ -373,33 +345,25 @@ export interface LimitInForce {
 }
 
 /** SQL: how far back the windows before one are looked at; half a day more, because not all days are equally long. */
-const SPAN_BEFORE = `case n.window_kind when 'day' then interval '7 days 12 hours'
-  when 'week' then '28 days 12 hours' else '3 months 12 hours' end`;
+const SPAN_BEFORE = `case n.window_kind ${WINDOWS.map((window) => {
+  return `when '${window}' then interval '${CALENDAR[window].past} ${window}s 12 hours'`;
+}).join(' ')} end`;
 
 interface StatusRow {
-  readonly spent: string;
-  readonly reserved: string;
+  readonly spent: number;
+  readonly reserved: number;
   readonly in_flight: number;
   readonly at: Date;
   readonly began_at: Date | number;
   readonly resets_at: Date | null;
   /** Of the windows before: what was spent, and when the first of them began. */
-  readonly spent_before: string;
+  readonly spent_before: number;
   readonly counted_from: Date | null;
   readonly set_amount: number | null;
   readonly set_reason: string | null;
   readonly set_at: Date | null;
   readonly set_by: string | null;
-  readonly grants:
-    | readonly {
-        readonly id: string;
-        readonly amount: number;
-        readonly reason: string | null;
-        readonly granted_at: string;
-        readonly granted_by: string;
-        readonly expires_at: string;
-      }[]
-    | null;
+  readonly grants: readonly GrantInForce[];
   readonly callers: readonly CallerRow[] | null;
 }
 
@@ -413,15 +377,10 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
   const rows = await database.query<StatusRow>(
     'limits_in_force',
     `with moment as (${MOMENT})
-     select coalesce(c.spent, 0)::text as spent, coalesce(c.reserved, 0)::text as reserved, coalesce(c.in_flight, 0) as in_flight,
-       at, w.start as began_at, window_end(n.window_kind, w.start, $2) as resets_at,
-       coalesce(past.spent, 0)::text as spent_before, past.counted_from,
-       s.amount as set_amount, s.reason as set_reason, s.set_at, s.set_by,
-       (select jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount, 'reason', g.reason, 'granted_at', g.granted_at,
-            'granted_by', g.granted_by, 'expires_at', g.expires_at) order by g.expires_at, g.id)
-          from limit_grants g
-          where g.scope = n.scope and g.key = n.key and g.window_kind = n.window_kind and g.unit = n.unit
-            and g.revoked_at is null and g.expires_at > at) as grants,
+     select coalesce(c.spent, 0)::float8 as spent, coalesce(c.reserved, 0)::float8 as reserved,
+       coalesce(c.in_flight, 0) as in_flight, at, w.start as began_at, window_end(n.window_kind, w.start, $2) as resets_at,
+       coalesce(past.spent, 0)::float8 as spent_before, past.counted_from,
+       l.amount as set_amount, l.reason as set_reason, l.set_at, l.set_by, l.grants,
        ${callersOf('n.person', 'n.token')} as callers
      from moment
      cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
@@ -434,7 +393,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
        where n.unit = 'nano_usd' and b.scope = n.scope and b.key = n.key and b.window_kind = n.window_kind and b.unit = n.unit
          and b.window_start < w.start and b.window_start > w.start - ${SPAN_BEFORE}
      ) as past
-     left join limit_settings s on s.scope = n.scope and s.key = n.key and s.window_kind = n.window_kind and s.unit = n.unit
+     cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
      order by n.position`,
     [
       databaseTime(clock),
@@ -467,7 +426,7 @@ function describe(
 ): Omit<LimitInForce, 'time_zone'> {
   const { scope, window, unit } = name;
   const show = (amount: number) => shownAmount(unit, amount);
-  const grants = row.grants ?? [];
+  const { grants } = row;
   const nameFor = (who: string | null) => (reader.is_admin ? who : null);
   const rule_name = ruleOfCounter(name);
   const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
@@ -487,7 +446,7 @@ function describe(
   const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
   const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
   const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
-  const [spent, reserved] = [Number(row.spent), Number(row.reserved)];
+  const { spent, reserved } = row;
   return {
     scope,
     of: partsOf(name),
@@ -506,32 +465,28 @@ function describe(
       row.set_amount === null
         ? null
         : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: nameFor(row.set_by) },
-    grants: grants.map((grant) => ({
-      ...grant,
-      amount: show(grant.amount),
-      granted_by: nameFor(grant.granted_by),
-      granted_at: new Date(grant.granted_at),
-      expires_at: new Date(grant.expires_at),
+    grants: grants.map(({ id, amount, reason, at, by, expires_at }) => ({
+      ...{ id, amount: show(amount), reason, granted_at: new Date(at), granted_by: nameFor(by) },
+      expires_at: new Date(expires_at),
     })),
   };
 }
 
 const DAY_MS = 86_400_000;
-const WINDOW_MS = { day: DAY_MS, week: 7 * DAY_MS, month: 30.44 * DAY_MS } as const;
 
-function forecastFor({ window }: CounterName, row: StatusRow, limit: number): LimitInForce['forecast'] {
+function forecastFor({ window }: CounterName, row: StatusRow, limit: number): Forecast | null {
   if (window === 'open' || window === 'minute') return null;
   const since = Number(row.began_at);
   const { counted_from } = row;
-  const { ends_at = null, ...forecast } = forecastOf({
-    spent: Number(row.spent),
+  return forecastOf({
+    spent: row.spent,
     limit,
     since,
     resets_at: row.resets_at!.getTime(),
     now: row.at.getTime(),
-    before: Number(row.spent_before),
-    windows_before: counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / WINDOW_MS[window]),
+    before: row.spent_before,
+    windows_before:
+      counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / CALENDAR[window].days / DAY_MS),
     window,
   });
-  return { ...forecast, ends_at: ends_at === null ? null : new Date(ends_at) };
 }

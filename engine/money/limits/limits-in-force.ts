@@ -10,6 +10,7 @@ import type {
 import { createGroupCommit } from '../../kit/group-commit.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import type { GrantInForce } from '../reports/spending.ts';
 import { personalCounter } from './limit-names.ts';
 import { counterId, grantedIn, RUN_TIME_RULE } from './room.ts';
 
@@ -26,23 +27,17 @@ export function createLimitsInForce(options: {
     lanes: 1,
     max_items: 100,
     isolates: () => false,
-    execute(names) {
-      return database.query<LimitChanges>(
+    async execute(names) {
+      const rows = await database.query<Pick<LimitChanges, 'set'> & { readonly grants: readonly GrantInForce[] }>(
         'limits_now',
         `with moment as (select coalesce($5::timestamptz, now()) as at)
-         select case when s.amount is not null
-             then jsonb_build_object('amount', s.amount, 'at', ${milliseconds('s.set_at')}, 'by', s.set_by) end as "set",
-           coalesce((
-             select jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount, 'at', ${milliseconds('g.granted_at')},
-               'by', g.granted_by, 'expires_at', ${milliseconds('g.expires_at')}) order by g.expires_at, g.id)
-             from limit_grants g
-             where g.scope = n.scope and g.key = n.key and g.window_kind = n.window_kind and g.unit = n.unit
-               and g.revoked_at is null and g.granted_at <= at and at < g.expires_at), '[]') as grants
+         select case when l.amount is not null
+             then jsonb_build_object('amount', l.amount, 'at', ${milliseconds('l.set_at')}, 'by', l.set_by) end as "set",
+           l.grants
          from moment
          cross join unnest($1::text[], $2::text[], $3::text[], $4::text[])
            with ordinality as n (scope, key, window_kind, unit, position)
-         left join limit_settings s
-           on s.scope = n.scope and s.key = n.key and s.window_kind = n.window_kind and s.unit = n.unit
+         cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
          order by n.position`,
         [
           names.map(({ scope }) => scope),
@@ -52,6 +47,8 @@ export function createLimitsInForce(options: {
           databaseTime(clock),
         ],
       );
+      // Reasons are for administrators.
+      return rows.map(({ set, grants }) => ({ set, grants: grants.map(({ reason: _, ...grant }) => grant) }));
     },
   });
   return { changes: (name) => lookups.run(name) };

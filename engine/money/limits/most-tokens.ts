@@ -7,22 +7,6 @@ import { priceTokens } from '../../kit/money.ts';
 import { otherBound } from '../../protocols/body/fields.ts';
 import { audioPico, costAt, NO_TOKENS, possibleRates } from '../prices/prices.ts';
 
-/** What a request says about the size of its answer, and where it goes. */
-export interface AnswerBounds {
-  /** Protocol that the client speaks. */
-  readonly protocol: string;
-  readonly window_asked?: number | undefined;
-  readonly upstream_protocol: Protocol;
-  readonly input_max: number;
-  /** Output bounds of the request by the names of their fields, and the largest of them. */
-  readonly output_bounds: Readonly<Record<string, number>>;
-  readonly max_tokens: number | undefined;
-  readonly choices: number;
-  /** How often the model may be run; 0: it may use the upstream's tools as often as it likes. */
-  readonly iterations: number;
-  readonly compacts: boolean;
-}
-
 /** The most tokens that an answer can take. */
 export interface MostTokens {
   /** Of one run of the model. */
@@ -44,23 +28,27 @@ export interface MostTokens {
 const ITERATIONS: Readonly<Record<Protocol, number>> = { messages: 10, chat: 10, responses: 100 };
 
 /** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
-export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds: AnswerBounds): MostTokens {
+export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
   const { max_output_tokens } = model;
-  const { choices, upstream_protocol, compacts, window_asked = 0 } = bounds;
-  const context_window = Math.max(model.context_window, window_asked);
-  if (bounds.protocol === 'none') {
+  const choices = choicesOf(ctx);
+  const context_window = windowOf(ctx, model);
+  const input_max = ctx.get('request.input_tokens_max');
+  if (ctx.get('request.protocol') === 'none') {
     // Every text of a list is read by itself.
-    const input = Math.min(bounds.input_max, context_window * choices);
+    const input = Math.min(input_max, context_window * choices);
     const once = { runs: 1, other_runs: 1, compactions: 0, compaction_output: 0 };
     return { input, output: max_output_tokens * choices, ...once };
   }
-  const endless = upstream.tool_iterations ?? ITERATIONS[upstream_protocol];
-  const asked = bounds.iterations || endless;
+  const to = upstreamProtocol(ctx);
+  const endless = upstream.tool_iterations ?? ITERATIONS[to];
+  // 0: it may use the upstream's tools as often as it likes.
+  const asked = (ctx.get('request.iterations') ?? 1) || endless;
   // A use that `max_uses` refuses is an error that the model reads and goes on from: there bounds of tools bound no runs.
-  const iterations = asked > 1 && upstream_protocol === 'messages' ? Math.max(asked, endless) : asked;
-  const output = outputBound(model, upstream, bounds) ?? max_output_tokens;
+  const iterations = asked > 1 && to === 'messages' ? Math.max(asked, endless) : asked;
+  const output = outputBound(ctx, model, upstream) ?? max_output_tokens;
+  const compacts = ctx.get('request.compacts') === true;
   return {
-    input: Math.min(bounds.input_max, context_window),
+    input: Math.min(input_max, context_window),
     output: Math.min(output, Math.max(context_window, max_output_tokens)),
     // Some providers read the input once for every choice.
     runs: iterations * choices,
@@ -70,24 +58,29 @@ export function mostTokens(model: ModelConfig, upstream: UpstreamConfig, bounds:
   };
 }
 
+function upstreamProtocol(ctx: AskedContext): Protocol {
+  return (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages';
+}
+
 /**
  * The bound that the upstream keeps to, if it is sent one: then the largest that is sent, as it may know the others too and
  * prefer them. 0 is none: there are servers that take it for that.
  */
 function outputBound(
+  ctx: AskedContext,
   model: ModelConfig,
   { honours, max_tokens_field }: UpstreamConfig,
-  bounds: AnswerBounds,
 ): number | undefined {
-  const { protocol, upstream_protocol, output_bounds } = bounds;
+  const to = upstreamProtocol(ctx);
+  const asked = ctx.get('request.max_tokens');
   // Messages has no request without a bound, so that a translated one says one of ours.
-  const unasked = upstream_protocol === 'messages' ? model.default_output_tokens : 0;
-  const max_tokens = bounds.max_tokens ?? unasked;
-  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[upstream_protocol] ?? 0);
+  const max_tokens = asked ?? (to === 'messages' ? model.default_output_tokens : 0);
+  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[to] ?? 0);
+  const bounds = ctx.get('request.output_bounds') ?? (asked === undefined ? {} : { max_tokens: asked });
   const sent =
-    protocolOf(protocol) === upstream_protocol
-      ? respelt(output_bounds, upstream_protocol, max_tokens_field)
-      : { [writtenBound(model, upstream_protocol, max_tokens_field)]: translated };
+    protocolOf(ctx.get('request.protocol')) === to
+      ? respelt(bounds as Readonly<Record<string, number>>, to, max_tokens_field)
+      : { [writtenBound(model, to, max_tokens_field)]: translated };
   const is_kept = honours.some((name) => (sent[name] ?? 0) > 0);
   return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }
@@ -167,23 +160,6 @@ export function windowOf(ctx: AskedContext, { context_window }: ModelConfig): nu
   return Math.max(context_window, ctx.get('request.context_window') ?? 0);
 }
 
-/** The most tokens a request can use of a model. */
-export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
-  const max_tokens = ctx.get('request.max_tokens');
-  const bounds = ctx.get('request.output_bounds') ?? (max_tokens === undefined ? {} : { max_tokens });
-  return mostTokens(model, upstream, {
-    window_asked: ctx.get('request.context_window'),
-    protocol: ctx.get('request.protocol'),
-    upstream_protocol: (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages',
-    input_max: ctx.get('request.input_tokens_max'),
-    output_bounds: bounds as Readonly<Record<string, number>>,
-    max_tokens,
-    choices: choicesOf(ctx),
-    iterations: ctx.get('request.iterations') ?? 1,
-    compacts: ctx.get('request.compacts') ?? false,
-  });
-}
-
 /** The tokens a request counts as against limits by tokens. */
 export function likelyTokens(ctx: AskedContext, model: ModelConfig): number {
   const { max_output_tokens } = model;
@@ -226,10 +202,11 @@ function toolFees({ server_tools_pico: fees }: EffectivePrice, uses: number): nu
   return uses === 0 ? 0 : priceTokens([uses], [Math.max(0, ...Object.values(fees))]);
 }
 
-function runCost(
+/** The most that one run of the model can cost at some of a price's rates, in nano-USD. */
+export function runCost(
   price: EffectivePrice,
   rates: TokenRates,
-  { input, cache_ttl, audio }: MostUsage,
+  { input, cache_ttl, audio }: Pick<MostUsage, 'input' | 'cache_ttl' | 'audio'>,
   output: number,
 ): number {
   const { pico, long_context } = rates;

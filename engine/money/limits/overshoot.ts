@@ -4,7 +4,8 @@ import { isCertain } from '../../rules/guards.ts';
 import type { PipelineSpec } from '../../source/spec.ts';
 import { idsAt } from '../prices/catalogue.ts';
 import { cataloguedModels } from '../prices/known-models.ts';
-import { costAt, createPriceBook, NO_TOKENS } from '../prices/prices.ts';
+import { createPriceBook } from '../prices/prices.ts';
+import { runCost } from './most-tokens.ts';
 import { overshootOf } from './room.ts';
 import { spendLimits } from './spend-limits.ts';
 
@@ -120,28 +121,17 @@ function unknownModels({ from_model_lists, upstreams }: GatewayConfig): string[]
   return names.map(({ name }) => `what one request to a model on the list of ${name} can cost`);
 }
 
-const INPUT_KINDS = ['input', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
-
 /** The most a request can cost in tokens: a full window of the most expensive kind of input, and the longest output. */
-function mostCost({ context_window, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
-  const output = Math.max(context_window, max_output_tokens);
-  const costs = Object.values(price.served?.rates ?? { ordinary: price }).flatMap((rates) => {
-    // With the prices below the tier of long inputs, and with those of the tier where it is reached.
-    const inputs = [Math.min(context_window, rates.long_context?.above_input_tokens ?? context_window), context_window];
-    return inputs.flatMap((input) =>
-      INPUT_KINDS.map((kind) => {
-        const { audio_input, audio_output } = rates.pico;
-        const is_heard = kind === 'input' && audio_input !== undefined;
-        const audio = { input: is_heard ? input : 0, output: audio_output === undefined ? 0 : output };
-        try {
-          const usage = { ...NO_TOKENS, output, [kind]: input };
-          return Math.max(costAt(price, rates, usage), costAt(price, rates, { ...usage, audio }));
-        } catch (error) {
-          if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
-          throw error;
-        }
-      }),
-    );
-  });
-  return Math.max(...costs);
+function mostCost({ context_window: input, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
+  try {
+    const costs = Object.values(price.served?.rates ?? { ordinary: price }).map((rates) => {
+      const { audio_input, audio_output } = rates.pico;
+      const audio = { input: audio_input !== undefined, output: audio_output !== undefined };
+      return runCost(price, rates, { input, cache_ttl: '1h', audio }, Math.max(input, max_output_tokens));
+    });
+    return Math.max(...costs);
+  } catch (error) {
+    if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
+    throw error;
+  }
 }

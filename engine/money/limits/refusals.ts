@@ -1,11 +1,11 @@
 import type { Window } from '../../contract/config.ts';
-import { type ErrorDetails, StageError } from '../../contract/errors.ts';
+import { StageError } from '../../contract/errors.ts';
 import type { CounterName, CounterStatus, LimitStatus } from '../../contract/services.ts';
-import { formatUsd, nanoToUsd } from '../../kit/money.ts';
+import { nanoToUsd } from '../../kit/money.ts';
 import { NEXT_ROOM_SECONDS } from '../../kit/patience.ts';
 import { formatInZone, formatMinuteFrom } from '../../kit/zoned-time.ts';
 import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './room.ts';
-import { describeAmount, describeCounter, windowAdjective } from './spend-limits.ts';
+import { CALENDAR, describeAmount, describeCounter } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -52,7 +52,7 @@ export function limitHeaders(header_prefix: string) {
         [names.overage_reset]: reset,
         [names.utilization]: '1',
         [names.threshold]: '1',
-        [names.period]: windowAdjective(exceeded.window as Window),
+        [names.period]: CALENDAR[exceeded.window as Window].adjective,
         [names.disabled_reason]: 'org_spend_cap_reached',
         ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
       };
@@ -121,7 +121,6 @@ export interface RefusalStyle {
 /** A limit as it is listed beside others that had no room either. */
 type Listed = Readonly<Record<string, string | number | null>>;
 
-const usd = (nano: number) => `${formatUsd(nano)} USD`;
 const requests = (count: number) => describeAmount(count, 'requests');
 const isoTime = (milliseconds: number | null) => (milliseconds === null ? null : new Date(milliseconds).toISOString());
 
@@ -139,14 +138,35 @@ export function hopelessFirst(exceeded: readonly LimitStatus[], needs: Needs): r
 export function refuseForLimits(
   exceeded: readonly LimitStatus[],
   needs: Needs,
-  style: RefusalStyle,
+  { status, advice, headers, time_zone }: RefusalStyle,
   now: number,
 ): StageError {
   const first = exceeded[0]!;
-  const listed = exceeded.map(list);
-  return first.unit === 'nano_usd'
-    ? refuseSpending(first, needs, listed, style, now)
-    : refuseRate(first, needs, listed, style, now);
+  const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = first;
+  const seconds = resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
+  const { needed, ...explanation } = explain(first, needs, seconds, time_zone);
+  const message = sentence(explanation, originOf(first, time_zone), advice);
+  const about = { window, scope, key, resets_at: isoTime(resets_at), rule, ...changeDetails(first) };
+  const retry_after = String(seconds);
+  if (unit !== 'nano_usd') {
+    return new StageError('rate_limit_exceeded', message, {
+      headers: isHopeless(first, needs) ? { 'x-should-retry': 'false' } : { 'retry-after': retry_after },
+      details: { limit, unit, used: spent, reserved, in_flight, needed, ...about, exceeded: exceeded.map(list) },
+    });
+  }
+  return new StageError('spend_limit_exceeded', message, {
+    status,
+    headers: { 'retry-after': retry_after, 'x-should-retry': 'false', ...headers.onRefusal(first) },
+    details: {
+      limit_usd: nanoToUsd(limit),
+      spent_usd: nanoToUsd(spent),
+      reserved_usd: nanoToUsd(reserved),
+      reserved_by_requests: in_flight,
+      needed_usd: nanoToUsd(needed),
+      ...about,
+      exceeded: exceeded.map(list),
+    },
+  });
 }
 
 function list(status: LimitStatus): Listed {
@@ -167,21 +187,14 @@ function changeDetails({ unit, rule, granted, changes }: LimitStatus): Listed {
 }
 
 /** What made a limit as it is: a rule of gateway.yaml, or an administrator at run time. */
-function originOf(status: LimitStatus, time_zone: string): string {
-  const { rule, limit, granted, changes, unit } = status;
+function originOf({ rule, limit, granted, changes, unit }: LimitStatus, time_zone: string): string {
   const ends_at = changes?.grants[0]?.expires_at;
   const until = ends_at === undefined ? 'for a time' : `until ${formatInZone(ends_at, time_zone)}`;
   if (granted === limit) return `Granted at run time, ${until}`;
   const set_at = changes?.set?.at;
-  const base =
-    rule === RUN_TIME_RULE
-      ? `Limit set at run time${set_at === undefined ? '' : `, ${formatInZone(set_at, time_zone)}`}`
-      : `Spend rule ${rule}`;
+  const set = `Limit set at run time${set_at === undefined ? '' : `, ${formatInZone(set_at, time_zone)}`}`;
+  const base = rule === RUN_TIME_RULE ? set : `Spend rule ${rule}`;
   return granted === undefined ? base : `${base}, with ${describeAmount(granted, unit)} granted ${until}`;
-}
-
-function secondsUntil(resets_at: number | null, now: number): number {
-  return resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
 }
 
 /** Whether the request is refused however long its caller waits: the limit as a whole is smaller than it. */
@@ -212,159 +225,69 @@ function sentence({ fact, own, amounts }: Explanation, origin: string, advice: s
   return [`${fact}.`, ...(help === undefined ? [] : [ended(help)]), behind].join(' ');
 }
 
-/** "The limit ..." in the middle of a sentence. */
-const theLimit = (what: string) => what.replace(/^The /, 'the ');
-
 /** An operator may write no full stop. */
 const ended = (text: string) => (/[.!?…。！？]\W*$/u.test(text) ? text : `${text}.`);
 
-function refuseSpending(
-  limit_status: LimitStatus,
+/** Why there is no room, and the amount in the unit of the limit that there was none for. */
+function explain(
+  status: LimitStatus,
   needs: Needs,
-  exceeded: readonly Listed[],
-  { status, advice, headers, time_zone }: RefusalStyle,
-  now: number,
-): StageError {
-  const { scope, key, window, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
-  const { needed, ...explanation } = explainSpending(limit_status, needs, time_zone);
-  const details: ErrorDetails = {
-    limit_usd: nanoToUsd(limit),
-    spent_usd: nanoToUsd(spent),
-    reserved_usd: nanoToUsd(reserved),
-    reserved_by_requests: in_flight,
-    needed_usd: nanoToUsd(needed),
-    window,
-    scope,
-    key,
-    resets_at: isoTime(resets_at),
-    rule,
-    ...changeDetails(limit_status),
-    exceeded,
-  };
-  return new StageError('spend_limit_exceeded', sentence(explanation, originOf(limit_status, time_zone), advice), {
-    status,
-    headers: {
-      'retry-after': String(secondsUntil(resets_at, now)),
-      'x-should-retry': 'false',
-      ...headers.onRefusal(limit_status),
-    },
-    details,
-  });
-}
-
-/** Why there is no room, and the amount in nano-USD there was none for. */
-function explainSpending(
-  limit_status: LimitStatus,
-  needs: Needs,
+  seconds: number,
   time_zone: string,
 ): Explanation & { readonly needed: number } {
-  const { amount_nano_usd: amount, most_nano_usd: most } = needs;
-  const { window, limit, spent, reserved, in_flight } = limit_status;
-  const lack = lackOf(limit_status, needs);
-  const resets = `it resets ${formatMinuteFrom(limit_status.resets_at ?? 0, time_zone)}`;
-  const what = `The ${windowAdjective(window as Window)} limit of ${usd(limit)} for ${describeCounter(limit_status)}`;
-  const costs = `this request ${amount < most ? 'is likely to cost' : 'may cost'} ${usd(amount)}`;
-  const others = `${requests(in_flight)} in flight`;
-  const busy = {
-    fact: `${what} has no room while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
-    own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
-  };
+  const { window, unit, limit, spent, reserved, in_flight, resets_at } = status;
+  const { amount: needed, most } = neededIn(unit, needs);
+  const lack = lackOf(status, needs);
+  const is_money = unit === 'nano_usd';
+  const amount = (of: number) => describeAmount(of, unit);
+  const per = window === 'open' ? ' at once' : ' per minute';
+  const which = is_money ? `${CALENDAR[window as Window].adjective} limit` : 'limit';
+  const what = `${which} of ${amount(limit)}${is_money ? '' : per} for ${describeCounter(status)}`;
   if (limit === 0) {
     return {
-      fact: `${HOPELESS}: ${theLimit(what)} allows nothing`,
+      fact: `${HOPELESS}: the ${what} allows nothing`,
       own: 'Ask your administrator for a higher limit.',
-      needed: amount,
-    };
-  }
-  if (lack === 'limit') {
-    return {
-      fact: `${HOPELESS}: this request alone is larger than ${theLimit(what)}`,
-      own: 'Ask for fewer output tokens, or your administrator for a higher limit.',
-      amounts: costs,
-      needed: amount,
-    };
-  }
-  if (lack === 'spent') {
-    return {
-      fact: `${what} has no room for this request; ${resets}`,
-      own: 'Until then ask your administrator for a higher limit.',
-      amounts: `${usd(spent)} is spent, and ${costs}`,
-      needed: amount,
-    };
-  }
-  if (lack === 'reserved') {
-    return {
-      ...busy,
-      amounts: `${usd(spent)} is spent, ${usd(reserved)} is reserved by ${others}, and ${costs}`,
-      needed: amount,
-    };
-  }
-  return {
-    ...busy,
-    amounts: `${usd(spent)} is spent, ${others} may cost up to ${usd(limit_status.most)}, and this request up to ${usd(most)}`,
-    needed: most,
-  };
-}
-
-function refuseRate(
-  limit_status: LimitStatus,
-  needs: Needs,
-  exceeded: readonly Listed[],
-  { advice, time_zone }: RefusalStyle,
-  now: number,
-): StageError {
-  const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = limit_status;
-  const patience = secondsUntil(resets_at, now);
-  const needed = neededIn(unit, needs).amount;
-  const hopeless = isHopeless(limit_status, needs);
-  return new StageError('rate_limit_exceeded', sentence(explainRate(), originOf(limit_status, time_zone), advice), {
-    headers: hopeless ? { 'x-should-retry': 'false' } : { 'retry-after': String(patience) },
-    details: {
-      limit,
-      unit,
-      used: spent,
-      reserved,
-      in_flight,
       needed,
-      window,
-      scope,
-      key,
-      resets_at: isoTime(resets_at),
-      rule,
-      ...changeDetails(limit_status),
-      exceeded,
-    },
-  });
-
-  function explainRate(): Explanation {
-    const at_once = window === 'open';
-    const most = `The limit of ${describeAmount(limit, unit)} ${at_once ? 'at once' : 'per minute'} for ${describeCounter(limit_status)}`;
-    if (limit === 0) {
-      return {
-        fact: `${HOPELESS}: ${theLimit(most)} allows nothing`,
-        own: 'Ask your administrator for a higher limit.',
-      };
-    }
-    if (at_once) {
-      const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
-      const fact = `${most} is reached; try again when ${they} finished`;
-      return { fact, amounts: `${requests(reserved)} ${are} under way` };
-    }
-    const needs = `this request may need ${describeAmount(needed, unit)}`;
-    if (hopeless) {
-      return {
-        fact: `${HOPELESS}: this request alone is larger than ${theLimit(most)}`,
-        own: 'Send less, ask for fewer output tokens, or your administrator for a higher limit.',
-        amounts: needs,
-      };
-    }
-    const wait = `try again in ${patience} ${patience === 1 ? 'second' : 'seconds'}`;
+    };
+  }
+  if (window === 'open') {
+    const [are, they] = reserved === 1 ? ['is', 'it has'] : ['are', 'one of them has'];
+    const fact = `The ${what} is reached; try again when ${they} finished`;
+    return { fact, amounts: `${requests(reserved)} ${are} under way`, needed };
+  }
+  const costs = is_money
+    ? `this request ${needed < most ? 'is likely to cost' : 'may cost'} ${amount(needed)}`
+    : `this request may need ${amount(needed)}`;
+  if (lack === 'limit') {
+    const less = is_money ? 'Ask' : 'Send less, ask';
+    const own = `${less} for fewer output tokens, or your administrator for a higher limit.`;
+    return { fact: `${HOPELESS}: this request alone is larger than the ${what}`, own, amounts: costs, needed };
+  }
+  if (!is_money) {
     const counted = `${spent} used and ${reserved} reserved by requests in flight in this minute`;
     return {
-      fact: `${most} has no room for this request; ${wait}`,
-      amounts: unit === 'tokens' ? `${counted}, and ${needs}` : counted,
+      fact: `The ${what} has no room for this request; try again in ${seconds} ${seconds === 1 ? 'second' : 'seconds'}`,
+      amounts: unit === 'tokens' ? `${counted}, and ${costs}` : counted,
+      needed,
     };
   }
+  const resets = `it resets ${formatMinuteFrom(resets_at ?? 0, time_zone)}`;
+  const is_spent = `${amount(spent)} is spent`;
+  if (lack === 'spent') {
+    const own = 'Until then ask your administrator for a higher limit.';
+    const fact = `The ${what} has no room for this request; ${resets}`;
+    return { fact, own, amounts: `${is_spent}, and ${costs}`, needed };
+  }
+  const others = `${requests(in_flight)} in flight`;
+  const busy = {
+    fact: `The ${what} has no room while ${requests(in_flight)} ${in_flight === 1 ? 'runs' : 'run'}; ${resets}`,
+    own: `Try again when ${in_flight === 1 ? 'it has' : 'they have'} finished.`,
+  };
+  if (lack === 'reserved') {
+    return { ...busy, amounts: `${is_spent}, ${amount(reserved)} is reserved by ${others}, and ${costs}`, needed };
+  }
+  const may = `${others} may cost up to ${amount(status.most)}, and this request up to ${amount(most)}`;
+  return { ...busy, amounts: `${is_spent}, ${may}`, needed: most };
 }
 
 /** What somebody has spent in a window of its own. Amounts are in cents, with decimals; `null` where nothing limits it. */
@@ -456,7 +379,7 @@ function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage
   if (percent === null) return [];
   const { window, scope, rule } = limit_status;
   const severity = percent >= LAST_WARNING_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
-  const group = windowAdjective(window as Window);
+  const group = CALENDAR[window as Window].adjective;
   return [{ kind: 'spend', group, percent, resets_at: resetTime(limit_status), severity, is_active, scope, rule }];
 }
 

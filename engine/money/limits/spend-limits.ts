@@ -5,6 +5,7 @@ import {
   type SpendDefault,
   type SpendRuleConfig,
   type SpendScope,
+  WINDOWS,
   type Window,
 } from '../../contract/config.ts';
 import type {
@@ -42,14 +43,21 @@ export interface SpendLimit {
   readonly on_store_error: 'deny' | 'allow';
 }
 
-const DEFAULT_WINDOWS = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
+/** Calendar windows: what they are called, how many days they have, and how many before one a forecast looks at. */
+export const CALENDAR: Readonly<
+  Record<Window, { readonly adjective: string; readonly now: string; readonly days: number; readonly past: number }>
+> = {
+  day: { adjective: 'daily', now: 'today', days: 1, past: 7 },
+  week: { adjective: 'weekly', now: 'this week', days: 7, past: 4 },
+  month: { adjective: 'monthly', now: 'this month', days: 30.44, past: 3 },
+};
 
 /** Every limit: everybody's, then those of the rules, in file order. */
 export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'>): readonly SpendLimit[] {
   if (spend_limits === undefined) return [];
   const { defaults, rules, on_store_error } = spend_limits;
   const everybody = Object.entries(defaults).map(([key, usd]): SpendLimit => {
-    const [scope, adjective] = (key as SpendDefault).split('_') as [SpendScope, keyof typeof DEFAULT_WINDOWS];
+    const [scope, adjective] = (key as SpendDefault).split('_') as [SpendScope, string];
     return {
       pointer: `/spend_limits/defaults/${key}`,
       name: `defaults.${key}`,
@@ -57,7 +65,7 @@ export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'
       logic: true,
       scopes: [scope],
       scope,
-      window: DEFAULT_WINDOWS[adjective],
+      window: WINDOWS.find((window) => CALENDAR[window].adjective === adjective)!,
       unit: 'nano_usd',
       limit: usdToNano(usd),
       matching: false,
@@ -81,17 +89,15 @@ function limitsOfRule(rule: SpendRuleConfig, index: number, on_store_error: 'den
     matching,
     on_store_error: rule.on_store_error ?? on_store_error,
   };
-  const limits: SpendLimit[] = [];
-  if (window !== undefined) limits.push({ ...common, window, unit: 'nano_usd', ...amountsOf(rule) });
-  const { concurrency, requests_per_minute, tokens_per_minute } = rule;
-  if (concurrency !== undefined) limits.push({ ...common, window: 'open', unit: 'requests', limit: concurrency });
-  if (requests_per_minute !== undefined) {
-    limits.push({ ...common, window: 'minute', unit: 'requests', limit: requests_per_minute });
-  }
-  if (tokens_per_minute !== undefined) {
-    limits.push({ ...common, window: 'minute', unit: 'tokens', limit: tokens_per_minute });
-  }
-  return limits;
+  const counted = [
+    ['open', 'requests', rule.concurrency],
+    ['minute', 'requests', rule.requests_per_minute],
+    ['minute', 'tokens', rule.tokens_per_minute],
+  ] as const;
+  return [
+    ...(window === undefined ? [] : [{ ...common, window, unit: 'nano_usd' as const, ...amountsOf(rule) }]),
+    ...counted.flatMap(([of, unit, limit]) => (limit === undefined ? [] : { ...common, window: of, unit, limit })),
+  ];
 }
 
 function amountsOf({ limit_usd, limit_usd_by_group }: SpendRuleConfig): Pick<SpendLimit, 'limit' | 'by_group'> {
@@ -119,13 +125,6 @@ export function describeCounter({ scope, key }: { readonly scope: string; readon
   if (scopes.length === 1) return `${scope} ${key}`;
   const keys = JSON.parse(key) as string[];
   return scopes.map((each, i) => `${each} ${keys[i]}`).join(' and ');
-}
-
-const ADJECTIVES: Readonly<Record<Window, string>> = { day: 'daily', week: 'weekly', month: 'monthly' };
-
-/** Adjective of a calendar window. */
-export function windowAdjective(window: Window): string {
-  return ADJECTIVES[window];
 }
 
 /** An amount with its unit: `20 USD`, `8 requests`. */
@@ -169,19 +168,6 @@ export const PERSON_OF_COUNTER = "case c.scope when 'user' then c.key when 'user
 /** Who and what a request is counted under; a scope it has no part in is `undefined`. */
 export type LimitKeys = Readonly<Record<Exclude<SpendScope, 'rule'>, string | undefined>>;
 
-/** What a request asks of the ledger. */
-export interface DemandsOfRequest {
-  readonly demands: LimitDemand[];
-  /** `allow` when every limit that applies says so; what `spend_limits` says when none applies. */
-  readonly on_store_error: 'deny' | 'allow';
-}
-
-/** The limits of gateway.yaml, ready to be asked which of them a request comes under. */
-export interface CompiledLimits {
-  /** @param facts is called only when a condition must be evaluated. */
-  demandsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView): DemandsOfRequest;
-}
-
 /** Which of the limits are meant. */
 export interface LimitChoice {
   /** `nothing`: the request costs nothing, so that no limit by money or tokens applies to it. Absent: `full`. */
@@ -204,35 +190,25 @@ export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'tea
   });
 }
 
-/** A limit that lacks only whom it is asked about. */
-interface CompiledLimit extends Pick<SpendLimit, 'limit' | 'on_store_error'> {
-  readonly rule: string;
-  readonly shadow: boolean;
-  readonly by_group: readonly (readonly [group: string, limit: number])[];
-  /** Absent means always. */
-  readonly applies?: (facts: FactView) => boolean;
-}
-
 /** All limits on counters of one name; what differs is only the key. */
 interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit' | 'matching'> {
   /** Who is named where nothing limits a request that is counted all the same. */
   readonly rule: string;
-  readonly limits: CompiledLimit[];
+  /** Each with what tells whether it applies; absent means always. */
+  readonly limits: (SpendLimit & { readonly applies?: (facts: FactView) => boolean })[];
 }
 
 /**
- * Compiles `spend_limits`. Money is counted for every request under a counter that some limit names, with the limit null
- * when none applies to the request; what is counted by request or by minute only where a limit applies.
+ * Compiles `spend_limits`, ready to be asked which limits a request comes under. Money is counted for every request under a
+ * counter that some limit names, with the limit null when none applies to the request; what is counted by request or by minute
+ * only where a limit applies.
  */
-export function compileLimits(
-  config: GatewayConfig,
-  condition: Services['condition'],
-  choice: LimitChoice = {},
-): CompiledLimits {
+export function compileLimits(config: GatewayConfig, condition: Services['condition'], choice: LimitChoice = {}) {
   const counters = compileCounters(config, condition, choice);
   const otherwise = config.spend_limits?.on_store_error ?? 'deny';
   return {
-    demandsOf(keys, groups, facts) {
+    /** @param facts is called only when a condition must be evaluated. */
+    demandsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView) {
       const demands: LimitDemand[] = [];
       let on_store_error: 'deny' | 'allow' | undefined;
       for (const { scopes, scope, window, unit, rule, matching, limits } of counters) {
@@ -242,16 +218,18 @@ export function compileLimits(
         for (const compiled of limits) {
           const limit = amountFor(compiled, groups);
           if (limit === undefined || compiled.applies?.(facts()) === false) continue;
-          if (compiled.shadow) {
-            demands.push({ scope, key, window, unit, limit, rule: compiled.rule, shadow: true });
+          const { name, mode } = compiled;
+          if (mode === 'shadow') {
+            demands.push({ scope, key, window, unit, limit, rule: name, shadow: true });
             continue;
           }
           limited = true;
-          demands.push({ scope, key, window, unit, limit, rule: compiled.rule });
+          demands.push({ scope, key, window, unit, limit, rule: name });
           if (on_store_error !== 'deny') on_store_error = compiled.on_store_error;
         }
         if (!limited && !matching && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
       }
+      // What `spend_limits` says when no limit applies; else `allow` when every one says so.
       return { demands, on_store_error: on_store_error ?? otherwise };
     },
   };
@@ -275,14 +253,8 @@ function compileCounters(
   for (const limit of spendLimits(config)) {
     const { scopes, scope, window, unit, name: rule, matching, logic } = limit;
     if ((charge === 'nothing' && unit !== 'requests') || !factsRead(logic).every(knows)) continue;
-    counterOf({ scopes, scope, window, unit, rule, matching }).limits.push({
-      rule,
-      shadow: limit.mode === 'shadow',
-      by_group: Object.entries(limit.by_group ?? {}),
-      on_store_error: limit.on_store_error,
-      ...(limit.limit !== undefined && { limit: limit.limit }),
-      ...(logic !== true && { applies: condition(logic) }),
-    });
+    const applies = logic === true ? {} : { applies: condition(logic) };
+    counterOf({ scopes, scope, window, unit, rule, matching }).limits.push({ ...limit, ...applies });
   }
   return [...counters.values()];
 }
@@ -304,27 +276,20 @@ function keyOf(
 
 /** The largest amount of the caller's groups, else that of everybody else; `undefined` when the limit is not for this caller. */
 export function amountFor(
-  { limit, by_group }: { readonly limit?: number | undefined; readonly by_group: CompiledLimit['by_group'] },
+  { limit, by_group }: Pick<SpendLimit, 'limit' | 'by_group'>,
   groups: readonly string[],
 ): number | undefined {
-  let largest: number | undefined;
-  for (const [group, amount] of by_group) {
-    if ((largest === undefined || amount > largest) && groups.includes(group)) largest = amount;
-  }
-  return largest ?? limit;
-}
-
-type CallerKeys = Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>;
-
-/** A limit on requests at once that a caller comes under. */
-export interface LimitAtOnce extends CounterName {
-  /** As gateway.yaml has it. */
-  readonly limit: number;
-  readonly rule: string;
+  if (by_group === undefined) return limit;
+  const amounts = groups.flatMap((group) => (Object.hasOwn(by_group, group) ? by_group[group]! : []));
+  return amounts.length === 0 ? limit : Math.max(...amounts);
 }
 
 /** The limits on requests at once that a caller comes under, the smallest of each counter. */
-export type LimitsAtOnce = (keys: CallerKeys, groups: readonly string[], facts: () => FactView) => LimitAtOnce[];
+export type LimitsAtOnce = (
+  keys: Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>,
+  groups: readonly string[],
+  facts: () => FactView,
+) => (LimitDemand & { readonly limit: number })[];
 
 /**
  * Compiles those limits on requests at once that are decided by who is calling. `undefined` when there are none: then no
@@ -336,7 +301,7 @@ export function limitsAtOnce(config: GatewayConfig, condition: Services['conditi
   const knows = (fact: string) => fact.startsWith('principal.');
   const limits = compileLimits(config, condition, { charge: 'nothing', knows });
   return (keys, groups, facts) => {
-    const smallest = new Map<string, LimitAtOnce>();
+    const smallest = new Map<string, LimitDemand & { readonly limit: number }>();
     const { demands } = limits.demandsOf({ ...keys, model: undefined, upstream: undefined }, groups, facts);
     for (const { scope, key, window, unit, limit, rule, shadow } of demands) {
       if (window !== 'open' || shadow || limit === null) continue;

@@ -1,7 +1,6 @@
 import type { ModelConfig } from '../../contract/config.ts';
 import { NO_MODEL } from '../../contract/no-model.ts';
 import type {
-  AudioTokens,
   Billed,
   CacheLifetime,
   EffectivePrice,
@@ -140,10 +139,12 @@ export function withAudio(tokens: TokenCounts, reported: UsageReading['reported'
 function billOf(usage: Usage, input: Provenance, output: Provenance, cache: Provenance): Bill {
   const all = [input, output, cache];
   const cost = all.includes('abort') ? 'abort' : all.includes('estimate') ? 'estimate' : 'upstream';
-  return {
-    usage,
-    provenance: { input, output, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache, cost },
-  };
+  return { usage, provenance: { ...inputFrom(input, cache), output, cost } };
+}
+
+/** Where the numbers of input come from. */
+function inputFrom<From extends Provenance>(input: From, cache: From) {
+  return { input, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache };
 }
 
 /** The most tokens that a request can have used. */
@@ -155,12 +156,6 @@ export interface Possible {
   readonly input_limit: number;
   /** How often each model can have been run that the request names beside its own. */
   readonly other_runs: number;
-}
-
-/** What was reported, or where that is impossible the most that is possible, and which of the two numbers it was. */
-export interface Bounded {
-  readonly tokens: TokenCounts;
-  readonly impossible: readonly ('input' | 'output')[];
 }
 
 /** Where nothing was reserved, nobody has looked at what the request can take. */
@@ -182,36 +177,22 @@ export function possibleFor(
   return is_open ? { ...most, output: Math.min(most.output, UTF8_PER_CHAR * chars) } : most;
 }
 
-const NOTHING: Bounded['impossible'] = Object.freeze([]);
-
 /** Kinds of input, the most expensive first as a rule. */
 const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
 
-/** Bounds what an upstream reported by what is possible. What can't be believed in one number is not believed at all. */
-function boundUsage(tokens: TokenCounts, { input, output, input_limit }: Omit<Possible, 'other_runs'>): Bounded {
-  const all_input = tokens.input + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
-  if (all_input <= input_limit && tokens.output <= output) return { tokens, impossible: NOTHING };
-  const impossible: ('input' | 'output')[] = [];
-  let bounded = tokens;
-  if (all_input > input_limit) {
-    impossible.push('input');
-    bounded = { ...bounded, ...inputUpTo(tokens, input) };
-  }
-  if (tokens.output > output) {
-    impossible.push('output');
-    bounded = { ...bounded, output };
-  }
-  return { tokens: bounded, impossible };
-}
-
-function inputUpTo(tokens: TokenCounts, most: number): Pick<TokenCounts, (typeof INPUT_KINDS)[number]> {
-  let left = most;
-  const counts = INPUT_KINDS.map((kind) => {
-    const count = Math.min(tokens[kind], left);
-    left -= count;
-    return [kind, count] as const;
-  });
-  return Object.fromEntries(counts) as Pick<TokenCounts, (typeof INPUT_KINDS)[number]>;
+/** What was reported, or where that is impossible the most that is possible: what can't be believed in one number is not believed at all. */
+function boundUsage(
+  tokens: TokenCounts,
+  { input, output, input_limit }: Omit<Possible, 'other_runs'>,
+): Pick<Charged, 'impossible'> & { readonly tokens: TokenCounts } {
+  const is_beyond = INPUT_KINDS.reduce((sum, kind) => sum + tokens[kind], 0) > input_limit;
+  const bounded: Record<keyof TokenCounts, number> = { ...tokens, output: Math.min(tokens.output, output) };
+  let left = is_beyond ? input : Infinity;
+  for (const kind of INPUT_KINDS) left -= bounded[kind] = Math.min(tokens[kind], left);
+  return {
+    tokens: bounded,
+    impossible: [...(is_beyond ? (['input'] as const) : []), ...(tokens.output > output ? (['output'] as const) : [])],
+  };
 }
 
 /** What decides the price of an answer beside what it used. */
@@ -243,88 +224,59 @@ export interface Charged {
 
 /** Prices what an answer used: every run by the model that did it, in the way in which the upstream says that it served it. */
 export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Charging): Charged {
-  const { models, model, route, asked } = charging;
-  const served: Served = { ...asked, ...reading.served };
+  const { models, model, others, route } = charging;
+  const served: Served = { ...charging.asked, ...reading.served };
   const { server_tools, audio, ...totals } = usage;
   const usageOf = (tokens: TokenCounts): Usage => ({ ...tokens, served, ...(audio && { audio }) });
-  const answering = reading.model === undefined ? undefined : answeringFor(reading.model, charging);
+  const answeringTo = (name: string | undefined) =>
+    name === undefined ? undefined : models.answering(name, route.upstream, model.id);
+  const answering = answeringTo(reading.model);
+  /** Where nobody says which model a run was of, or nobody knows the name, it has the price of the most expensive that it can have been. */
+  const modelOf = ({ model: name, tokens }: UsedPart): ModelConfig => {
+    const named = answeringTo(name);
+    if (named !== undefined) return named;
+    const candidates = new Set([model, answering ?? model, ...(name === undefined ? [] : others)]);
+    if (candidates.size === 1) return model;
+    const cost = (each: ModelConfig) => models.cost(each, usageOf(tokens), route);
+    return [...candidates].reduce((most, each) => (cost(each) > cost(most) ? each : most));
+  };
   const runs = partsOf(reading, totals, charging.cache_asked);
-  const parts = (runs ?? [{ tokens: totals }]).map((part) => priced(part, answering, usageOf, charging));
-  const bounded = boundParts(parts, answering, charging);
-  const used = sumOf(bounded.parts);
+  const priced = (runs ?? [{ tokens: totals }]).map((part): Priced => ({ ...part, model: modelOf(part) }));
+  const { parts, impossible } = boundParts(priced, answering, charging);
+  const used = sumOf(parts);
   const heard = audio && { input: Math.min(audio.input, used.input), output: Math.min(audio.output, used.output) };
+  const billed: Billed = {
+    ...notableServing(served),
+    ...(heard && { audio: heard }),
+    ...(reading.model !== undefined && answering !== model && { model: reading.model }),
+    ...(parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),
+    ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
+  };
+  /** Whether a run with audio has no price of it. */
+  const isUnheard = (part: Priced) =>
+    billedRates(models.price(part.model, route), served).some((rates) =>
+      isAudioUnpriced(picoFor(rates, part.tokens), audio!),
+    );
   return {
     cost: costOfParts(
       model.id,
-      bounded.parts.map((part) => ({ model: part.model.id, tokens: part.tokens })),
+      parts.map((part) => ({ model: part.model.id, tokens: part.tokens })),
       server_tools,
       (id, tokens) => models.cost(models.find(id)!, { ...tokens, ...usageOf(tokens) }, route),
     ),
     usage: { ...used, ...(server_tools && { server_tools }), ...(heard && { audio: heard }) },
-    billed: billedAs(reading, { runs, served, answering, model, parts: bounded.parts, audio: heard }),
-    impossible: bounded.impossible,
-    unpriced_serving: isUnpriced(parts, served, charging),
-    unpriced_audio:
-      audio !== undefined && bounded.parts.some((part) => isUnheard(part, usageOf(part.tokens), charging)),
+    billed: Object.keys(billed).length === 0 ? undefined : billed,
+    impossible,
+    unpriced_serving: priced.some((part) => unpricedServing(models.price(part.model, route), served).length > 0),
+    unpriced_audio: audio !== undefined && parts.some(isUnheard),
   };
 }
 
-/** Where the numbers come from that were reported beyond what is possible. */
-export function clampedNumbers(impossible: Charged['impossible']): Readonly<Record<string, Provenance>> {
-  if (impossible.length === 0) return {};
-  const input = {
-    input: 'clamped',
-    cache_read: 'clamped',
-    cache_write_5m: 'clamped',
-    cache_write_1h: 'clamped',
-  } as const;
-  return {
-    ...(impossible.includes('input') && input),
-    ...(impossible.includes('output') && { output: 'clamped' as const }),
-    cost: 'clamped',
-  };
-}
-
-function isUnpriced(parts: readonly Priced[], served: Served, { models, route }: Charging): boolean {
-  if (Object.keys(served).length === 0) return false;
-  return parts.some((part) => unpricedServing(models.price(part.model, route), served).length > 0);
-}
-
-/** Whether a run with audio has no price of it. */
-function isUnheard({ model }: Priced, usage: Usage, { models, route }: Charging): boolean {
-  const rates = billedRates(models.price(model, route), usage.served ?? {});
-  return rates.some((each) => isAudioUnpriced(picoFor(each, usage), usage.audio!));
-}
-
+/** A run with the model whose price it has. */
 interface Priced {
   readonly model: ModelConfig;
   readonly is_aside?: true;
   readonly tokens: TokenCounts;
-}
-
-function answeringFor(name: string, { models, model, route }: Charging): ModelConfig | undefined {
-  return models.answering(name, route.upstream, model.id);
-}
-
-/**
- * A run with the model whose price it has. Where nobody says which model it was, or nobody knows the name, it has the price
- * of the most expensive that it can have been.
- */
-function priced(
-  part: UsedPart,
-  answering: ModelConfig | undefined,
-  usageOf: (tokens: TokenCounts) => Usage,
-  charging: Charging,
-): Priced {
-  const { models, model, others, route } = charging;
-  if (part.model === undefined && (answering === undefined || answering === model)) return { ...part, model };
-  const named = part.model === undefined ? undefined : answeringFor(part.model, charging);
-  const { model: _, ...rest } = part;
-  if (named !== undefined) return { ...rest, model: named };
-  const candidates = [model, ...(answering ? [answering] : []), ...(part.model === undefined ? [] : others)];
-  const cost = (each: ModelConfig) => models.cost(each, usageOf(part.tokens), route);
-  const most_expensive = candidates.reduce((most, each) => (cost(each) > cost(most) ? each : most));
-  return { ...rest, model: most_expensive };
 }
 
 /** Bounds the runs of the model that was asked for together; those of others each by itself, and in their number. */
@@ -332,7 +284,7 @@ function boundParts(
   parts: readonly Priced[],
   answering: ModelConfig | undefined,
   { model, others, possible }: Charging,
-): { readonly parts: readonly Priced[]; readonly impossible: readonly ('input' | 'output')[] } {
+): Pick<Charged, 'impossible'> & { readonly parts: readonly Priced[] } {
   const isAnswering = (id: ModelConfig) => id === model || (id === answering && !others.includes(id));
   const isOwn = (part: Priced) => part.is_aside !== true && isAnswering(part.model);
   const own = parts.filter(isOwn);
@@ -354,29 +306,6 @@ function boundParts(
   });
   const kept = whole.impossible.length === 0 ? own : [{ model: own[0]!.model, tokens: whole.tokens }];
   return { parts: [...kept, ...bounded], impossible: [...impossible] };
-}
-
-function billedAs(
-  reading: UsageReading,
-  about: {
-    readonly runs: readonly UsedPart[] | undefined;
-    readonly served: Served;
-    readonly answering: ModelConfig | undefined;
-    readonly model: ModelConfig;
-    readonly parts: readonly Priced[];
-    readonly audio: AudioTokens | undefined;
-  },
-): Billed | undefined {
-  const { runs, served, answering, model, parts, audio } = about;
-  const billed: Billed = {
-    ...notableServing(served),
-    ...(audio && { audio }),
-    ...(reading.model !== undefined && answering !== model && { model: reading.model }),
-    ...(runs !== undefined &&
-      parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),
-    ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
-  };
-  return Object.keys(billed).length === 0 ? undefined : billed;
 }
 
 // What requests cost to APIs beside those for models, whose answers need not say what they used.
@@ -422,15 +351,7 @@ export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCo
 }
 
 function unknownBy(cost: Outcome['provenance'][string]): Outcome['provenance'] {
-  const unknown = 'unknown';
-  return {
-    input: unknown,
-    output: unknown,
-    cache_read: unknown,
-    cache_write_5m: unknown,
-    cache_write_1h: unknown,
-    cost,
-  };
+  return { ...inputFrom('unknown', 'unknown'), output: 'unknown', cost };
 }
 
 type OddContext = Pick<StageContext<'request.id' | 'request.model' | 'route.upstream', never, never>, 'get' | 'trace'>;
@@ -444,39 +365,41 @@ export function createOddities(log: Log) {
   return (
     ctx: OddContext,
     reading: UsageReading,
-    charged: Charged,
+    { usage, impossible, unpriced_serving, unpriced_audio }: Charged,
     price: EffectivePrice,
   ): Readonly<Record<string, Provenance | PriceNote>> => {
-    const { usage, impossible, unpriced_serving, unpriced_audio } = charged;
-    const request = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id };
-    const fields = { ...request, upstream: ctx.get('route.upstream') };
-    const model = ctx.get('request.model');
+    const notes: Record<string, Provenance | PriceNote> = {};
+    const [model, upstream] = [ctx.get('request.model'), ctx.get('route.upstream')];
+    const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id, upstream };
     if (reading.unusable)
       log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
     if (impossible.length > 0) {
+      if (impossible.includes('input')) Object.assign(notes, inputFrom('clamped', 'clamped'));
+      if (impossible.includes('output')) notes.output = 'clamped';
+      notes.cost = 'clamped';
       const what = 'the upstream reported more usage than is possible; the most that is possible was booked';
       log.warn({ ...fields, impossible }, what);
     }
     if (unpriced_serving) {
+      notes.price = 'unknown_tier';
       const { service_tier, speed, inference_geo } = reading.served ?? {};
       const how = { model, service_tier, speed, inference_geo };
       tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
     }
     if (unpriced_audio) {
+      notes.price = 'unknown_audio';
       const what =
         'audio was used that has no price of its own (audio_input, audio_output); it was charged at a multiple of the price of text';
       tellOnce({ model }, what);
     }
-    const unknown_model = price.source === 'prices.unknown_model';
-    if (unknown_model) tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
-    const unpriced = usage.server_tools === undefined ? [] : unpricedTools(price, usage);
-    for (const tool of unpriced) tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
-    return {
-      ...clampedNumbers(impossible),
-      ...(unpriced_serving && { price: 'unknown_tier' as const }),
-      ...(unpriced_audio && { price: 'unknown_audio' as const }),
-      ...(unknown_model && { price: 'unknown_model' as const }),
-      ...(unpriced.length > 0 && { server_tools: 'unpriced' as const }),
-    };
+    if (price.source === 'prices.unknown_model') {
+      notes.price = 'unknown_model';
+      tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
+    }
+    for (const tool of unpricedTools(price, usage)) {
+      notes.server_tools = 'unpriced';
+      tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
+    }
+    return notes;
   };
 }

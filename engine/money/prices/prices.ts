@@ -75,27 +75,25 @@ export function combinations(
   const listed = SERVED_FIELDS.map((field) => pricing[SERVED_PRICES[field]] ?? {});
   if (listed.every((prices) => Object.keys(prices).length === 0)) return undefined;
   const rates: Record<string, TokenRates> = Object.create(null);
-  const [tiers, speeds, geos] = listed.map((prices) => [['', {}] as const, ...Object.entries(prices)]);
-  for (const [service_tier, tier] of tiers!) {
-    for (const [speed, fast] of speeds!) {
-      for (const [inference_geo, geo] of geos!) {
-        const parts: readonly ServedPricingConfig[] = [tier, fast, geo];
-        const factors = parts.flatMap(({ multiplier }) => (multiplier === undefined ? [] : [multiplier]));
-        const own = parts.filter((part) => part.input !== undefined) as (ServedPricingConfig & TokenPrices)[];
-        const each = own.map((prices) => ratesOf(prices, factors));
-        rates[servedKey({ service_tier, speed, inference_geo })] =
-          each.length === 0 ? ratesOf(undefined, factors) : each.reduce(moreExpensive);
-      }
-    }
+  for (const way of everyWay(listed.map((prices) => [['', {}] as const, ...Object.entries(prices)]))) {
+    const parts: readonly ServedPricingConfig[] = way.map(([, part]) => part);
+    const factors = parts.flatMap(({ multiplier }) => (multiplier === undefined ? [] : [multiplier]));
+    const own = parts.filter((part) => part.input !== undefined) as (ServedPricingConfig & TokenPrices)[];
+    const each = own.map((prices) => ratesOf(prices, factors));
+    rates[keyOf(way.map(([name]) => name))] =
+      each.length === 0 ? ratesOf(undefined, factors) : each.reduce(moreExpensive);
   }
-  const [service_tier, speed, inference_geo] = listed.map((prices) => Object.keys(prices));
-  return { names: { service_tier: service_tier!, speed: speed!, inference_geo: inference_geo! }, rates };
+  const names = Object.fromEntries(SERVED_FIELDS.map((field, i) => [field, Object.keys(listed[i]!)]));
+  return { names: names as unknown as ServedPrices['names'], rates };
 }
 
-/** The name of a combination; an empty part is the ordinary way. */
-export function servedKey({ service_tier = '', speed = '', inference_geo = '' }: Served): string {
-  return `${service_tier}/${speed}/${inference_geo}`;
+/** Every way to take one of each list, in order. */
+function everyWay<T>(lists: readonly (readonly T[])[]): T[][] {
+  return lists.reduce<T[][]>((ways, list) => ways.flatMap((way) => list.map((next) => [...way, next])), [[]]);
 }
+
+/** The name of a combination, of the names of `SERVED_FIELDS`; an empty one is the ordinary way. */
+const keyOf = (names: readonly string[]): string => names.join('/');
 
 /** A way to be served, of names that need not be there. */
 export function servedOf(names: { readonly [Field in keyof Served]?: Served[Field] | undefined }): Served {
@@ -155,12 +153,8 @@ function ratesFor(
 ): readonly TokenRates[] {
   const { served } = price;
   if (served === undefined) return [price];
-  const [tiers, speeds, geos] = SERVED_FIELDS.map((field) => namesOf(field) ?? ['', ...served.names[field]]);
-  return tiers!.flatMap((service_tier) =>
-    speeds!.flatMap((speed) =>
-      geos!.map((inference_geo) => served.rates[servedKey({ service_tier, speed, inference_geo })]!),
-    ),
-  );
+  const names = SERVED_FIELDS.map((field) => namesOf(field) ?? ['', ...served.names[field]]);
+  return everyWay(names).map((way) => served.rates[keyOf(way)]!);
 }
 
 /** The priced names that a name of the wire means, the likeliest first; `undefined` for one without a price. */
@@ -176,20 +170,18 @@ function namesFor(
   return ORDINARY[field].has(name) || LEFT_OPEN.has(name) ? [''] : undefined;
 }
 
-const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+/** Kinds of tokens that every model has a price for. */
+export const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
+const KINDS_AND_AUDIO = [...KINDS, 'audio_input', 'audio_output'] as const;
 
-function moreExpensive({ pico: a }: TokenRates, { pico: b }: TokenRates): TokenRates {
-  const higher = KINDS.map((kind) => [kind, Math.max(a[kind], b[kind])] as const);
-  const pico = Object.fromEntries(higher) as Record<(typeof KINDS)[number], number>;
-  const [audio_a, audio_b] = [audioPico(a), audioPico(b)];
-  const isPriced = (kind: 'audio_input' | 'audio_output') => a[kind] !== undefined || b[kind] !== undefined;
-  return {
-    pico: {
-      ...pico,
-      ...(isPriced('audio_input') && { audio_input: Math.max(audio_a.input, audio_b.input) }),
-      ...(isPriced('audio_output') && { audio_output: Math.max(audio_a.output, audio_b.output) }),
-    },
-  };
+function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
+  const [all_a, all_b] = [a, b].map(({ pico }): Required<Pico> => {
+    const { input, output } = audioPico(pico);
+    return { ...pico, audio_input: input, audio_output: output };
+  }) as [Required<Pico>, Required<Pico>];
+  const priced = KINDS_AND_AUDIO.filter((kind) => a.pico[kind] !== undefined || b.pico[kind] !== undefined);
+  const higher = priced.map((kind) => [kind, Math.max(all_a[kind], all_b[kind])]);
+  return { pico: Object.fromEntries(higher) as unknown as Pico };
 }
 
 /** The price of a model at an upstream for a time; `until` is the first moment (milliseconds) of the next one. */
@@ -218,7 +210,11 @@ type Pico = EffectivePrice['pico'];
 export const NO_TOKENS: TokenCounts = { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 };
 
 /** Cache prices that are left out, as multiples of the input price. */
-const CACHE_RATIOS = { cache_read: 0.1, cache_write_5m: 1.25, cache_write_1h: 2 } as const;
+const CACHE_RATIOS: Partial<Record<keyof TokenPrices, readonly [number]>> = {
+  cache_read: [0.1],
+  cache_write_5m: [1.25],
+  cache_write_1h: [2],
+};
 
 /** The most pairs of names outside gateway.yaml that are remembered. */
 const FOREIGN_MAX = 10_000;
@@ -326,7 +322,7 @@ export function midnightOf(date: string): number | undefined {
 }
 
 function inPriceOrder(of: TokenCounts): number[] {
-  return [of.input, of.output, of.cache_read, of.cache_write_5m, of.cache_write_1h];
+  return KINDS.map((kind) => of[kind]);
 }
 
 interface DatedRow {
@@ -435,22 +431,14 @@ function amountsOf(pricing: PricingConfig, multipliers: readonly number[], model
 }
 
 function picoOf(prices: TokenPrices, multipliers: readonly number[], model: string): Pico {
-  const exact = (field: keyof TokenPrices, usd: number) =>
-    told(field, model, () => multiplyPrice(priceToPico(usd), multipliers));
-  const cached = (field: keyof typeof CACHE_RATIOS) => {
+  const fields = KINDS_AND_AUDIO.flatMap((field) => {
     const usd = prices[field];
-    if (usd !== undefined) return exact(field, usd);
-    return told(field, model, () => multiplyPrice(priceToPico(prices.input), [CACHE_RATIOS[field], ...multipliers]));
-  };
-  return {
-    input: exact('input', prices.input),
-    output: exact('output', prices.output),
-    cache_read: cached('cache_read'),
-    cache_write_5m: cached('cache_write_5m'),
-    cache_write_1h: cached('cache_write_1h'),
-    ...(prices.audio_input !== undefined && { audio_input: exact('audio_input', prices.audio_input) }),
-    ...(prices.audio_output !== undefined && { audio_output: exact('audio_output', prices.audio_output) }),
-  };
+    const [from, ratios] = usd === undefined ? [prices.input, CACHE_RATIOS[field]] : [usd, []];
+    return ratios === undefined
+      ? []
+      : [[field, told(field, model, () => multiplyPrice(priceToPico(from), [...ratios, ...multipliers]))] as const];
+  });
+  return Object.fromEntries(fields) as unknown as Pico;
 }
 
 function told(field: string, model: string, price: () => number): number {

@@ -4,7 +4,7 @@ import type { Database } from '../../store/database.ts';
 import { readForLong } from '../reports/long-report.ts';
 import { CATALOGUE_DATE, lookUp } from './catalogue.ts';
 import { cataloguedModels, modelById, modelFinder } from './known-models.ts';
-import { createPriceBook, midnightOf, type PriceBook } from './prices.ts';
+import { createPriceBook, KINDS, midnightOf, type PriceBook } from './prices.ts';
 
 /** A model at an upstream that the ledger has requests of, and a tool where it is about one. */
 export interface UsedPrice {
@@ -52,11 +52,11 @@ with used as materialized (
   select model, upstream, server_tools, cost_nano_usd, forwarded_at
   from ledger where kind = 'request' and protocol <> 'count_tokens' and forwarded_at >= ?
 )
-select model, upstream, null as tool, count(*)::text as requests, '0' as uses, sum(cost_nano_usd)::text as cost_nano_usd,
+select model, upstream, null as tool, count(*)::float8 as requests, 0::float8 as uses, sum(cost_nano_usd)::text as cost_nano_usd,
        max(forwarded_at) as last_at
 from used group by model, upstream
 union all
-select model, upstream, t.key, count(*)::text, sum(t.value::bigint)::text, '0', max(forwarded_at)
+select model, upstream, t.key, count(*)::float8, sum(t.value::bigint)::float8, '0', max(forwarded_at)
 from used cross join lateral jsonb_each_text(server_tools) t where server_tools is not null
 group by model, upstream, t.key
 order by tool nulls first, cost_nano_usd desc, model, upstream`;
@@ -64,15 +64,8 @@ order by tool nulls first, cost_nano_usd desc, model, upstream`;
 /** What the ledger has requests of since a moment; counted tokens, which cost nothing, left out. Errors are pg's own. */
 export function readUsedPrices(database: Pick<Database, 'knex'>, since: Date): Promise<UsedPrice[]> {
   return readForLong(database, async (read) => {
-    type Row = Pick<UsedPrice, 'model' | 'upstream' | 'tool' | 'last_at'> &
-      Readonly<Record<'requests' | 'uses' | 'cost_nano_usd', string>>;
-    const rows = await read<Row>(USED, [since]);
-    return rows.map(({ requests, uses, cost_nano_usd, ...row }) => ({
-      ...row,
-      requests: Number(requests),
-      uses: Number(uses),
-      cost_nano_usd: BigInt(cost_nano_usd),
-    }));
+    const rows = await read<Omit<UsedPrice, 'cost_nano_usd'> & { readonly cost_nano_usd: string }>(USED, [since]);
+    return rows.map((row) => ({ ...row, cost_nano_usd: BigInt(row.cost_nano_usd) }));
   });
 }
 
@@ -149,9 +142,6 @@ const DAY_MS = 86_400_000;
 
 /** From so many days on a catalogue is said to be old: providers change prices a few times a year. */
 export const CATALOGUE_DAYS_MAX = 180;
-
-/** Kinds of tokens that both can have a price for. */
-const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
 
 /** A price of gateway.yaml that is not that of the catalogue. */
 export interface OtherPrice {

@@ -67,14 +67,8 @@ export interface ReconcileWish {
   readonly time_zone: string;
 }
 
-interface LedgerSum {
-  readonly day: string;
-  readonly model: string;
+interface LedgerSum extends Readonly<Record<'day' | 'model' | 'cost' | 'estimated' | 'beyond' | 'possible', string>> {
   readonly requests: number;
-  readonly cost: string;
-  readonly estimated: string;
-  readonly beyond: string;
-  readonly possible: string;
 }
 
 /**
@@ -96,17 +90,15 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
     const { day, model } = (line ?? sum)!;
     return { day, model, ...compare(line?.cost_nano_usd, sum, wish.tolerance) };
   });
-  const add = (of: (row: ReconciledRow) => bigint | undefined) => rows.reduce((sum, row) => sum + (of(row) ?? 0n), 0n);
-  const billed_nano_usd = add((row) => row.billed_nano_usd);
-  const ledger_nano_usd = add((row) => row.ledger_nano_usd);
+  const add = (name: (typeof AMOUNTS)[number]) => rows.reduce((sum, row) => sum + (row[name] ?? 0n), 0n);
+  const amounts = Object.fromEntries(AMOUNTS.map((name) => [name, add(name)])) as Record<
+    (typeof AMOUNTS)[number],
+    bigint
+  >;
   const total = {
-    billed_nano_usd,
-    ledger_nano_usd,
-    estimated_nano_usd: add((row) => row.estimated_nano_usd),
-    possibly_billed_nano_usd: add((row) => row.possibly_billed_nano_usd),
-    possible_nano_usd: add((row) => row.possible_nano_usd),
+    ...amounts,
     requests: rows.reduce((sum, row) => sum + row.requests, 0),
-    agrees: isClose(billed_nano_usd, ledger_nano_usd, wish.tolerance),
+    agrees: isClose(amounts.billed_nano_usd, amounts.ledger_nano_usd, wish.tolerance),
   };
   return {
     first_day: since,
@@ -117,6 +109,11 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
     agrees: total.agrees && rows.every((row) => row.agrees),
   };
 }
+
+const AMOUNTS = [
+  ...(['billed_nano_usd', 'ledger_nano_usd', 'estimated_nano_usd'] as const),
+  ...(['possibly_billed_nano_usd', 'possible_nano_usd'] as const),
+];
 
 function compare(billed: bigint | undefined, sum: LedgerSum | undefined, tolerance: Tolerance) {
   const ledger = sum === undefined ? undefined : BigInt(sum.cost);
@@ -150,10 +147,8 @@ function sumLedger(
     read<LedgerSum>(
       `select to_char(settled_at at time zone ?, 'YYYY-MM-DD') as day, upstream_model as model,
          count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
-         coalesce(sum(cost_nano_usd)
-           filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
-         coalesce(sum(possibly_billed_nano_usd)
-           filter (where cost_from is distinct from 'possible'), 0)::text as beyond,
+         coalesce(sum(cost_nano_usd) filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
+         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from is distinct from 'possible'), 0)::text as beyond,
          coalesce(sum(possibly_billed_nano_usd) filter (where cost_from = 'possible'), 0)::text as possible
        from ledger_lines
        where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
@@ -169,10 +164,7 @@ function nameOf({ day, model }: { readonly day: string; readonly model: string }
 
 const DAY_MS = 86_400_000;
 
-function dayAfter(day: string): string {
-  return new Date(Date.parse(`${day}T00:00:00Z`) + DAY_MS).toISOString().slice(0, 10);
-}
+const dayAfter = (day: string, days = 1) =>
+  new Date(Date.parse(`${day}T00:00:00Z`) + days * DAY_MS).toISOString().slice(0, 10);
 
-function dayBefore(day: string): string {
-  return new Date(Date.parse(`${day}T00:00:00Z`) - DAY_MS).toISOString().slice(0, 10);
-}
+const dayBefore = (day: string) => dayAfter(day, -1);

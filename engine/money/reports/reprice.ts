@@ -221,8 +221,8 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
   return {
     compare,
     result: () => {
-      const changes = [...groups.values()].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
-      return { compared, changes, skipped };
+      const sorted = [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
+      return { compared, changes: sorted.map(([, group]) => group), skipped };
     },
   };
 }
@@ -251,14 +251,9 @@ function tokensOf({ input, output, cache_read, cache_write_5m, cache_write_1h }:
   return { input, output, cache_read, cache_write_5m, cache_write_1h };
 }
 
-function nameOf({ day, model, upstream }: RepricedGroup): string {
-  return `${day} ${model} ${upstream}`;
-}
-
 function usedAnything(row: PricedRow): boolean {
-  const { input, output, cache_read, cache_write_5m, cache_write_1h, server_tools } = row;
-  const uses = Object.values(server_tools ?? {});
-  return [input, output, cache_read, cache_write_5m, cache_write_1h, ...uses].some((count) => count > 0);
+  const uses = [...Object.values(tokensOf(row)), ...Object.values(row.server_tools ?? {})];
+  return uses.some((count) => count > 0);
 }
 
 function countOne(counts: Map<string, number>, name: string): undefined {

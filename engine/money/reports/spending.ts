@@ -1,7 +1,8 @@
 import type { Window } from '../../contract/config.ts';
-import type { CounterName, CounterStatus, LimitUnit, LimitWindow } from '../../contract/services.ts';
+import type { CounterName, CounterStatus, LimitChanges } from '../../contract/services.ts';
 import type { Database } from '../../store/database.ts';
 import type { LedgerStore } from '../ledger/ledger-statements.ts';
+import type { Balance, Counted } from '../limits/room.ts';
 import { readForLong } from './long-report.ts';
 
 /** What one kind of request cost since a window began. */
@@ -39,81 +40,45 @@ export async function readSpending(
   return rows.map((row) => ({ ...row, cost_nano_usd: Number(row.cost_nano_usd) }));
 }
 
-/** What counts against limits under one name in its current window; numbers in its unit. */
-export interface Counter extends CounterName {
-  readonly spent: number;
-  readonly reserved: number;
-  readonly most: number;
-  readonly in_flight: number;
-}
+/** A grant as `changed_limit` of the database tells it, in the unit of its counter. */
+export type GrantInForce = LimitChanges['grants'][number] & { readonly reason: string | null };
 
-/** The counters of the windows that `at`, in milliseconds since the epoch, lies in. Raises store_unavailable. */
-export async function readCounters(
-  database: Pick<Database, 'query'>,
-  at: number,
-  time_zone: string,
-): Promise<Counter[]> {
-  const rows = await database.query<Record<keyof Counter, string>>(
+/**
+ * What counts against limits in the windows that a moment lies in, in milliseconds since the epoch, with the limits that are set and
+ * the grants that are active then. Raises store_unavailable.
+ */
+export async function readCounted(database: Pick<Database, 'query'>, at: number, time_zone: string): Promise<Counted> {
+  const moment = new Date(at);
+  const balances = await database.query<Balance>(
     'counters_at',
-    `select scope, key, window_kind as "window", unit, spent::text, reserved::text, most::text, in_flight::text
-     from spend_counters
-     where window_start = window_start(window_kind, to_timestamp($1::double precision / 1000), $2)`,
-    [at, time_zone],
+    `select scope, key, window_kind as "window", unit, spent::float8 as spent, reserved::float8 as reserved,
+       most::float8 as most, in_flight
+     from spend_counters where window_start = window_start(window_kind, $1, $2)`,
+    [moment, time_zone],
   );
-  return rows.map(({ scope, key, window, unit, spent, reserved, most, in_flight }) => ({
-    scope,
-    key,
-    window: window as LimitWindow,
-    unit: unit as LimitUnit,
-    spent: Number(spent),
-    reserved: Number(reserved),
-    most: Number(most),
-    in_flight: Number(in_flight),
-  }));
-}
-
-/** A limit that was set at run time, in the unit of its counter; when and by whom. */
-export interface LimitSet extends CounterName {
-  readonly amount: number;
-  /** `at` in milliseconds since the epoch. */
-  readonly changed: { readonly at: number; readonly by: string };
-}
-
-/** Room that was granted until a moment, in milliseconds since the epoch. */
-export interface LimitGranted extends LimitSet {
-  readonly expires_at: number;
-}
-
-/** The limits set at run time and the grants that are active at a moment, in milliseconds since the epoch. Raises store_unavailable. */
-export async function readRunTimeLimits(
-  database: Pick<Database, 'query'>,
-  at: number,
-): Promise<{ readonly settings: LimitSet[]; readonly grants: LimitGranted[] }> {
-  type Row = Record<keyof CounterName | 'amount' | 'expires_at' | 'at' | 'by', string | null>;
-  const rows = await database.query<Row>(
-    'run_time_limits_at',
-    `select scope, key, window_kind as "window", unit, amount::text, null as expires_at,
-       (extract(epoch from set_at) * 1000)::text as at, set_by as by
-     from limit_settings
-     union all
-     select scope, key, window_kind, unit, amount::text, (extract(epoch from expires_at) * 1000)::text,
-       (extract(epoch from granted_at) * 1000)::text, granted_by
-     from limit_grants
-     where revoked_at is null and granted_at <= to_timestamp($1::double precision / 1000) and to_timestamp($1::double precision / 1000) < expires_at`,
-    [at],
+  const changed = await database.query<
+    CounterName & {
+      readonly amount: number | null;
+      readonly set_at: Date;
+      readonly set_by: string;
+      readonly grants: readonly GrantInForce[];
+    }
+  >(
+    'changed_limits_at',
+    `select c.scope, c.key, c.window_kind as "window", c.unit, l.amount, l.set_at, l.set_by, l.grants
+     from changed_counters($1) as c cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, $1) as l`,
+    [moment],
   );
-  const limits = rows.map(({ scope, key, window, unit, amount, expires_at, at, by }) => ({
-    scope: scope!,
-    key: key!,
-    window: window as LimitWindow,
-    unit: unit as LimitUnit,
-    amount: Number(amount),
-    changed: { at: Math.floor(Number(at)), by: by! },
-    expires_at: expires_at === null ? undefined : Number(expires_at),
-  }));
   return {
-    settings: limits.filter(({ expires_at }) => expires_at === undefined),
-    grants: limits.flatMap(({ expires_at, ...limit }) => (expires_at === undefined ? [] : { ...limit, expires_at })),
+    balances,
+    settings: changed.flatMap(({ amount, set_at, set_by: by, grants: _, ...name }) =>
+      amount === null ? [] : { ...name, amount, changed: { at: set_at.getTime(), by } },
+    ),
+    grants: changed.flatMap(({ scope, key, window, unit, grants }) =>
+      grants.map(({ amount, at, by, expires_at }) => ({
+        ...{ scope, key, window, unit, amount, expires_at, changed: { at, by } },
+      })),
+    ),
   };
 }
 

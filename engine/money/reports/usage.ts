@@ -3,57 +3,8 @@ import type { AuditRecord } from '../../contract/services.ts';
 import type { Database } from '../../store/database.ts';
 import { joinSql, momentSql, type ReportRead, readForLong, type SqlPart } from './long-report.ts';
 
-/** Which ledger rows a report counts; every field that is present must match. */
-export interface UsageFilter {
-  /** Forwarded at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
-  readonly since?: Date | string | undefined;
-  /** Forwarded before; a date is midnight as well. */
-  readonly until?: Date | string | undefined;
-  /** E-mail address, any case. */
-  readonly user?: string | undefined;
-  readonly team?: string | undefined;
-  readonly project?: string | undefined;
-  readonly model?: string | undefined;
-  readonly upstream?: string | undefined;
-  readonly upstream_model?: string | undefined;
-  readonly protocol?: string | undefined;
-  /** Id of an access token or session. */
-  readonly token?: string | undefined;
-  readonly token_group?: string | undefined;
-  /** Model that answered, where it is not the one asked for; service tier and speed, where they are not the ordinary ones. */
-  readonly answered_model?: string | undefined;
-  readonly service_tier?: string | undefined;
-  readonly speed?: string | undefined;
-}
-
-/** The dimensions that are texts of a row, by which it can be looked for. */
-export const NAMED = [
-  'user',
-  'team',
-  'project',
-  'model',
-  'upstream',
-  'upstream_model',
-  'protocol',
-  'token',
-  'token_group',
-  'answered_model',
-  'service_tier',
-  'speed',
-] as const;
-
-/**
- * What usage can be grouped by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
- * it; `status` is a class such as `2xx`; `estimated` is `yes` where the upstream did not say what was used, and `clamped`
- * where it said more than is possible.
- */
-export const USAGE_DIMENSIONS = [...NAMED, 'status', 'estimated', 'hour', 'day', 'week', 'month'] as const;
-
-/** One of them. */
-export type UsageDimension = (typeof USAGE_DIMENSIONS)[number];
-
-/** Columns of lines; a token group is that of the token. */
-export const COLUMNS = {
+/** Dimensions of usage that are columns of lines; a token group is that of the token, and an adjustment goes with what it adjusts. */
+const COLUMNS = {
   user: 'user_email',
   team: 'team',
   project: 'project',
@@ -67,39 +18,48 @@ export const COLUMNS = {
   service_tier: 'service_tier',
   speed: 'speed',
   status: 'status',
-  // An adjustment goes with what it adjusts.
   estimated: 'estimated',
-} as const satisfies Readonly<Record<Exclude<UsageDimension, UsageTime>, keyof typeof NUMBERS>>;
+} as const;
 
-type UsageTime = 'hour' | 'day' | 'week' | 'month';
-
-/** How times are told, for `to_char`. */
-export const FORMATS: Readonly<Record<UsageTime, string>> = {
+/** Dimensions that are times, as `to_char` tells them. */
+const FORMATS = {
   hour: 'YYYY-MM-DD"T"HH24:00',
   day: 'YYYY-MM-DD',
   week: 'IYYY-"W"IW',
   month: 'YYYY-MM',
-};
+} as const;
+
+/** The columns that tell sums apart, which have the numbers of these names: `team_n`. */
+export const KEY_COLUMNS: readonly string[] = [...new Set(Object.values(COLUMNS))];
+
+type Column = keyof typeof COLUMNS;
+
+/** Dimensions by which rows can be looked for. */
+type Named = Exclude<Column, 'status' | 'estimated'>;
+
+const NAMED = Object.keys(COLUMNS).filter((name) => name !== 'status' && name !== 'estimated') as Named[];
+
+/** One of what usage can be grouped by. */
+export type UsageDimension = Column | keyof typeof FORMATS;
+
+/**
+ * What usage can be grouped by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
+ * it; `status` is a class such as `2xx`; `estimated` is `yes` where the upstream did not say what was used, and `clamped`
+ * where it said more than is possible. A model that answered, a service tier and a speed are told where they are not the ordinary ones.
+ */
+export const USAGE_DIMENSIONS = [...Object.keys(COLUMNS), ...Object.keys(FORMATS)] as readonly UsageDimension[];
 
 /** Whether a dimension is a time. */
-export const isTime = (dimension: UsageDimension): dimension is UsageTime => Object.hasOwn(FORMATS, dimension);
+export const isTime = (dimension: UsageDimension): dimension is keyof typeof FORMATS =>
+  Object.hasOwn(FORMATS, dimension);
 
-/** What sums of usage are told apart by: columns of lines, and those of sums with the numbers of these names. */
-export const NUMBERS = {
-  user_email: 'user_n',
-  team: 'team_n',
-  project: 'project_n',
-  token_id: 'token_n',
-  model: 'model_n',
-  upstream: 'upstream_n',
-  upstream_model: 'upstream_model_n',
-  protocol: 'protocol_n',
-  answered_model: 'answered_model_n',
-  service_tier: 'service_tier_n',
-  speed: 'speed_n',
-  status: 'status_n',
-  estimated: 'estimated_n',
-} as const;
+/** Which ledger rows a report counts; every field that is present must match, an e-mail address in any case. */
+export interface UsageFilter extends Readonly<Partial<Record<Named, string | undefined>>> {
+  /** Forwarded at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
+  readonly since?: Date | string | undefined;
+  /** Forwarded before; a date is midnight as well. */
+  readonly until?: Date | string | undefined;
+}
 
 /** Columns of counts. */
 export const COUNTS = [
@@ -117,62 +77,44 @@ export const AMOUNTS = ['cost_nano_usd', 'adjusted_nano_usd', 'possibly_billed_n
 /** All columns that are summed up; without lines there is nothing. */
 export const SUMMED = ['lines', ...COUNTS, ...AMOUNTS] as const;
 
-/** A day or hour of UTC (ISO 8601) whose sums count, or are to be taken off where a day counts that it does not belong to. */
-export interface UsageCell {
+/**
+ * A day or hour of UTC whose sums count, or are to be taken off where a day counts that it does not belong to; or an hour that a
+ * period or a local day begins in, where the ledger says what is on which side.
+ */
+interface Cell {
+  readonly span: 'day' | 'hour' | 'cut';
+  /** ISO 8601. */
   readonly start: string;
   readonly sign: 1 | -1;
   /** The times it is told under, such as 2026-03 and 2026-03-10: one for each time that a report is grouped by. */
   readonly times: readonly string[];
-}
-
-/** An hour that a period or a local day begins in: the ledger says what is on which side. */
-export interface CutHour {
-  readonly start: string;
-  /** The last settlement of what was forwarded in it; `null` when nothing was. */
+  /** Of a cut hour: the last settlement of what was forwarded in it; `null` when nothing was. */
   readonly settled_until: string | null;
 }
 
-/** From where a report gets what was used in a period. */
-export interface UsageCells {
-  readonly days: readonly UsageCell[];
-  readonly hours: readonly UsageCell[];
-  readonly cuts: readonly CutHour[];
-}
+type Cells = Readonly<Record<'days' | 'hours' | 'cuts', readonly Cell[]>>;
 
-/** What is asked of a report, as far as it is about time. */
-export interface CellWish {
-  /** As SQL, of timestamps or null. */
-  readonly since: SqlPart;
-  readonly until: SqlPart;
+interface Asked {
+  readonly filter: UsageFilter;
+  readonly by: readonly UsageDimension[];
   readonly time_zone: string;
-  /** Formats of `to_char` for the times that a report is grouped by. */
-  readonly formats: readonly string[];
-  /** Whether days are too long for it. */
-  readonly by_hour: boolean;
-}
-
-interface FoundCell {
-  readonly span: 'day' | 'hour' | 'cut';
-  readonly start: string;
-  readonly sign: 1 | -1;
-  readonly times: readonly string[];
-  readonly settled_until: string | null;
 }
 
 /**
  * Finds which sums make up a period. Those of days of UTC, as they are few; a local day consists of the day of UTC whose noon it
  * has, without hours that belong to another, and with its own hours of other days.
  */
-async function findCells(
-  read: ReportRead,
-  { since, until, time_zone, formats, by_hour }: CellWish,
-): Promise<UsageCells> {
+async function findCells(read: ReportRead, { filter, by, time_zone }: Asked): Promise<Cells> {
+  const boundOf = (moment: Date | string | undefined) =>
+    moment === undefined ? sql('cast(null as timestamptz)') : momentSql(moment, time_zone);
+  const [since, until] = [boundOf(filter.since), boundOf(filter.until)];
+  const formats = by.filter(isTime).map((time) => FORMATS[time]);
   const times = (moment: string): SqlPart => ({
     text: `array[${formats.map(() => `to_char(${moment} at time zone ?, ?)`).join(', ')}]::text[]`,
     values: formats.flatMap((format) => [time_zone, format]),
   });
   const [first, last] = [times('h.start'), times(`(h.start + interval '1 hour' - interval '1 microsecond')`)];
-  const found = await read<FoundCell>(
+  const found = await read<Cell>(
     `with asked as (
        select ${since.text} as since, ${until.text} as until
      ), known as (
@@ -204,9 +146,9 @@ async function findCells(
        (select max(u.settled_until) from usage_hours u where u.start = h.start),
        (select max(w.settled_at) from usage_waiting w where w.hour = h.start))::text
      from hours h where not h.is_whole and h.is_outside is not true`,
-    [...since.values, ...until.values, ...first.values, ...first.values, ...last.values, by_hour],
+    [...since.values, ...until.values, ...first.values, ...first.values, ...last.values, by.includes('hour')],
   );
-  const of = (span: FoundCell['span']) => found.filter((cell) => cell.span === span);
+  const of = (span: Cell['span']) => found.filter((cell) => cell.span === span);
   return { days: of('day'), hours: of('hour'), cuts: of('cut') };
 }
 
@@ -214,25 +156,24 @@ function isoOf(moment: string): string {
   return `to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 }
 
-interface Asked {
-  readonly filter: UsageFilter;
-  readonly by: readonly UsageDimension[];
-  readonly time_zone: string;
-}
-
-/** A bound of a period as SQL; null without one. */
-export function boundOf(moment: Date | string | undefined, time_zone: string): SqlPart {
-  return moment === undefined ? sql('cast(null as timestamptz)') : momentSql(moment, time_zone);
-}
-
 /** The statement that adds up the sums of cells, the lines that wait for them, and those of hours that the period cuts. */
-function usageStatement(asked: Asked, cells: UsageCells): SqlPart {
+function usageStatement(asked: Asked, { days, hours, cuts }: Cells): SqlPart {
   const { by } = asked;
-  const sources = [waitingSql(asked, cells)];
-  if (cells.days.length > 0) sources.push(sumsSql(asked, 'usage_days', cells.days));
-  if (cells.hours.length > 0) sources.push(sumsSql(asked, 'usage_hours', cells.hours));
-  if (cells.cuts.length > 0) sources.push(cutsSql(asked, cells));
-
+  const known = cuts.filter(({ settled_until }) => settled_until !== null);
+  const sources = [
+    linesSql(asked, 'l.hour', sql('usage_waiting l'), {
+      text: 'l.hour <> all (cast(? as timestamptz[]))',
+      values: [cuts.map(({ start }) => start)],
+    }),
+    ...(days.length > 0 ? [sumsSql(asked, 'usage_days', days)] : []),
+    ...(hours.length > 0 ? [sumsSql(asked, 'usage_hours', hours)] : []),
+  ];
+  if (cuts.length > 0) {
+    const text = `unnest(cast(? as timestamptz[]), cast(? as timestamptz[])) as c (start, settled_until)
+      cross join lateral lines_of_hour(c.start, c.settled_until) as l`;
+    const values = [known.map(({ start }) => start), known.map(({ settled_until }) => settled_until!)];
+    sources.push(linesSql(asked, 'l.forwarded_at', { text, values }));
+  }
   const names = by.map((name) => `"${name}"`);
   const sums = [
     ...COUNTS.map((column) => `sum(${column})::bigint as ${column}`),
@@ -252,126 +193,87 @@ function usageStatement(asked: Asked, cells: UsageCells): SqlPart {
 }
 
 /** Sums of cells: grouped by numbers first, and told by names when there are few of them left. */
-function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cells: readonly UsageCell[]): SqlPart {
+function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cells: readonly Cell[]): SqlPart {
   const slots = [...new Map(cells.map(({ times }) => [times.join(), times])).values()];
   const slotOf = new Map(slots.map((times, i) => [times.join(), String(i + 1)]));
-  const wanted = joinSql([sql('true'), ...NAMED.flatMap((name) => numberedSql(name, filter[name]))], ' and ');
   const starts = cells.map(({ start }) => start).sort();
+  const between = 'u.start between cast(? as timestamptz) and cast(? as timestamptz)';
   // Days that are all told alike follow one another. Those of one person are found by index.
   const in_a_row = table === 'usage_days' && slots.length === 1 && filter.user === undefined;
   const rows = in_a_row
-    ? joined(
-        {
-          text: `${table} u cross join (values (1, 1)) as c (sign, slot)
-            where u.start between cast(? as timestamptz) and cast(? as timestamptz) and`,
-          values: [starts[0]!, starts.at(-1)!],
-        },
-        wanted,
-      )
-    : joined(
-        {
-          text: `unnest(cast(? as timestamptz[]), cast(? as bigint[]), cast(? as integer[])) as c (start, sign, slot)
-            join ${table} u on u.start = c.start
-            where u.start between cast(? as timestamptz) and cast(? as timestamptz) and`,
-          values: [
-            cells.map(({ start }) => start),
-            cells.map(({ sign }) => String(sign)),
-            cells.map(({ times }) => slotOf.get(times.join())!),
-            starts[0]!,
-            starts.at(-1)!,
-          ],
-        },
-        wanted,
-      );
-  const named = by.filter((name) => !isTime(name));
-  const numbers = [...new Set(named.map((name) => NUMBERS[COLUMNS[name]]))];
+    ? sql(`${table} u cross join (values (1, 1)) as c (sign, slot)`)
+    : {
+        text: `unnest(cast(? as timestamptz[]), cast(? as bigint[]), cast(? as integer[])) as c (start, sign, slot)
+          join ${table} u on u.start = c.start`,
+        values: [
+          cells.map(({ start }) => start),
+          cells.map(({ sign }) => String(sign)),
+          cells.map(({ times }) => slotOf.get(times.join())!),
+        ],
+      };
+  const conditions = [{ text: between, values: [starts[0]!, starts.at(-1)!] }, ...numberedSql(filter)];
+  const numbers = [...new Set(by.filter((name) => !isTime(name)).map(numberOf))];
   const sign = table === 'usage_days' ? '' : 'c.sign * ';
   const keys = ['c.slot', ...numbers.map((number) => `u.${number}`)].join(', ');
   const times = by.filter(isTime);
   const shown = by.map((name) => {
-    if (!isTime(name)) return sql(name === 'token_group' ? 't.token_group' : `named_${NUMBERS[COLUMNS[name]]}.name`);
+    if (!isTime(name)) return sql(name === 'token_group' ? 't.token_group' : `named_${numberOf(name)}.name`);
     return { text: '(cast(? as text[]))[g.slot]', values: [slots.map((slot) => slot[times.indexOf(name)]!)] };
   });
   const names = numbers.map((number) => `left join usage_names named_${number} on named_${number}.id = g.${number}`);
-  const tokens = by.includes('token_group') ? 'left join access_tokens t on t.id = named_token_n.name' : '';
+  const tokens = by.includes('token_group') ? 'left join access_tokens t on t.id = named_token_id_n.name' : '';
   return joined(
-    sql('select'),
-    joinSql([...shown, ...SUMMED.map((column) => sql(`g.${column}`))], ', '),
+    ...[sql('select'), joinSql([...shown, ...SUMMED.map((column) => sql(`g.${column}`))], ', ')],
     sql(`from (select ${keys}, ${SUMMED.map((column) => `sum(${sign}u.${column}) as ${column}`).join(', ')} from`),
-    rows,
+    ...[rows, sql('where'), joinSql(conditions, ' and ')],
     sql(`group by ${keys}) as g ${names.join(' ')} ${tokens}`),
   );
 }
 
-function numberedSql(name: (typeof NAMED)[number], wanted: string | undefined): SqlPart[] {
-  if (wanted === undefined) return [];
-  const number = `u.${NUMBERS[COLUMNS[name]]}`;
-  if (name === 'token_group') {
-    const text = `${number} = any (array(
-      select k.id from access_tokens t join usage_names k on k.digest = name_digest(t.id) where t.token_group = ?))`;
-    return [{ text, values: [wanted] }];
-  }
-  const text = `${number} = coalesce((select k.id from usage_names k where k.digest = name_digest(?)), -1)`;
-  return [{ text, values: [name === 'user' ? wanted.toLowerCase() : wanted] }];
+/** What is looked for, as conditions on numbers. */
+function numberedSql(filter: UsageFilter): SqlPart[] {
+  return wantedIn(filter).map(([name, wanted]) => ({
+    text:
+      name === 'token_group'
+        ? `u.${numberOf(name)} = any (array(
+            select k.id from access_tokens t join usage_names k on k.digest = name_digest(t.id) where t.token_group = ?))`
+        : `u.${numberOf(name)} = coalesce((select k.id from usage_names k where k.digest = name_digest(?)), -1)`,
+    values: [wanted],
+  }));
 }
 
-function waitingSql(asked: Asked, { cuts }: UsageCells): SqlPart {
-  return joined(
-    selectSql(asked, timesAt(asked, 'l.hour')),
-    sql('from usage_waiting l'),
-    whereSql(
-      asked,
-      { text: 'l.hour <> all (cast(? as timestamptz[]))', values: [cuts.map(({ start }) => start)] },
-      ...periodSql(asked, 'l.hour'),
-    ),
-  );
-}
-
-function cutsSql(asked: Asked, { cuts }: UsageCells): SqlPart {
-  const known = cuts.filter(({ settled_until }) => settled_until !== null);
-  return joined(
-    selectSql(asked, timesAt(asked, 'l.forwarded_at')),
-    {
-      text: `from unnest(cast(? as timestamptz[]), cast(? as timestamptz[])) as c (start, settled_until)
-        cross join lateral lines_of_hour(c.start, c.settled_until) as l`,
-      values: [known.map(({ start }) => start), known.map(({ settled_until }) => settled_until!)],
-    },
-    whereSql(asked, ...periodSql(asked, 'l.forwarded_at')),
-  );
-}
-
-/** The dimensions and what is summed up; `times` gives the times, by their places among the times. */
-function selectSql({ by }: Asked, times: (i: number) => SqlPart): SqlPart {
-  const dimensions = by.map((name) => (isTime(name) ? times(by.filter(isTime).indexOf(name)) : sql(lineOf(name))));
-  return joined(sql('select'), joinSql([...dimensions, ...SUMMED.map((column) => sql(`l.${column}`))], ', '));
-}
-
-function timesAt({ by, time_zone }: Asked, moment: string): (i: number) => SqlPart {
-  const formats = by.filter(isTime).map((time) => FORMATS[time]);
-  return (i) => ({ text: `to_char(${moment} at time zone ?, ?)`, values: [time_zone, formats[i]!] });
-}
-
-function whereSql({ by, filter }: Asked, ...more: SqlPart[]): SqlPart {
-  const conditions: SqlPart[] = [sql('true'), ...more];
-  for (const name of NAMED) {
+function wantedIn(filter: UsageFilter): [name: Named, wanted: string][] {
+  return NAMED.flatMap((name) => {
     const wanted = name === 'user' ? filter.user?.toLowerCase() : filter[name];
-    if (wanted !== undefined) conditions.push({ text: `${lineOf(name)} = ?`, values: [wanted] });
-  }
-  const needs_tokens = by.includes('token_group') || filter.token_group !== undefined;
-  const tokens = needs_tokens ? 'left join access_tokens t on t.id = l.token_id ' : '';
-  return joined(sql(`${tokens}where`), joinSql(conditions, ' and '));
+    return wanted === undefined ? [] : [[name, wanted] as [Named, string]];
+  });
 }
 
-function periodSql({ filter: { since, until }, time_zone }: Asked, moment: string): SqlPart[] {
-  return [
+/** Lines one by one. */
+function linesSql({ by, filter, time_zone }: Asked, moment: string, from: SqlPart, ...also: SqlPart[]): SqlPart {
+  const { since, until, token_group } = filter;
+  const shown = by.map((name) =>
+    isTime(name)
+      ? { text: `to_char(${moment} at time zone ?, ?)`, values: [time_zone, FORMATS[name]] }
+      : sql(lineOf(name)),
+  );
+  const conditions = [
+    ...[sql('true'), ...also],
     ...(since === undefined ? [] : [joined(sql(`${moment} >=`), momentSql(since, time_zone))]),
     ...(until === undefined ? [] : [joined(sql(`${moment} <`), momentSql(until, time_zone))]),
+    ...wantedIn(filter).map(([name, wanted]) => ({ text: `${lineOf(name)} = ?`, values: [wanted] })),
   ];
+  const needs_tokens = by.includes('token_group') || token_group !== undefined;
+  return joined(
+    ...[sql('select'), joinSql([...shown, ...SUMMED.map((column) => sql(`l.${column}`))], ', '), sql('from'), from],
+    sql(needs_tokens ? 'left join access_tokens t on t.id = l.token_id where' : 'where'),
+    joinSql(conditions, ' and '),
+  );
 }
 
-function lineOf(name: keyof typeof COLUMNS): string {
-  return name === 'token_group' ? 't.token_group' : `l.${COLUMNS[name]}`;
-}
+const lineOf = (name: Column) => (name === 'token_group' ? 't.token_group' : `l.${COLUMNS[name]}`);
+
+const numberOf = (name: Column) => `${COLUMNS[name]}_n`;
 
 function sql(text: string): SqlPart {
   return { text, values: [] };
@@ -382,23 +284,12 @@ function joined(...parts: SqlPart[]): SqlPart {
 }
 
 /** What usage is grouped by unless somebody asks for something else. */
-export const DEFAULT_DIMENSIONS: readonly UsageDimension[] = [
-  'user',
-  'team',
-  'project',
-  'model',
-  'upstream',
-  'protocol',
-];
+export const DEFAULT_DIMENSIONS = ['user', 'team', 'project', 'model', 'upstream', 'protocol'] as const;
 
 /** Requests that are alike in some dimensions, summed up; `null` in a dimension stands for those that have none. */
-export interface UsageRow extends Readonly<Partial<Record<UsageDimension, string | null>>> {
-  readonly requests: number;
-  readonly input_tokens: number;
-  readonly output_tokens: number;
-  readonly cache_read_tokens: number;
-  readonly cache_write_5m_tokens: number;
-  readonly cache_write_1h_tokens: number;
+export interface UsageRow
+  extends Readonly<Partial<Record<UsageDimension, string | null>>>,
+    Readonly<Record<(typeof COUNTS)[number], number>> {
   /** What it cost, as far as is known: adjustments are in it. */
   readonly cost_nano_usd: bigint;
   /** How much of it are adjustments; negative where the first price was too high. */
@@ -434,13 +325,8 @@ export function reportUsage(
   { patience_ms, most_rows }: UsageBounds = {},
 ): Promise<UsageRow[]> {
   const report = async (read: ReportRead): Promise<UsageRow[]> => {
-    const cells = await findCells(read, {
-      since: boundOf(filter.since, time_zone),
-      until: boundOf(filter.until, time_zone),
-      time_zone,
-      formats: by.filter(isTime).map((time) => FORMATS[time]),
-      by_hour: by.includes('hour'),
-    });
+    const asked = { filter, by, time_zone };
+    const cells = await findCells(read, asked);
     // There are always fewer groups than PostgreSQL expects: it would sort all sums, on the disk, instead of hashing them, and
     // take two processes for dearer than one, which need half the time.
     await read(
@@ -448,7 +334,7 @@ export function reportUsage(
          set_config('parallel_tuple_cost', '0', true), set_config('max_parallel_workers_per_gather', '2', true)`,
       [],
     );
-    const { text, values } = usageStatement({ filter, by, time_zone }, cells);
+    const { text, values } = usageStatement(asked, cells);
     const rows = await (most_rows === undefined
       ? read<UsageRow>(text, values)
       : read<UsageRow>(`${text} limit ?`, [...values, most_rows + 1]));
@@ -457,13 +343,8 @@ export function reportUsage(
         `that is more than ${most_rows} rows to add up: ask for a shorter time, for days instead of hours, or by less`,
       );
     }
-    return rows.map((row) => ({
-      ...row,
-      cost_nano_usd: BigInt(row.cost_nano_usd),
-      adjusted_nano_usd: BigInt(row.adjusted_nano_usd),
-      possibly_billed_nano_usd: BigInt(row.possibly_billed_nano_usd),
-      possible_nano_usd: BigInt(row.possible_nano_usd),
-    }));
+    const exact = (row: UsageRow) => Object.fromEntries(AMOUNTS.map((amount) => [amount, BigInt(row[amount])]));
+    return rows.map((row) => ({ ...row, ...exact(row) }));
   };
   return readForLong(database, report, patience_ms);
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../contract/services.ts';
 import type { Database } from '../../store/database.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type ReportRead, type ReportValue, readForLong, workForLong } from './long-report.ts';
-import { NUMBERS, SUMMED } from './usage.ts';
+import { KEY_COLUMNS, SUMMED } from './usage.ts';
 
 /** A sum of usage that is not what the ledger comes to. */
 export interface UsageDifference {
@@ -21,15 +21,12 @@ export interface UsageDifference {
 }
 
 const sums = (of: (column: string) => string) => SUMMED.map(of).join(', ');
-const KEYS = Object.keys(NUMBERS) as (keyof typeof NUMBERS)[];
-const named = KEYS.join(', ');
-const numbered = Object.values(NUMBERS).join(', ');
+const named = KEY_COLUMNS.join(', ');
+const numbered = KEY_COLUMNS.map((column) => `${column}_n`).join(', ');
 /** A report that cuts an hour reads the ledger up to the last settlement that sums know of. */
 const LATER = 'seconds_to_last_settlement';
 const names = (of: string) =>
-  KEYS.map((key) => `left join known named_${NUMBERS[key]} on named_${NUMBERS[key]}.id = ${of}.${NUMBERS[key]}`).join(
-    ' ',
-  );
+  KEY_COLUMNS.map((column) => `left join known as ${column}_k on ${column}_k.id = ${of}.${column}_n`).join(' ');
 
 /** Finds them, `most` at most, the largest first, each with the `total` of all. */
 const usageDifferencesSql = (most: number): string => `
@@ -44,7 +41,7 @@ with known as materialized (
     union all
     select hour, ${named}, ${sums((column) => column)}, null, settled_at from usage_waiting
     union all
-    select u.start, ${KEYS.map((key) => `named_${NUMBERS[key]}.name`).join(', ')}, ${sums((column) => `u.${column}`)}, null, u.settled_until
+    select u.start, ${KEY_COLUMNS.map((column) => `${column}_k.name`).join(', ')}, ${sums((column) => `u.${column}`)}, null, u.settled_until
     from usage_hours u ${names('u')}
   ) as told
   group by hour, ${named}
@@ -61,7 +58,7 @@ with known as materialized (
 ), found as (
   select 'hour' as span, hour as start, user_email, model, upstream, ${sums((column) => column)}, -${LATER} as ${LATER} from hours
   union all
-  select 'day', d.start, named_user_n.name, named_model_n.name, named_upstream_n.name, ${sums((column) => `d.${column}`)}, 0
+  select 'day', d.start, user_email_k.name, model_k.name, upstream_k.name, ${sums((column) => `d.${column}`)}, 0
   from days d ${names('d')}
 )
 select f.span, f.start, f.user_email as "user", f.model, f.upstream, a.amount, a.off_by::text as off_by, count(*) over () as total

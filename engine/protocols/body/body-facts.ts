@@ -1,77 +1,20 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { StageError } from '../../contract/errors.ts';
-import { type Protocol, protocolOf } from '../../contract/protocol.ts';
+import type { Protocol } from '../../contract/protocol.ts';
 import type { WantedTexts } from '../../contract/request-body.ts';
 import type { CacheLifetime } from '../../contract/services.ts';
 import type { RequestBody } from '../../contract/stage.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
-import { definitionOf } from '../definitions.ts';
-import { invalid, isAbsent, kindOf } from '../read-json.ts';
-import { type BodyReading, type Fields, fieldsOf } from './fields.ts';
+import { definitionNamed, definitionOf } from '../definitions.ts';
+import { invalid, kindOf } from '../read-json.ts';
+import type { BodyReading, Fields } from './fields.ts';
+import type { Lifetime } from './lifetimes.ts';
 import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
 import { readSession, type SessionReading } from './session.ts';
 
-/** How long a request asks for its prompt to be kept: where each API reads that, and how it is made short. */
-
-/** What asks for an hour or more, and the shorter lifetime to ask for. */
-interface Lifetime {
-  readonly long: string;
-  readonly short: string;
-}
-
-type Member = NonNullable<ReturnType<WantedTexts<Lifetime>['keys']['get']>>;
-type Entry = readonly [key: string, member: Member];
-
-const HOUR: Lifetime = { long: '1h', short: '5m' };
-const HALF_A_DAY: Lifetime = { long: '12h', short: '30m' };
-const DAY: Lifetime = { long: '24h', short: 'in_memory' };
-
-/** Where an API has the blocks of a prompt. Arguments and schemas are not there. */
-interface Places {
-  /** Keys at the top, beside `tools`; those that clients mark most often first. */
-  readonly prompt: readonly string[];
-  /** Keys of blocks under which there are more of them. */
-  readonly within: readonly string[];
-}
-
-const MESSAGES: Places = { prompt: ['system', 'messages'], within: ['content', 'source', 'tool'] };
-const COMPAT: Places = { prompt: ['messages', 'input'], within: ['content', 'function', 'output'] };
-
-const ttl = (found: Lifetime): Member => ({ within: { keys: new Map([['ttl', { found }]]) } });
-
-/** Every API has it: servers of the others that reach Messages models read it as well. */
-const CACHE_CONTROL: Entry = ['cache_control', ttl(HOUR)];
-/** On tools with which the provider reads something of its own. */
-const CACHING: Entry = ['caching', ttl(HOUR)];
-const BREAKPOINT: Entry = ['prompt_cache_breakpoint', ttl(HALF_A_DAY)];
-const OPTIONS: Entry = ['prompt_cache_options', ttl(HALF_A_DAY)];
-const RETENTION: Entry = ['prompt_cache_retention', { found: DAY }];
-
-function blocks({ within }: Places, ...marks: readonly Entry[]): WantedTexts<Lifetime> {
-  const keys = new Map<string, Member>(marks);
-  const block = { keys };
-  for (const key of within) keys.set(key, { within: block });
-  return block;
-}
-
-function request(places: Places, top: readonly Entry[], marks: readonly Entry[]): WantedTexts<Lifetime> {
-  const keys = new Map<string, Member>(top);
-  const prompt = { within: blocks(places, ...marks) };
-  for (const key of places.prompt) keys.set(key, prompt);
-  return { keys: keys.set('tools', { within: blocks(places, ...marks, CACHING) }) };
-}
-
-const OF_COMPAT = request(COMPAT, [CACHE_CONTROL, OPTIONS, RETENTION], [CACHE_CONTROL, BREAKPOINT]);
-
-const LIFETIMES: Readonly<Record<Protocol, WantedTexts<Lifetime>>> = {
-  messages: request(MESSAGES, [CACHE_CONTROL], [CACHE_CONTROL]),
-  chat: OF_COMPAT,
-  responses: OF_COMPAT,
-};
-
 /** Whether a parsed body asks for an hour or more where its API reads a lifetime. */
-export function asksForHour(body: Fields, protocol: Protocol): boolean {
-  return holdsLong(body, LIFETIMES[protocol]);
+export function asksForHour(body: Fields, protocol: string): boolean {
+  return holdsLong(body, definitionOf(protocol).lifetimes);
 }
 
 function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
@@ -94,44 +37,9 @@ function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
  * @param protocol of the body
  */
 export async function shortenCache(body: RequestBody, protocol: Protocol): Promise<void> {
-  await body.replaceTexts(LIFETIMES[protocol], ({ long, short }, text) => (text === long ? short : undefined));
-}
-
-/** Bodies that came to the path of another API, as far as that is certain. */
-
-const APIS: Readonly<Record<Protocol, string>> = {
-  messages: 'the Messages API',
-  chat: 'chat completions',
-  responses: 'the Responses API',
-};
-
-/** Fields that chat completions have, and no other API. */
-const OF_CHAT = ['stream_options', 'response_format', 'max_completion_tokens'] as const;
-
-type Meant = readonly [api: Protocol, field: string] | undefined;
-
-/** What shows at the path of each API that a body is written for another. */
-const MEANT: Readonly<Record<Protocol, (body: Fields) => Meant>> = {
-  messages(body) {
-    if (isAbsent(body.messages)) return isAbsent(body.input) ? undefined : ['responses', 'input'];
-    // Messages require it, and clients of chat completions have stopped sending it.
-    return isAbsent(body.max_tokens) ? chatField(body) : undefined;
-  },
-  chat({ messages, input, system, max_tokens }) {
-    if (isAbsent(messages)) return isAbsent(input) ? undefined : ['responses', 'input'];
-    return isAbsent(system) || isAbsent(max_tokens) ? undefined : ['messages', 'system'];
-  },
-  responses({ messages, input, prompt, system }) {
-    if (isAbsent(messages) || !isAbsent(input) || !isAbsent(prompt)) return undefined;
-    return isAbsent(system) ? ['chat', 'messages'] : ['messages', 'system'];
-  },
-};
-
-function chatField(body: Fields): Meant {
-  const field = OF_CHAT.find((name) => !isAbsent(body[name]));
-  if (field !== undefined) return ['chat', field];
-  const [tool] = Array.isArray(body.tools) ? body.tools : [];
-  return isAbsent(fieldsOf(tool).function) ? undefined : ['chat', 'tools[0].function'];
+  await body.replaceTexts(definitionOf(protocol).lifetimes, ({ long, short }, text) =>
+    text === long ? short : undefined,
+  );
 }
 
 /**
@@ -139,14 +47,12 @@ function chatField(body: Fields): Meant {
  * @param base_path the path of the public URL, in front of those of the APIs
  */
 function otherApi(protocol: string, body: Fields, base_path: string): StageError | undefined {
-  const meant = Object.hasOwn(MEANT, protocol) ? MEANT[protocol as Protocol](body) : undefined;
-  if (meant === undefined) return undefined;
-  const [api, field] = meant;
-  const path = `${base_path}${definitionOf(api).path}`;
-  return invalid(
-    field,
-    `is of ${APIS[api]}, which this gateway takes at POST ${path}; this path takes ${APIS[protocol as Protocol]}`,
-  );
+  const served = definitionNamed(protocol);
+  const [meant, field] = served?.meantFor(body) ?? [];
+  if (served === undefined || meant === undefined) return undefined;
+  const { api, path } = definitionOf(meant);
+  const where = `which this gateway takes at POST ${base_path}${path}; this path takes ${served.api}`;
+  return invalid(field!, `is of ${api}, ${where}`);
 }
 
 /** Characters per token of ordinary text and JSON, for the likely size. */
@@ -213,7 +119,7 @@ export async function readBodyFacts(
   const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
   const found = readDecisive(fields, isModel);
-  const cache = lifetimesOf(text, cache_ttl, () => asksForHour(fields, protocolOf(protocol) ?? 'messages'));
+  const cache = lifetimesOf(text, cache_ttl, () => asksForHour(fields, protocol));
   return {
     ...reading,
     model,

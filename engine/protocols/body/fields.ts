@@ -163,6 +163,18 @@ export function addImage(attached: Attached, is_inline: boolean): void {
   attached.tokens += is_inline ? IMAGE_TOKENS : REFERENCE_TOKENS;
 }
 
+/** Counts a part of a conversation that only its provider can read, or nobody but the server it names. */
+export function addReference(attached: Attached, part: Fields): void {
+  attached.tokens += REFERENCE_TOKENS;
+  if (namesFile(part)) attached.holds_state = true;
+}
+
+/** Counts what the provider keeps: nobody knows how long it is, and no other provider has it. */
+export function addKept(attached: Attached): void {
+  attached.tokens += REFERENCE_TOKENS;
+  attached.holds_state = true;
+}
+
 /** Whether a value is a URL that holds its data itself. */
 export function isDataUrl(value: unknown): boolean {
   return typeof value === 'string' && value.slice(0, 5).toLowerCase() === 'data:';

@@ -186,38 +186,16 @@ function readField(part: Part, key: string, reading: Reading): void {
       `The body has more than ${UNKNOWN_KEYS_MAX} different keys outside of content.`,
     );
   }
-  const handled = rule !== undefined && !isEmpty(value) && readRuled(value, part, { key, rule, in_tools }, reading);
-  if (handled) return;
   const param = () => below(part.param, is_top_level ? key : `.${key.slice(0, PATH_CHARS_MAX)}`);
+  if (
+    rule !== undefined &&
+    !isEmpty(value) &&
+    readRuled(value, { param: param(), rule, in_tools, is_top_level }, reading)
+  )
+    return;
   if (typeof value === 'object' && value !== null) reading.parts.push({ value, param: param(), in_tools });
   else if (typeof value === 'string' && reading.isModel(value)) {
     note(reading, { param: param(), rule: STRAY_MODEL, value });
-  }
-}
-
-/** Whether that was all there is to say about the field. */
-function readRuled(
-  value: unknown,
-  part: Part,
-  { key, rule, in_tools }: { readonly key: string; readonly rule: FieldRule; readonly in_tools: boolean },
-  reading: Reading,
-): boolean {
-  const is_top_level = part.param === '';
-  const param = below(part.param, is_top_level ? key : `.${key.slice(0, PATH_CHARS_MAX)}`);
-  switch (rule.rule) {
-    case 'check':
-      readModels(value, { param, rule, in_tools }, reading);
-      return true;
-    case 'price':
-      // Elsewhere a number may be anything, such as the speed of a voice.
-      if (!is_top_level && typeof value === 'number') return false;
-      readPriced(value, { param, rule, in_tools }, reading);
-      return true;
-    case 'refuse':
-      if (!in_tools) note(reading, { param, rule });
-      return !in_tools;
-    default:
-      return false;
   }
 }
 
@@ -225,6 +203,26 @@ interface Found {
   readonly param: string;
   readonly rule: FieldRule;
   readonly in_tools: boolean;
+}
+
+/** Whether that was all there is to say about the field. */
+function readRuled(value: unknown, found: Found & { readonly is_top_level: boolean }, reading: Reading): boolean {
+  const { param, rule, in_tools, is_top_level } = found;
+  switch (rule.rule) {
+    case 'check':
+      readModels(value, found, reading);
+      return true;
+    case 'price':
+      // Elsewhere a number may be anything, such as the speed of a voice.
+      if (!is_top_level && typeof value === 'number') return false;
+      readPriced(value, found, reading);
+      return true;
+    case 'refuse':
+      if (!in_tools) note(reading, { param, rule });
+      return !in_tools;
+    default:
+      return false;
+  }
 }
 
 function readModels(value: unknown, { param, rule, in_tools }: Found, reading: Reading): void {

@@ -1,6 +1,8 @@
 import {
   type Attached,
   addImage,
+  addKept,
+  addReference,
   type BodyReading,
   definedTools,
   type Fields,
@@ -9,24 +11,31 @@ import {
   keyedCache,
   listOf,
   NO_USES,
-  namesFile,
   nothingAttached,
   outputBounds,
-  REFERENCE_TOKENS,
   thinkingBudget,
   toolNames,
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { invalid } from '../read-json.ts';
+import { invalid, isAbsent } from '../read-json.ts';
 
 /** What the protocol itself allows. */
 const CHOICES_MAX = 128;
+
+const PLAIN_PARTS: ReadonlySet<unknown> = new Set(['text', 'refusal', 'thinking', undefined]);
 
 const CLIENT_TOOLS: ReadonlySet<unknown> = new Set(['function', 'custom', undefined]);
 
 /** Fields by which providers search without a tool. */
 const SEARCHES = ['web_search_options', 'enable_search', 'search_options', 'web_search'] as const;
+
+/** The API that a body at the path of chat completions is written for, as far as it is certainly another. */
+export function meantFor(body: Fields): readonly ['responses' | 'messages', string] | undefined {
+  const { messages, input, system, max_tokens } = body;
+  if (isAbsent(messages)) return isAbsent(input) ? undefined : ['responses', 'input'];
+  return isAbsent(system) || isAbsent(max_tokens) ? undefined : ['messages', 'system'];
+}
 
 /** Reads a body of the chat completions protocol. Raises invalid_request. */
 export function readChatBody(body: Fields): BodyReading {
@@ -74,24 +83,11 @@ function choicesOf(n: unknown): number {
 function attach({ content, audio, encrypted_content }: Fields, attached: Attached): void {
   if (encrypted_content != null) attached.holds_state = true;
   // An answer of the past that was spoken, by its identifier.
-  if (audio != null) {
-    attached.tokens += REFERENCE_TOKENS;
-    attached.holds_state = true;
-  }
+  if (audio != null) addKept(attached);
   if (!Array.isArray(content)) return;
-  for (const part of content) {
-    switch (part?.type) {
-      case 'text':
-      case 'refusal':
-      case 'thinking':
-      case undefined:
-        break;
-      case 'image_url':
-        addImage(attached, isDataUrl(fieldsOf(part.image_url).url));
-        break;
-      default:
-        attached.tokens += REFERENCE_TOKENS;
-        if (namesFile(fieldsOf(part))) attached.holds_state = true;
-    }
+  for (const value of content) {
+    const part = fieldsOf(value);
+    if (part.type === 'image_url') addImage(attached, isDataUrl(fieldsOf(part.image_url).url));
+    else if (!PLAIN_PARTS.has(part.type)) addReference(attached, part);
   }
 }

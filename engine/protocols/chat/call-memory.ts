@@ -4,7 +4,7 @@ import type { JsonValue, RequestBody } from '../../contract/request-body.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { parseBounded, tryParseBounded } from '../../kit/json/bounded.ts';
 import { canonicalJson } from '../../kit/json/canonical.ts';
-import { isAbsent, isObject, own } from '../read-json.ts';
+import { isAbsent, isObject, own, present } from '../read-json.ts';
 import type {
   CallKey,
   CallState,
@@ -222,12 +222,9 @@ export class StateCollector {
 
   /** The state of a call with what one more entry of `tool_calls` has. */
   addCall(before: CallState | undefined, delta: Json): CallState | undefined {
-    const call = without(delta, CALL_FIELDS);
-    const inner = isObject(delta.function) ? without(delta.function, FUNCTION_FIELDS) : undefined;
-    if (call === undefined && inner === undefined) return before;
-    if (this.full) return before;
+    const piece = callState(delta, delta.function);
+    if (Object.keys(piece).length === 0 || this.full) return before;
     if (before === undefined) this.#grow(ENTRY_CHARS);
-    const piece = { ...(call && { call }), ...(inner && { function: inner }) };
     return mergedFields((before ?? {}) as Json, piece, this.#grow) as CallState;
   }
 
@@ -273,6 +270,14 @@ function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
   return others.length === 0 ? undefined : Object.fromEntries(others);
 }
 
+/** What a call has beyond the protocol, in itself and in its function. */
+function callState(call: unknown, inner: unknown): Json {
+  return present({
+    call: isObject(call) ? without(call, CALL_FIELDS) : undefined,
+    function: isObject(inner) ? without(inner, FUNCTION_FIELDS) : undefined,
+  });
+}
+
 /** What a client gave back is as large as its request. */
 const unbounded: Grow = () => undefined;
 
@@ -315,10 +320,8 @@ export class ReturnedState {
 
   #addCall(id: string, state: unknown): void {
     if (!isObject(state)) return;
-    const call = isObject(state.call) ? without(state.call, CALL_FIELDS) : undefined;
-    const inner = isObject(state.function) ? without(state.function, FUNCTION_FIELDS) : undefined;
     if (isText(state.id) && shortCallId(state.id) === id) this.#ids.set(id, state.id);
-    const piece = { ...(call && { call }), ...(inner && { function: inner }) };
+    const piece = callState(state.call, state.function);
     this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
   }
 
@@ -529,17 +532,13 @@ export class AnswerWatch {
   #readEvent(data: string): void {
     // What stands before is the same in every chunk.
     SIGN.lastIndex = Math.max(0, data.indexOf('delta"'));
-    if (SIGN.test(data)) this.#readSign(data);
-    else if (data === '[DONE]') this.end();
-    else if (this.#needs_arguments && data.includes('"arguments"')) this.#readCall(data);
-  }
-
-  #readSign(data: string): void {
-    const begins_call = beginsCall(data);
+    const has_sign = SIGN.test(data);
+    const begins_call = has_sign && beginsCall(data);
     if (begins_call) this.#needs_arguments ||= !namesUniqueCall(data);
     // Some servers repeat an empty field in every chunk, and want it back once.
-    if ((this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
-    else if (begins_call) this.#readCall(data);
+    if (has_sign && (this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
+    else if (begins_call || (!has_sign && this.#needs_arguments && data.includes('"arguments"'))) this.#readCall(data);
+    else if (data === '[DONE]') this.end();
   }
 
   #readCall(data: string): void {

@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto';
+import type { TextKind } from '../../contract/rewriting.ts';
+import type { ResponseEvent } from '../../contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { readProblem } from '../errors.ts';
 import { errorOfChoice, isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
-import { type AnswerEnd, readEnd, saysReason } from '../stop-reasons.ts';
+import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
+import { type AnswerEnd, breaksOff, readEnd, saysReason } from '../stop-reasons.ts';
 import {
   type CallState,
   type Emit,
@@ -17,9 +20,21 @@ import {
 import { shortCallId } from '../translation/features.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import { newUsageReading, usageIn } from '../usage.ts';
+import {
+  asObject,
+  countTexts,
+  newUsageReading,
+  noteAnswer,
+  parseObject,
+  readTotals,
+  takeTotals,
+  type UsageReading,
+  usageIn,
+} from '../usage.ts';
 import { StateCollector, thoughtIn, thoughtInPart } from './call-memory.ts';
-import { takeChatUsage } from './reported-usage.ts';
+
+/** Signs of the structure of JSON, and what is escaped. */
+const JSON_SIGNS = /\\.?|["{}[\]]/gs;
 
 /** Follows JSON text of an object that comes in pieces, and knows when it is whole. Keeps no text. */
 class JsonProgress {
@@ -32,30 +47,22 @@ class JsonProgress {
   begun = false;
 
   add(text: string): void {
-    this.begun ||= text !== '';
-    for (let index = 0; index < text.length; index += 1) this.#step(text.charCodeAt(index));
-  }
-
-  #step(code: number): void {
-    if (this.#in_string) {
-      if (this.#escaped) this.#escaped = false;
-      else if (code === BACKSLASH) this.#escaped = true;
-      else if (code === QUOTE) this.#in_string = false;
-    } else if (code === QUOTE) this.#in_string = true;
-    else if (code === OPEN_BRACE || code === OPEN_BRACKET) this.#depth += 1;
-    else if (code === CLOSE_BRACE || code === CLOSE_BRACKET) {
-      this.#depth -= 1;
-      this.complete ||= this.#depth === 0;
+    if (text === '') return;
+    this.begun = true;
+    const rest = this.#escaped ? text.slice(1) : text;
+    this.#escaped = false;
+    for (const [found] of rest.matchAll(JSON_SIGNS)) {
+      const sign = this.#in_string ? found : found.at(-1);
+      if (sign === '"') this.#in_string = !this.#in_string;
+      else if (this.#in_string) this.#escaped = sign === '\\';
+      else if (sign === '{' || sign === '[') this.#depth += 1;
+      else if (sign === '}' || sign === ']') {
+        this.#depth -= 1;
+        this.complete ||= this.#depth === 0;
+      }
     }
   }
 }
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const OPEN_BRACKET = 0x5b;
-const CLOSE_BRACKET = 0x5d;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
 
 /** A call as it streams in. It starts for the client when its name is known. */
 interface Call {
@@ -247,7 +254,7 @@ function textOf(value: unknown): string {
   }
 }
 
-type TextKind = 'text' | 'refusal' | 'reasoning';
+type SaidKind = 'text' | 'refusal' | 'reasoning';
 
 /**
  * Reads chunks, one after the other; a whole answer is one chunk. Keeps counts, names,
@@ -261,7 +268,7 @@ export class ChunkReader {
   #answer: AnswerName | undefined;
   #parts = 0;
   /** The text that is being said; of a thought all of it, as its state may repeat it. */
-  #open: { readonly kind: TextKind; readonly index: number; thought: string } | undefined;
+  #open: { readonly kind: SaidKind; readonly index: number; thought: string } | undefined;
   #refused = false;
   /** Why the upstream says that the model stopped. */
   #word: string | undefined;
@@ -381,14 +388,14 @@ export class ChunkReader {
     }
   }
 
-  #say(kind: TextKind, text: unknown): void {
+  #say(kind: SaidKind, text: unknown): void {
     if (typeof text !== 'string' || text === '') return;
     if (this.#open?.kind !== kind) this.#begin(kind);
     if (kind === 'reasoning') this.#open!.thought += text;
     this.#emit({ type: 'part_delta', index: this.#open!.index, text });
   }
 
-  #begin(kind: TextKind): void {
+  #begin(kind: SaidKind): void {
     this.#endText();
     if (kind !== 'reasoning') this.#carryState(false);
     this.#calls.endComplete();
@@ -496,3 +503,175 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   chunks.end();
   return events;
 }
+
+/** What an answer says of its usage. */
+
+/** What is said in a delta, by the keys that upstreams use, up to the first letter. */
+const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
+
+const MESSAGE = /message"\s*:\s*\{/;
+
+/** Takes in what an upstream that speaks chat completions sent. Only the few chunks that may tell more than text are parsed. */
+export function readChatUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
+  if (name === undefined) {
+    takeDocument(reading, parseObject(data));
+    return;
+  }
+  reading.streamed = true;
+  if (name === 'error') reading.failed = true;
+  else if (data === '[DONE]') reading.complete ||= !reading.failed;
+  else {
+    const delta = data.indexOf('delta":');
+    if (delta >= 0) countTexts(reading, data, DELTA_TEXT, delta, 1);
+    else if (reading.deltas === 0) {
+      // A whole message where a stream was asked for: all that it says. After deltas it would be a repetition.
+      const message = data.search(MESSAGE);
+      if (message >= 0) countTexts(reading, data, DELTA_TEXT, message);
+    }
+    if (delta < 0 || tells(data, 'usage":') || tells(data, 'finish_reason":')) readChunk(reading, parseObject(data));
+  }
+}
+
+/**
+ * Whether a key is there with a value; with a blank between the two it is only suspected. Searching is fast for what does
+ * not begin with a quote, of which there are many; inside a text the quote would be escaped.
+ */
+function tells(data: string, key: string): boolean {
+  let at = data.indexOf(key);
+  while (at >= 0 && data.startsWith('null', at + key.length)) at = data.indexOf(key, at + key.length);
+  return at >= 0;
+}
+
+function readChunk(reading: UsageReading, chunk: Json | undefined): void {
+  if (chunk === undefined) return;
+  if (chunk.error != null) reading.failed = true;
+  noteAnswer(reading, chunk);
+  takeChatUsage(reading, chunk);
+}
+
+function takeDocument(reading: UsageReading, document: Json | undefined): void {
+  if (document === undefined) return;
+  if (isError(document)) reading.failed = true;
+  if (!Array.isArray(document.choices) && asObject(document.usage) === undefined) return;
+  noteAnswer(reading, document);
+  takeChatUsage(reading, document);
+  reading.counted = true;
+  reading.complete = true;
+}
+
+/** Takes in what a chunk, or a document, says of usage: the one reader for the bill and for translated answers. */
+function takeChatUsage(reading: UsageReading, chunk: Json): void {
+  const choices: readonly unknown[] = Array.isArray(chunk.choices) ? chunk.choices : [];
+  let is_counted = false;
+  for (const usage of usagesIn(chunk, choices)) {
+    const report = readTotals(usage);
+    if (report === undefined) continue;
+    takeTotals(reading, report);
+    is_counted ||= report.counts.output !== undefined;
+  }
+  const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
+  // What it used until then is told all the same.
+  if (words.some(breaksOff)) reading.failed = true;
+  else if (words.length > 0) reading.complete = true;
+  // Before the end it is what has been counted so far.
+  const is_last = reading.complete || words.length > 0 || (Array.isArray(chunk.choices) && choices.length === 0);
+  if (is_last) reading.counted ||= is_counted;
+}
+
+/** Usage in every place that servers put it, the most telling last: llama.cpp, Moonshot, Groq, all others. */
+function* usagesIn(chunk: Json, choices: readonly unknown[]): Generator<unknown> {
+  if (chunk.usage == null && chunk.timings != null) yield ofTimings(asObject(chunk.timings));
+  for (const choice of choices) yield asObject(choice)?.usage;
+  if (chunk.x_groq != null) yield asObject(chunk.x_groq)?.usage;
+  yield chunk.usage;
+}
+
+/** What llama.cpp counts in its last chunk where it was not asked for usage. */
+function ofTimings({ cache_n, prompt_n, predicted_n }: Json = {}): object {
+  const prompt_tokens = typeof prompt_n === 'number' && typeof cache_n === 'number' ? prompt_n + cache_n : prompt_n;
+  return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };
+}
+
+/** Where an answer has its texts. */
+
+function kindOf(path: Path): TextKind {
+  const field = path[2] === 'text' ? 'content' : path[3];
+  if (field === 'content') return 'text';
+  if (field === 'refusal') return 'refusal';
+  if (field === 'tool_calls' || field === 'function_call') return 'tool_input';
+  return typeof field === 'string' && field.startsWith('reasoning') ? 'reasoning' : 'other';
+}
+
+/** What a place in a choice is called in each chunk: elements of lists by their own index. */
+function stepsOf(path: Path, chunk: Json): readonly unknown[] {
+  return path.slice(2).map((step, at) => {
+    const index = typeof step === 'number' ? valueAt(chunk, [...path.slice(0, 3 + at), 'index']) : undefined;
+    return index ?? step;
+  });
+}
+
+function brings(choice: unknown, steps: readonly unknown[]): boolean {
+  let value = choice;
+  for (const step of steps) {
+    if (Array.isArray(value)) value = value.find((one, at) => ((isObject(one) && one.index) ?? at) === step);
+    else value = isObject(value) ? value[String(step)] : undefined;
+  }
+  return typeof value === 'string';
+}
+
+interface ChatText extends TextId {
+  readonly part: { readonly choice: unknown; readonly steps: readonly unknown[] };
+}
+
+const choiceOf = (path: Path, chunk: Json): unknown => valueAt(chunk, [...path.slice(0, 2), 'index']) ?? path[1];
+
+function saidKinds(choice: Json): Set<TextKind> {
+  const delta = isObject(choice.delta) ? choice.delta : {};
+  const fields = Object.keys(delta).filter(
+    (key) => key !== 'role' && delta[key] && !(Array.isArray(delta[key]) && delta[key].length === 0),
+  );
+  return new Set(fields.map((field) => kindOf(['choices', 0, 'delta', field])));
+}
+
+/** Only what leads to a text, with what tells where it belongs. */
+function along(value: unknown, path: Path, text: string): unknown {
+  const [step, ...rest] = path;
+  if (step === undefined) return text;
+  const inner = along(valueAt(value, [step]), rest, text);
+  if (typeof step === 'number') return [inner];
+  const { index, type } = isObject(value) ? value : {};
+  return { ...(index !== undefined && { index }), ...(type !== undefined && { type }), [step]: inner };
+}
+
+/** Where the texts of chat completions stand. */
+export const chatTexts: AnswerTexts = {
+  placeOf(path, chunk): Place | undefined {
+    const key = keyOf(path);
+    if (key === 'logprobs' && path.length === 3) return { is: 'put', json: 'null' };
+    const found = textUnlessKnown(path, kindOf(path));
+    const is_text = path.length > 3 || path[2] === 'text';
+    if (found === undefined || path[0] !== 'choices' || !is_text) return found;
+    const is_json = key === 'arguments';
+    const kind = kindOf(path);
+    if (path[2] !== 'delta' && path[2] !== 'text') return { is: is_json ? 'json' : 'text', kind };
+    const part = { choice: choiceOf(path, chunk), steps: stepsOf(path, chunk) };
+    const last = typeof valueAt(chunk, [...path.slice(0, 2), 'finish_reason']) === 'string';
+    const id: ChatText = { key: JSON.stringify(part), part, kind };
+    return { is: is_json ? 'json_piece' : 'piece', id, last };
+  },
+  endsBefore(chunk, { part, kind }) {
+    if (chunk.error !== undefined && chunk.error !== null) return true;
+    const { choice: index, steps } = part as ChatText['part'];
+    const choices = Array.isArray(chunk.choices) ? chunk.choices : [];
+    const choice: unknown = choices.find((one, at) => isObject(one) && (one.index ?? at) === index);
+    if (!isObject(choice) || brings(choice, steps)) return false;
+    // What is said of another kind comes after it.
+    const said = saidKinds(choice);
+    return typeof choice.finish_reason === 'string' || (said.size > 0 && !said.has(kind));
+  },
+  pieceLike({ usage: _usage, choices, ...chunk }, path, text) {
+    const index = choiceOf(path, { choices });
+    const said = along(valueAt({ choices }, path.slice(0, 2)), path.slice(2), text) as Json;
+    return { ...chunk, choices: [{ ...said, index, finish_reason: null }] };
+  },
+};

@@ -1,5 +1,6 @@
 import {
   countAt,
+  eachAt,
   flagAt,
   invalid,
   isAbsent,
@@ -12,6 +13,7 @@ import {
   optional,
   present,
   textAt,
+  textsAt,
 } from '../read-json.ts';
 import type {
   CacheTtl,
@@ -58,7 +60,7 @@ function readContent(content: unknown, param: string, notes: Notes): ContentPart
   if (isAbsent(content)) return [];
   if (typeof content === 'string') return [{ kind: 'text', text: content }];
   if (!Array.isArray(content)) throw invalid(param, 'must be a string or an array of content parts');
-  return content.map((part, index) => readPart(objectAt(part, `${param}.${index}`), `${param}.${index}`, notes));
+  return eachAt(content, param, (part, at) => readPart(part, at, notes));
 }
 
 /** Reads content that can only be text. Raises invalid_request. */
@@ -116,36 +118,23 @@ function readFile(file: Json, param: string, notes: Notes): ImagePart | Document
   return filePart({ kind: 'document', source, ...present({ name: optional(file, 'filename', textAt, `${param}.`) }) });
 }
 
-interface ReadMessages {
-  readonly instructions: TextPart[];
-  readonly turns: Turn[];
-}
-
 const MESSAGE_FIELDS = new Set(['role', 'content', 'name', 'cache_control']);
 const TOOL_MESSAGE_FIELDS = new Set([...MESSAGE_FIELDS, 'tool_call_id']);
 const ASSISTANT_FIELDS = new Set([
   ...MESSAGE_FIELDS,
-  'refusal',
-  'tool_calls',
-  'function_call',
-  'audio',
-  'annotations',
-  'reasoning_content',
-  'reasoning',
+  ...['refusal', 'tool_calls', 'function_call', 'audio', 'annotations', 'reasoning_content', 'reasoning'],
 ]);
 
 /** Reads the messages of a request. Raises invalid_request and not_translatable. */
-function readMessages(value: unknown, notes: Notes): ReadMessages {
+function readMessages(value: unknown, notes: Notes): Pick<MessageReader, 'instructions' | 'turns'> {
   const messages = listAt(value, 'messages');
   if (messages.length === 0) throw invalid('messages', 'must have at least one message');
   const reader = new MessageReader(notes);
-  for (const [index, message] of messages.entries()) {
-    reader.read(objectAt(message, `messages.${index}`), `messages.${index}`);
-  }
+  eachAt(messages, 'messages', (message, at) => reader.read(message, at));
   return reader;
 }
 
-class MessageReader implements ReadMessages {
+class MessageReader {
   readonly instructions: TextPart[] = [];
   readonly turns: Turn[] = [];
   readonly #notes: Notes;
@@ -215,11 +204,9 @@ class MessageReader implements ReadMessages {
     }
     const refusal = optional(message, 'refusal', textAt, `${param}.`);
     if (refusal !== undefined && refusal !== '') parts.push({ kind: 'refusal', text: refusal });
-    const calls = optional(message, 'tool_calls', listAt, `${param}.`) ?? [];
-    for (const [index, call] of calls.entries()) {
-      const path = `${param}.tool_calls.${index}`;
-      parts.push(readCall(objectAt(call, path), path, this.#notes));
-    }
+    const readCalls = (calls: unknown, path: string) =>
+      eachAt(calls, path, (call, at) => parts.push(readCall(call, at, this.#notes)));
+    optional(message, 'tool_calls', readCalls, `${param}.`);
     const call = optional(message, 'function_call', objectAt, `${param}.`);
     if (call !== undefined) parts.push(this.#readFunctionCall(call, param));
     // A message without text has an empty one in many clients; beside other parts it says nothing.
@@ -320,9 +307,7 @@ const TOOL_FIELDS = new Set(['type', 'function', 'custom', 'cache_control']);
 function readTools(body: Json, notes: Notes): ToolFields {
   if (!isAbsent(body.functions)) notes.refuse('functions', 'functions');
   if (!isAbsent(body.function_call)) notes.refuse('functions', 'function_call');
-  const all = (optional(body, 'tools', listAt) ?? []).map((tool, index) =>
-    readTool(objectAt(tool, `tools.${index}`), `tools.${index}`, notes),
-  );
+  const all = eachAt(body.tools ?? [], 'tools', (tool, at) => readTool(tool, at, notes));
   const own = all.filter((tool) => tool !== undefined);
   if (own.length < all.length || !isAbsent(body.web_search_options)) {
     if (own.length === 0) notes.refuse('only_provider_tools', all.length > 0 ? 'tools' : 'web_search_options');
@@ -348,16 +333,14 @@ function readTool(tool: Json, param: string, notes: Notes): Tool | undefined {
 function readFunction(tool: Json, fn: Json, param: string, notes: Notes): Tool {
   const path = `${param}.function.`;
   noteOthers(fn, FUNCTION_FIELDS, notes);
-  return {
+  return present({
     name: nameAt(fn.name, `${path}name`),
     parameters: readSchema(fn.parameters, `${path}parameters`),
-    ...present({
-      description: optional(fn, 'description', textAt, path),
-      strict: optional(fn, 'strict', flagAt, path),
-    }),
+    description: optional(fn, 'description', textAt, path),
+    strict: optional(fn, 'strict', flagAt, path),
     ...cacheMark(fn, `${param}.function`, notes),
     ...cacheMark(tool, param, notes),
-  };
+  });
 }
 
 function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool {
@@ -367,13 +350,11 @@ function readCustom(tool: Json, custom: Json, param: string, notes: Notes): Tool
   const said = optional(custom, 'description', textAt, path);
   const grammar = format?.type === 'grammar' ? objectAt(format.grammar, `${path}format.grammar`) : undefined;
   const description = grammar ? withGrammar(said, grammar, `${path}format.grammar`, notes) : said;
-  return {
-    name: nameAt(custom.name, `${path}name`),
-    parameters: FREE_TEXT_PARAMETERS,
-    free_text: true,
-    ...present({ description }),
+  const name = nameAt(custom.name, `${path}name`);
+  return present({
+    ...{ name, parameters: FREE_TEXT_PARAMETERS, free_text: true, description },
     ...cacheMark(tool, param, notes),
-  };
+  });
 }
 
 function readChoice(value: unknown, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
@@ -404,11 +385,7 @@ function namedBy(choice: Json, param: string): string {
 function readAllowed(allowed: Json, tools: Tool[], notes: Notes): Pick<ToolFields, 'tools' | 'tool_choice'> {
   const path = 'tool_choice.allowed_tools';
   if (allowed.mode !== 'auto' && allowed.mode !== 'required') throw invalid(`${path}.mode`, 'must be auto or required');
-  const names = new Set(
-    listAt(allowed.tools, `${path}.tools`).map((tool, index) =>
-      namedBy(objectAt(tool, `${path}.tools.${index}`), `${path}.tools.${index}`),
-    ),
-  );
+  const names = new Set(eachAt(allowed.tools, `${path}.tools`, namedBy));
   const left = tools.filter(({ name }) => names.has(name));
   if (left.length < tools.length) notes.note('allowed_tools');
   const tool_choice: ToolChoice = { kind: allowed.mode === 'auto' ? 'auto' : 'any' };
@@ -427,38 +404,11 @@ const DROPPED: Readonly<Record<string, RuleName>> = {
 
 const FIELDS = new Set([
   ...Object.keys(DROPPED),
-  'messages',
-  'model',
-  'audio',
-  'frequency_penalty',
-  'function_call',
-  'functions',
-  'max_completion_tokens',
-  'max_tokens',
-  'metadata',
-  'modalities',
-  'n',
-  'parallel_tool_calls',
-  'presence_penalty',
-  'prompt_cache_key',
-  'prompt_cache_retention',
-  'reasoning_effort',
-  'response_format',
-  'safety_identifier',
-  'seed',
-  'service_tier',
-  'stop',
-  'store',
-  'stream',
-  'stream_options',
-  'temperature',
-  'tool_choice',
-  'tools',
-  'top_k',
-  'top_p',
-  'user',
-  'verbosity',
-  'web_search_options',
+  ...['messages', 'model', 'audio', 'frequency_penalty', 'function_call', 'functions', 'max_completion_tokens'],
+  ...['max_tokens', 'metadata', 'modalities', 'n', 'parallel_tool_calls', 'presence_penalty', 'prompt_cache_key'],
+  ...['prompt_cache_retention', 'reasoning_effort', 'response_format', 'safety_identifier', 'seed', 'service_tier'],
+  ...['stop', 'store', 'stream', 'stream_options', 'temperature', 'tool_choice', 'tools', 'top_k', 'top_p', 'user'],
+  ...['verbosity', 'web_search_options'],
 ]);
 
 const SCHEMA_FIELDS = new Set(['name', 'description', 'schema', 'strict']);
@@ -523,8 +473,7 @@ function unless(usual: number, value: number | undefined): number | undefined {
 }
 
 function stopAt(value: unknown, param: string): readonly string[] | undefined {
-  const stop =
-    typeof value === 'string' ? [value] : listAt(value, param).map((text, i) => textAt(text, `${param}.${i}`));
+  const stop = typeof value === 'string' ? [value] : textsAt(value, param);
   return stop.length > 0 ? stop : undefined;
 }
 
@@ -546,13 +495,11 @@ function readFormat(body: Json, notes: Notes): OutputFormat | undefined {
   const path = 'response_format.json_schema';
   const named = objectAt(format.json_schema, path);
   noteOthers(named, SCHEMA_FIELDS, notes);
-  return {
+  return present({
     kind: 'json_schema',
     schema: optional(named, 'schema', objectAt, `${path}.`) ?? {},
-    ...present({
-      name: optional(named, 'name', textAt, `${path}.`),
-      description: optional(named, 'description', textAt, `${path}.`),
-      strict: optional(named, 'strict', flagAt, `${path}.`),
-    }),
-  };
+    name: optional(named, 'name', textAt, `${path}.`),
+    description: optional(named, 'description', textAt, `${path}.`),
+    strict: optional(named, 'strict', flagAt, `${path}.`),
+  });
 }

@@ -2,6 +2,7 @@ import { writtenReason } from '../stop-reasons.ts';
 import {
   type AnswerContext,
   gatherAnswer,
+  type Json,
   type ModelEvent,
   type ModelUsage,
   type PartStart,
@@ -35,7 +36,7 @@ interface OpenPart {
   /** For calls with plain text: takes it out of the arguments. */
   readonly plain: FreeTextDecoder | undefined;
   /** Text that cannot be said yet, as another part of the same kind is open. */
-  held: string[] | undefined;
+  held: string;
   /** Whether any text came. */
   said: boolean;
   ended: boolean;
@@ -97,23 +98,15 @@ export class ChatWriter implements StreamWriter {
   }
 
   #startPart(index: number, part: PartStart): string {
-    const is_call = part.kind === 'tool_call';
-    const plain = is_call && this.#answer.free_text_tools.has(part.name);
-    const open: OpenPart = {
-      kind: part.kind,
-      call: this.#calls,
-      plain: plain ? new FreeTextDecoder() : undefined,
-      held: !is_call && this.#isOpen(part.kind) ? [] : undefined,
-      said: false,
-      ended: false,
-    };
-    this.#parts.set(index, open);
-    this.#refused ||= part.kind === 'refusal';
-    if (!is_call) return '';
-    this.#calls += 1;
+    const { kind } = part;
+    const plain = kind === 'tool_call' && this.#answer.free_text_tools.has(part.name);
+    const decoder = plain ? new FreeTextDecoder() : undefined;
+    this.#parts.set(index, { kind, call: this.#calls, plain: decoder, held: '', said: false, ended: false });
+    this.#refused ||= kind === 'refusal';
+    if (kind !== 'tool_call') return '';
     const type = plain ? '"type":"custom","custom":{"name":' : '"type":"function","function":{"name":';
     const rest = plain ? ',"input":""}}]' : ',"arguments":""}}]';
-    const call = `"tool_calls":[{"index":${open.call},"id":${JSON.stringify(part.id)},`;
+    const call = `"tool_calls":[{"index":${this.#calls++},"id":${JSON.stringify(part.id)},`;
     return this.#chunk(`${call}${type}${JSON.stringify(part.name)}${rest}`);
   }
 
@@ -121,51 +114,38 @@ export class ChatWriter implements StreamWriter {
     const part = this.#parts.get(index);
     if (part === undefined || text === '') return '';
     part.said = true;
-    if (part.held === undefined) return this.#textChunk(part, text);
-    part.held.push(text);
-    return '';
+    if (part.kind === 'tool_call')
+      return this.#callChunk(part, part.plain === undefined ? text : part.plain.push(text));
+    part.held += text;
+    return this.#advance(part.kind);
   }
 
-  #isOpen(kind: PartStart['kind']): boolean {
-    return [...this.#parts.values()].some((part) => part.kind === kind);
-  }
-
-  #textChunk(part: OpenPart, text: string): string {
-    if (part.plain !== undefined) return this.#inputChunk(part, part.plain.push(text));
-    if (part.kind === 'tool_call') return this.#argumentsChunk(part, text);
-    return text === '' ? '' : this.#chunk(`"${TEXT_KEYS[part.kind]}":${JSON.stringify(text)}`);
-  }
-
-  #inputChunk({ call }: OpenPart, text: string): string {
+  #callChunk({ call, plain }: OpenPart, text: string): string {
     if (text === '') return '';
-    return this.#chunk(`"tool_calls":[{"index":${call},"custom":{"input":${JSON.stringify(text)}}}]`);
-  }
-
-  #argumentsChunk({ call }: OpenPart, text: string): string {
-    return this.#chunk(`"tool_calls":[{"index":${call},"function":{"arguments":${JSON.stringify(text)}}}]`);
+    const said = JSON.stringify(text);
+    const inner = plain === undefined ? `"function":{"arguments":${said}}` : `"custom":{"input":${said}}`;
+    return this.#chunk(`"tool_calls":[{"index":${call},${inner}}]`);
   }
 
   #endPart(index: number): string {
     const part = this.#parts.get(index);
     if (part === undefined) return '';
     part.ended = true;
-    if (part.kind !== 'tool_call') return part.held === undefined ? this.#endText(index, part) : '';
+    if (part.kind !== 'tool_call') return this.#advance(part.kind);
     this.#parts.delete(index);
-    if (part.plain !== undefined) return this.#inputChunk(part, part.plain.end());
     // Clients parse the arguments, and nothing is not JSON.
-    return part.said ? '' : this.#argumentsChunk(part, '{}');
+    return this.#callChunk(part, part.plain?.end() ?? (part.said ? '' : '{}'));
   }
 
-  /** All text of a kind is one text for the client, so parts that overlapped say what they held one after the other. */
-  #endText(index: number, { kind }: OpenPart): string {
-    this.#parts.delete(index);
+  /** All text of a kind is one text for the client, so parts that overlap say what they hold one after the other. */
+  #advance(kind: keyof typeof TEXT_KEYS): string {
     let text = '';
-    for (const [at, part] of this.#parts) {
+    for (const [index, part] of this.#parts) {
       if (part.kind !== kind) continue;
-      text += this.#textChunk(part, part.held?.join('') ?? '');
-      part.held = undefined;
+      if (part.held !== '') text += this.#chunk(`"${TEXT_KEYS[kind]}":${JSON.stringify(part.held)}`);
+      part.held = '';
       if (!part.ended) break;
-      this.#parts.delete(at);
+      this.#parts.delete(index);
     }
     return text;
   }
@@ -184,11 +164,7 @@ export class ChatWriter implements StreamWriter {
 }
 
 /** Writes a whole answer for a client. */
-export function writeDocument(
-  events: readonly ModelEvent[],
-  answer: AnswerContext,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const { start, parts, end, usage } = gatherAnswer(events);
   if (events.some(({ type }) => type === 'proof')) notes.note('reasoning_proof');
   const { id, model } = nameAnswer(start, answer);
@@ -206,7 +182,7 @@ export function writeDocument(
 
 const hasRefusal = (parts: readonly WholePart[]): boolean => parts.some(({ start }) => start.kind === 'refusal');
 
-function writeMessage(parts: readonly WholePart[], { free_text_tools }: AnswerContext): Record<string, unknown> {
+function writeMessage(parts: readonly WholePart[], { free_text_tools }: AnswerContext): Json {
   const textOf = (kind: PartStart['kind']): string =>
     parts.flatMap(({ start, text }) => (start.kind === kind ? text : [])).join('');
   const reasoning = textOf('reasoning');

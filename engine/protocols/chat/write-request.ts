@@ -3,6 +3,7 @@ import type {
   Conversation,
   DocumentPart,
   ImagePart,
+  Json,
   OutputFormat,
   Part,
   ReasoningPart,
@@ -25,9 +26,8 @@ import {
   shortUser,
   writePromptCache,
 } from '../translation/features.ts';
-import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
+import { ACCEPTED, DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/rules.ts';
-import { CHAT_STOPS_MAX } from '../translation/stop-sequences.ts';
 import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
 import { ReturnedState } from './call-memory.ts';
 
@@ -50,12 +50,9 @@ function writePart(part: TextPart | ImagePart | DocumentPart, param: string, not
     case 'text':
       return { type: 'text', text: part.text };
     case 'image': {
-      const taken = takenImage(part, 'chat', notes);
+      const taken = takenImage(part, notes);
       if (taken.kind === 'text') return { type: 'text', text: taken.text };
-      return {
-        type: 'image_url',
-        image_url: { url: urlOf(taken.source), ...(taken.detail !== undefined && { detail: taken.detail }) },
-      };
+      return { type: 'image_url', image_url: present({ url: urlOf(taken.source), detail: taken.detail }) };
     }
     case 'document':
       return writeDocument(part, param, notes);
@@ -68,7 +65,7 @@ function writeDocument({ source, name }: DocumentPart, param: string, notes: Not
   return { type: 'file', file: { filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) } };
 }
 
-type Message = Record<string, unknown>;
+type Message = Json;
 
 /** The order that a message has for what an assistant says. */
 const RANKS: Readonly<Record<Part['kind'], number>> = {
@@ -249,7 +246,7 @@ function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentP
 /** The name of an answer's schema where the client gave none; the protocol wants one. */
 const SCHEMA_NAME = 'answer';
 
-function writeTools(conversation: Conversation, notes: Notes): Record<string, unknown> {
+function writeTools(conversation: Conversation, notes: Notes): Json {
   const { tools, tool_choice, parallel_tool_calls } = conversation;
   if (tools.length === 0) return {};
   const held = new HeldSet('chat', notes);
@@ -266,15 +263,7 @@ function writeTool(tool: Tool, held: HeldSet, notes: Notes): unknown {
   if (free_text === true) notes.note('free_text_tool');
   if (cache !== undefined) notes.note('part_cache');
   const { schema: parameters, ...strictness } = held.tool(tool);
-  return {
-    type: 'function',
-    function: {
-      name,
-      ...(description !== undefined && { description }),
-      parameters,
-      ...strictness,
-    },
-  };
+  return { type: 'function', function: present({ name, description, parameters, ...strictness }) };
 }
 
 function writeChoice(choice: ToolChoice): unknown {
@@ -286,25 +275,14 @@ function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name = SCHEMA_NAME, description, strict } = format;
   const { schema, is_held } = writeAnswerSchema(format, 'chat', notes);
-  return {
-    type: 'json_schema',
-    json_schema: {
-      name,
-      ...(description !== undefined && { description }),
-      schema,
-      ...((is_held || strict === false) && { strict }),
-    },
-  };
+  const said = is_held || strict === false ? strict : undefined;
+  return { type: 'json_schema', json_schema: present({ name, description, schema, strict: said }) };
 }
 
 const TIERS = new Set(['auto', 'default', 'flex', 'scale', 'priority', 'fast']);
 
 /** Writes a request as nearly every server of this protocol understands it. Raises not_translatable by a rule. */
-export function writeRequest(
-  conversation: Conversation,
-  target: UpstreamTarget,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   const { model, instructions, turns, output_format, stream } = conversation;
   return {
     model,
@@ -325,25 +303,22 @@ export function writeRequest(
  * others max_tokens is what every server knows, also those that skip the newer field and would not be bounded at all. What
  * gateway.yaml says of the upstream comes first.
  */
-function writeBound({ max_output_tokens: bound }: Conversation, target: UpstreamTarget): Record<string, unknown> {
+function writeBound({ max_output_tokens: bound }: Conversation, target: UpstreamTarget): Json {
   if (bound === undefined) return {};
   const usual = target.thinking === 'none' ? 'max_tokens' : 'max_completion_tokens';
   return { [target.max_tokens_field ?? usual]: bound };
 }
 
-function writeSampling(conversation: Conversation, notes: Notes): Record<string, unknown> {
+function writeSampling(conversation: Conversation, notes: Notes): Json {
   const { temperature, top_p, top_k, frequency_penalty, presence_penalty, seed, stop } = conversation;
   if (top_k !== undefined) notes.note('top_k');
-  if (stop !== undefined && stop.length > CHAT_STOPS_MAX) notes.note('many_stops');
-  const told = stop?.slice(0, CHAT_STOPS_MAX);
+  const { most } = ACCEPTED.chat.stops;
+  if (stop !== undefined && stop.length > most) notes.note('many_stops');
+  const told = stop?.slice(0, most);
   return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: told });
 }
 
-function writeReasoning(
-  wish: ReasoningWish | undefined,
-  target: UpstreamTarget,
-  notes: Notes,
-): Record<string, unknown> {
+function writeReasoning(wish: ReasoningWish | undefined, target: UpstreamTarget, notes: Notes): Json {
   if (wish === undefined) return {};
   if (wish.show !== undefined) notes.note('reasoning_display');
   const effort = effortOf(wish, notes);
@@ -353,7 +328,7 @@ function writeReasoning(
   return {};
 }
 
-function writeAccount(conversation: Conversation, notes: Notes): Record<string, unknown> {
+function writeAccount(conversation: Conversation, notes: Notes): Json {
   const { verbosity, user, metadata, service_tier, store, cache } = conversation;
   const stored = store === true;
   if (metadata !== undefined && !stored) notes.note('unstored_metadata');

@@ -1,5 +1,6 @@
 import { parseBounded } from '../../kit/json/bounded.ts';
 import { isObject } from '../read-json.ts';
+import type { Json } from '../translation/conversation.ts';
 
 /** JSON.parse and JSON with what Node has and the types do not: the text of a number, and numbers written as such text. */
 type ExactJson = {
@@ -14,12 +15,12 @@ const LONG_NUMBER = /\d{16}|\d[eE]/;
  * Arguments of a tool call as an object; `undefined` where they are none, or have too many values or levels. The empty text is an object
  * without fields. To be written with JSON.stringify only: long numbers are kept as they were written.
  */
-export function argumentsObject(text: string): Record<string, unknown> | undefined {
+export function argumentsObject(text: string): Json | undefined {
   if (text.trim() === '') return {};
   try {
     const plain = parseBounded(text);
     const value = LONG_NUMBER.test(text) ? parseExactly(text) : plain;
-    return isObject(value) ? (value as Record<string, unknown>) : undefined;
+    return isObject(value) ? (value as Json) : undefined;
   } catch {
     return undefined;
   }

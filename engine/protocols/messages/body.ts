@@ -1,6 +1,8 @@
 import {
   type Attached,
   addImage,
+  addKept,
+  addReference,
   type BodyReading,
   definedTools,
   type Fields,
@@ -11,12 +13,12 @@ import {
   namesFile,
   nothingAttached,
   outputBounds,
-  REFERENCE_TOKENS,
   TOOL_USES_MAX,
   toolNames,
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
+import { isAbsent } from '../read-json.ts';
 import { type Unproven, unprovenBlock } from '../translation/made-reasoning.ts';
 
 /** The type of a tool that the provider runs ends with the date of its version: `web_search_20250305`. */
@@ -28,8 +30,26 @@ const CLIENT_TOOL = /^(?:bash|computer|computer_toolset|text_editor|memory|brows
 /** Most tokens that the provider writes for a tool of the client that the body only names. */
 const NAMED_TOOL_TOKENS = 5000;
 
+const PLAIN_BLOCKS: ReadonlySet<unknown> = new Set([
+  ...['text', 'tool_use', 'server_tool_use', 'tool_reference', 'tool_removal', 'fallback', undefined],
+]);
+
 /** Edits of the context that leave parts out and run no model. */
 const ONLY_CLEARS = /^clear_(?:tool_uses|thinking)_\d{8}$/;
+
+/** Fields that chat completions have, and no other API. */
+const OF_CHAT = ['stream_options', 'response_format', 'max_completion_tokens'] as const;
+
+/** The API that a body at the path of Messages is written for, as far as it is certainly another. */
+export function meantFor(body: Fields): readonly ['responses' | 'chat', string] | undefined {
+  if (isAbsent(body.messages)) return isAbsent(body.input) ? undefined : ['responses', 'input'];
+  // Messages require it, and clients of chat completions have stopped sending it.
+  if (!isAbsent(body.max_tokens)) return undefined;
+  const field = OF_CHAT.find((name) => !isAbsent(body[name]));
+  if (field !== undefined) return ['chat', field];
+  const [tool] = Array.isArray(body.tools) ? body.tools : [];
+  return isAbsent(fieldsOf(tool).function) ? undefined : ['chat', 'tools[0].function'];
+}
 
 /** Reads a body of the Messages protocol. Raises invalid_request. */
 export function readMessagesBody(body: Fields): BodyReading {
@@ -42,10 +62,7 @@ export function readMessagesBody(body: Fields): BodyReading {
   const of_provider = typed.filter(({ type }) => !CLIENT_TOOL.test(String(type)));
   const named = typed.length - of_provider.length;
   // The prompt that is continued is with the provider.
-  if (body.thread != null && fieldsOf(body.thread).type !== 'create') {
-    attached.tokens += REFERENCE_TOKENS;
-    attached.holds_state = true;
-  }
+  if (body.thread != null && fieldsOf(body.thread).type !== 'create') addKept(attached);
   return {
     // The Messages API documents 0: the prompt is only written to the cache.
     ...boundsOf(body),
@@ -112,14 +129,6 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
     for (const block of content) {
       if (block?.encrypted_content != null) attached.holds_state = true;
       switch (block?.type) {
-        case 'text':
-        case 'tool_use':
-        case 'server_tool_use':
-        case 'tool_reference':
-        case 'tool_removal':
-        case 'fallback':
-        case undefined:
-          break;
         case 'thinking':
         case 'redacted_thinking':
           noteUnproven(attached, unprovenBlock(block));
@@ -136,9 +145,10 @@ function attachedTo(messages: readonly unknown[]): Attached & { readonly changes
           contents.push(block.content);
           break;
         default:
+          if (PLAIN_BLOCKS.has(block?.type)) break;
           changes.push(block);
-          attached.tokens += REFERENCE_TOKENS;
-          if (namesFile(block) || holdsEncrypted(block.content)) attached.holds_state = true;
+          addReference(attached, block);
+          if (holdsEncrypted(block.content)) attached.holds_state = true;
       }
     }
   }

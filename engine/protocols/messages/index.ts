@@ -1,16 +1,15 @@
 import { jsonText } from '../../kit/text/printable.ts';
 import { KNOWN_KEYS } from '../body/decisive-fields.ts';
+import { MESSAGES_LIFETIMES } from '../body/lifetimes.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { errorHeaders, messagesTypeOf, messagesTypeOfStatus, type ProtocolErrors } from '../errors.ts';
-import { MEANINGS, MESSAGES_STATUS, meaningOf } from '../read-error.ts';
+import { MEANINGS, MESSAGES_TYPES, meaningOf } from '../read-error.ts';
 import { own } from '../read-json.ts';
 import type { Problem } from '../translation/conversation.ts';
 import { ofOutline } from '../usage.ts';
-import { messagesTexts } from './answer-texts.ts';
-import { readMessagesBody } from './body.ts';
-import { MessagesReader, readDocument } from './read-answer.ts';
+import { meantFor, readMessagesBody } from './body.ts';
+import { MessagesReader, messagesTexts, readDocument, readMessagesUsage } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
-import { readMessagesUsage } from './reported-usage.ts';
 import { MessagesWriter, writeDocument } from './write-answer.ts';
 import { writeRequest } from './write-request.ts';
 
@@ -22,7 +21,7 @@ function messagesType({ type, code, status, context_overflow }: Problem): string
   const named = meaningOf({ names: [code ?? '', type ?? ''], texts: [] }, status);
   if (named !== undefined) return MEANINGS[named.meaning].messages;
   // Compat servers say invalid_request_error with every status below 500.
-  const keep = own(MESSAGES_STATUS, type) !== undefined && (type !== 'invalid_request_error' || status === 400);
+  const keep = own(MESSAGES_TYPES, type) !== undefined && (type !== 'invalid_request_error' || status === 400);
   return keep ? type! : messagesTypeOfStatus(status);
 }
 
@@ -54,9 +53,12 @@ export const messagesErrors: ProtocolErrors = {
 
 /** The Messages protocol. */
 export const messagesProtocol: ProtocolDefinition = {
+  api: 'the Messages API',
   path: '/v1/messages',
   known_keys: KNOWN_KEYS,
   readBody: readMessagesBody,
+  meantFor,
+  lifetimes: MESSAGES_LIFETIMES,
   readUsage: ofOutline(readMessagesUsage),
   errors: messagesErrors,
   texts: messagesTexts,
@@ -68,5 +70,13 @@ export const messagesProtocol: ProtocolDefinition = {
     readDocument,
     createWriter: (answer, notes) => new MessagesWriter(answer, notes),
     writeDocument,
+  },
+  clients: {
+    request_id_header: 'request-id',
+    waits_long: true,
+    adds_up_usage: true,
+    plain_call_ids: true,
+    one_text: false,
+    stop_field: 'stop_sequences',
   },
 };

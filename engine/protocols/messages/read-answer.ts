@@ -1,8 +1,10 @@
+import type { TextKind } from '../../contract/rewriting.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
 import { isObject, present } from '../read-json.ts';
+import { type AnswerTexts, keyOf, type Path, textUnlessKnown, valueAt } from '../rewriting.ts';
 import { readEnd, saysReason } from '../stop-reasons.ts';
 import {
   type Emit,
@@ -12,8 +14,26 @@ import {
   startOfAnswer,
 } from '../translation/conversation.ts';
 import type { Notes } from '../translation/rules.ts';
-import { newUsageReading, usageIn } from '../usage.ts';
-import { takeMessageUsage } from './reported-usage.ts';
+import {
+  asObject,
+  CountFinder,
+  countTool,
+  hasRoomFor,
+  highestOf,
+  isCount,
+  newUsageReading,
+  noteModel,
+  noteServed,
+  objectsOf,
+  parseObject,
+  readIterations,
+  readTotals,
+  reportOf,
+  TOOL_USES_MAX,
+  type UsageReading,
+  type UsageReport,
+  usageIn,
+} from '../usage.ts';
 
 /** A content block that has begun; `part` is absent for one that is left out. */
 interface OpenBlock {
@@ -254,3 +274,197 @@ function inputText(input: unknown): string {
     throw brokenAnswer('the input of a tool_use block is nested too deeply');
   }
 }
+
+/** What an answer says of its usage. */
+
+/** How the wire names the uses of a tool: `web_search_requests`. */
+const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
+
+const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
+
+/** How a delta begins, for the upstreams that give their events no names. */
+const UNNAMED_DELTA = '{"type":"content_block_delta"';
+
+/** What surrounds the text in the data of a delta event. */
+const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
+
+/** Where Amazon Bedrock tells the counts of a stream, in its last event. */
+const BEDROCK = 'amazon-bedrock-invocationMetrics';
+
+/** What the counts of a `usage` object are called, by the protocol and by Amazon Bedrock. */
+const NAMES = {
+  input: ['input_tokens', 'inputTokenCount'],
+  output: ['output_tokens', 'outputTokenCount'],
+  cache_read: ['cache_read_input_tokens', 'cacheReadInputTokenCount'],
+  cache_write: ['cache_creation_input_tokens', 'cacheWriteInputTokenCount'],
+} as const;
+
+/** Takes in what an upstream that speaks Messages sent. Only the few events that carry usage are parsed: deltas are most of a stream. */
+export function readMessagesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
+  if (name !== undefined) reading.streamed = true;
+  if (name === 'content_block_delta') countDelta(reading, data);
+  else if (name === 'error') reading.failed = true;
+  else if (name === 'content_block_start') readBlockStart(reading, data);
+  else if (name === 'message' && data.startsWith(UNNAMED_DELTA)) countDelta(reading, data);
+  else if (name === undefined || name === 'message') readMessage(reading, undefined, data);
+  else if (name === 'message_start' || name === 'message_delta' || name === 'message_stop') {
+    readMessage(reading, name, data);
+  }
+}
+
+/** Takes in a document, or an event; what it says itself that it is counts before what it is called. */
+function readMessage(reading: UsageReading, name: string | undefined, data: string): void {
+  const message = parseObject(data);
+  if (message === undefined) return;
+  // A document that only has usage can be nothing but the answer.
+  const type = message.type ?? name ?? (asObject(message.usage) && 'message');
+  switch (type) {
+    case 'message_start':
+      reading.streamed = true;
+      noteModel(reading, asObject(message.message)?.model);
+      break;
+    case 'content_block_start':
+      readBlockStart(reading, data);
+      break;
+    case 'content_block_delta':
+      countDelta(reading, data);
+      break;
+    case 'error':
+      reading.failed = true;
+      break;
+    case 'message':
+      noteModel(reading, message.model);
+      break;
+    case undefined:
+      if (isError(message)) reading.failed = true;
+      break;
+  }
+  takeMessageUsage(reading, type, message);
+}
+
+/** Takes in what an event of a stream, or a document, says of usage: the one reader for the bill and for translated answers. */
+function takeMessageUsage(reading: UsageReading, type: unknown, said: Json): void {
+  if (type !== 'message_start' && type !== 'message_delta' && type !== 'message_stop' && type !== 'message') return;
+  const delta = asObject(said.delta);
+  let is_counted = type === 'message';
+  for (const place of [said[BEDROCK], asObject(said.message)?.usage, delta?.usage, said.usage]) {
+    if (place === undefined || place === null) continue;
+    const is_output = overlay(reading, place);
+    is_counted ||= is_output && type !== 'message_start';
+  }
+  reading.counted ||= is_counted;
+  // An upstream may send several; only the one with the stop reason carries the final counts.
+  if (type === 'message' || (type === 'message_delta' && saysReason(delta?.stop_reason))) reading.complete = true;
+  else if (type === 'message_stop') reading.complete ||= !reading.failed;
+}
+
+/**
+ * Lays one `usage` object over what was reported before: the last usable number of each field counts. Once the answer is complete
+ * no count falls. Returns whether output was counted.
+ */
+function overlay(reading: UsageReading, value: unknown): boolean {
+  const usage = asObject(value);
+  if (usage === undefined) return false;
+  reading.seen = true;
+  const report = readCounts(usage) ?? readTotals(usage);
+  if (report !== undefined) {
+    const { counts, unusable } = report;
+    reading.unusable ||= unusable;
+    reading.reported = reading.complete ? highestOf(reading.reported, counts) : { ...reading.reported, ...counts };
+  }
+  noteServed(reading, usage);
+  readIterations(reading, usage.iterations, readCounts);
+  if (usage.server_tool_use != null) overlayTools(reading, asObject(usage.server_tool_use));
+  return report?.counts.output !== undefined;
+}
+
+function readCounts(usage: Json): UsageReport | undefined {
+  const finder = new CountFinder();
+  const split = objectsOf([usage.cache_creation]);
+  const counts = {
+    input: finder.highest([usage], NAMES.input),
+    output: finder.highest([usage], NAMES.output),
+    cache_read: finder.highest([usage], NAMES.cache_read),
+    cache_write: finder.highest([usage], NAMES.cache_write),
+    cache_write_5m: finder.highest(split, ['ephemeral_5m_input_tokens']),
+    cache_write_1h: finder.highest(split, ['ephemeral_1h_input_tokens']),
+  };
+  const { unusable } = finder;
+  const reasoning = finder.highest(objectsOf([usage.output_tokens_details]), ['thinking_tokens']);
+  return reportOf({ ...counts, reasoning }, unusable);
+}
+
+function overlayTools(reading: UsageReading, tools: Json | undefined): void {
+  if (tools === undefined) reading.unusable = true;
+  reading.server_tools ??= Object.create(null) as Record<string, number>;
+  for (const [field, uses] of Object.entries(tools ?? {})) {
+    const tool = TOOL_FIELD.exec(field)?.[1];
+    if (tool === undefined || uses === null) continue;
+    if (isCount(uses, TOOL_USES_MAX) && hasRoomFor(reading.server_tools, tool)) {
+      const before = reading.complete ? (reading.server_tools[tool] ?? 0) : 0;
+      reading.server_tools[tool] = Math.max(before, uses);
+    } else reading.unusable = true;
+  }
+}
+
+/** An upstream's tool is used once for each block of this kind; it matters where the final count never comes. */
+function readBlockStart(reading: UsageReading, data: string): void {
+  if (!data.includes('server_tool_use')) return;
+  const block = asObject(parseObject(data)?.content_block);
+  if (block?.type !== 'server_tool_use' || typeof block.name !== 'string' || !TOOL_NAME.test(block.name)) return;
+  countTool(reading, block.name);
+}
+
+function countDelta(reading: UsageReading, data: string): void {
+  reading.deltas++;
+  reading.delta_chars += Math.max(0, data.length - DELTA_FRAME_CHARS);
+}
+
+/** Where an answer has its texts. */
+
+const KINDS: Readonly<Record<string, TextKind>> = { text: 'text', thinking: 'reasoning', partial_json: 'tool_input' };
+
+const DELTA_TYPES: Readonly<Record<string, string>> = {
+  text: 'text_delta',
+  thinking: 'thinking_delta',
+  partial_json: 'input_json_delta',
+};
+
+function textAt(index: unknown, field: string) {
+  return { key: JSON.stringify([index, field]), part: index, kind: KINDS[field] ?? 'other' } as const;
+}
+
+function isBlock(path: Path): boolean {
+  return (path.length === 2 && path[0] === 'content_block') || (path.length === 3 && path[0] === 'content');
+}
+
+/** Where the texts of a Messages answer stand. */
+export const messagesTexts: AnswerTexts = {
+  placeOf(path, event) {
+    const key = keyOf(path);
+    const comes_in_pieces = path.length === 2 && (path[0] === 'delta' || path[0] === 'content_block');
+    if (comes_in_pieces && event.index !== undefined) {
+      if (key === 'signature') return { is: 'proof', of: textAt(event.index, 'thinking') };
+      if (key === 'partial_json') return { is: 'json_piece', id: textAt(event.index, key) };
+      if (path[0] === 'delta' || key! in DELTA_TYPES)
+        return textUnlessKnown(path) && { is: 'piece', id: textAt(event.index, key!) };
+    }
+    if (isBlock(path) && key === 'input') return { is: 'values', kind: 'tool_input' };
+    if (isBlock(path) && key === 'signature') {
+      const thinking = valueAt(event, [...path.slice(0, -1), 'thinking']);
+      return typeof thinking === 'string' ? { is: 'proof', of: thinking } : undefined;
+    }
+    return textUnlessKnown(path, isBlock(path) ? KINDS[key!] : undefined);
+  },
+  endsBefore({ type, index, delta }, { part }) {
+    // A proof is of the whole thought, and so comes behind what was held back of it.
+    const is_proof = isObject(delta) && 'signature' in delta;
+    if (type === 'content_block_stop' || type === 'content_block_start' || is_proof) return index === part;
+    return type === 'message_delta' || type === 'message_stop' || type === 'error';
+  },
+  pieceLike(event: Json, path, text) {
+    const field = keyOf(path)!;
+    const type = DELTA_TYPES[field] ?? valueAt(event, ['delta', 'type']);
+    return { type: 'content_block_delta', index: event.index, delta: { type, [field]: text } };
+  },
+};

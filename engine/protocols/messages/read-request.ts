@@ -1,5 +1,6 @@
 import {
   countAt,
+  eachAt,
   flagAt,
   invalid,
   isAbsent,
@@ -12,7 +13,9 @@ import {
   numberAt,
   objectAt,
   optional,
+  present,
   textAt,
+  textsAt,
 } from '../read-json.ts';
 import type {
   CacheTtl,
@@ -27,6 +30,7 @@ import type {
   TextPart,
   Tool,
   ToolChoice,
+  ToolResultPart,
   Turn,
 } from '../translation/conversation.ts';
 import { bytesOf, filePart } from '../translation/files.ts';
@@ -72,18 +76,13 @@ const BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
   ['redacted_thinking', kind(ASSISTANT, ['data'], readRedacted)],
   ['tool_use', kind(ASSISTANT, ['id', 'name', 'input', 'cache_control', 'caller', 'toolset_name'], readToolUse)],
   ['tool_result', kind(USER, ['tool_use_id', 'content', 'is_error', 'cache_control', 'toolset_name'], readToolResult)],
-  [
-    'container_upload',
-    kind(USER, ['file_id', 'cache_control'], (_block, path, notes) =>
-      notes.refuse('file_reference', `${path}.file_id`),
-    ),
-  ],
+  ['container_upload', kind(USER, ['file_id', 'cache_control'], refuseFile)],
   ['tool_addition', kind(ALL, ['tool', 'cache_control'], readToolChange)],
   ['tool_removal', kind(ALL, ['tool', 'cache_control'], readToolChange)],
   [
     'compaction',
     kind(
-      ['user', 'assistant'],
+      [...USER, ...ASSISTANT],
       ['content', 'encrypted_content', 'signature', 'tool_changes', 'cache_control'],
       readCompaction,
     ),
@@ -104,21 +103,31 @@ const RESULT_BLOCKS: ReadonlyMap<string, BlockKind> = new Map([
 
 /** Content of a message: a text or blocks. Raises invalid_request, and not_translatable by a rule. */
 function readContent(content: unknown, role: Role, path: string, notes: Notes): Part[] {
-  if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
-  if (!Array.isArray(content)) {
+  if (typeof content !== 'string' && !Array.isArray(content)) {
     throw invalid(path, `must be a string or an array of content blocks, not ${kindOf(content)}`);
   }
-  return content.flatMap((block, index) => readBlock(block, BLOCKS, role, `${path}.${index}`, notes));
+  return readBlocks(content, BLOCKS, role, path, notes);
+}
+
+function readBlocks(
+  content: unknown,
+  kinds: ReadonlyMap<string, BlockKind>,
+  role: Role,
+  path: string,
+  notes: Notes,
+): Part[] {
+  if (isAbsent(content)) return [];
+  if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
+  return eachAt(content, path, (block, at) => readBlock(block, kinds, role, at, notes)).flat();
 }
 
 function readBlock(
-  value: unknown,
+  block: Json,
   kinds: ReadonlyMap<string, BlockKind>,
   role: Role,
   path: string,
   notes: Notes,
 ): readonly Part[] {
-  const block = objectAt(value, path);
   const type = nameAt(block.type, `${path}.type`);
   const known = kinds.get(type);
   if (known === undefined) {
@@ -151,6 +160,10 @@ function readText(block: Json, path: string, notes: Notes): readonly TextPart[] 
   const text = textAt(block.text, `${path}.text`);
   if (Array.isArray(block.citations) && block.citations.length > 0) notes.note('request_citations');
   return text === '' ? [] : [{ kind: 'text', text, ...readCache(block, path, notes) }];
+}
+
+function refuseFile(_block: Json, path: string, notes: Notes): never {
+  return notes.refuse('file_reference', `${path}.file_id`);
 }
 
 const SOURCE_FIELDS: ReadonlySet<string> = new Set(['type', 'media_type', 'data', 'url']);
@@ -206,51 +219,32 @@ function readContentDocument(
   notes: Notes,
 ): readonly Part[] {
   notes.note('document_content');
-  const parts = readParts(source.content, DOCUMENT_BLOCKS, `${at}.content`, notes);
+  const parts = readBlocks(source.content, DOCUMENT_BLOCKS, 'user', `${at}.content`, notes);
   if (!parts.every((part) => part.kind === 'text')) return parts;
   const text = parts.map((part) => part.text).join('\n\n');
   return [{ kind: 'document', source: { kind: 'text', text }, ...more }];
-}
-
-function readParts(
-  content: unknown,
-  kinds: ReadonlyMap<string, BlockKind>,
-  path: string,
-  notes: Notes,
-): readonly (TextPart | ImagePart | DocumentPart)[] {
-  if (isAbsent(content)) return [];
-  if (typeof content === 'string') return content === '' ? [] : [{ kind: 'text', text: content }];
-  const parts = listAt(content, path).flatMap((block, index) =>
-    readBlock(block, kinds, 'user', `${path}.${index}`, notes),
-  );
-  return parts as (TextPart | ImagePart | DocumentPart)[];
 }
 
 function readSearchResult(block: Json, path: string, notes: Notes): readonly Part[] {
   notes.note('search_result');
   const title = textAt(block.title, `${path}.title`);
   const source = textAt(block.source, `${path}.source`);
-  const said = listAt(block.content, `${path}.content`).map((part, index) => {
-    const at = `${path}.content.${index}`;
-    return textAt(objectAt(part, at).text, `${at}.text`);
-  });
+  const said = eachAt(block.content, `${path}.content`, ({ text }, at) => textAt(text, `${at}.text`));
   return [{ kind: 'text', text: [`${title}\n${source}`, ...said].join('\n\n'), ...readCache(block, path, notes) }];
 }
 
-function proofOf(text: string, kind: 'signature' | 'encrypted'): Pick<ReasoningPart, 'proof'> {
-  const proof = proofFromText(text, { protocol: 'messages', kind });
-  return proof === undefined ? {} : { proof };
+function thought(text: string, proof: string, kind: 'signature' | 'encrypted'): ReasoningPart {
+  return present({ kind: 'reasoning', text, proof: proofFromText(proof, { protocol: 'messages', kind }) });
 }
 
 function readThinking(block: Json, path: string): readonly ReasoningPart[] {
   const text = textAt(block.thinking, `${path}.thinking`);
   const signature = optional(block, 'signature', textAt, `${path}.`) ?? '';
-  return text === '' && signature === '' ? [] : [{ kind: 'reasoning', text, ...proofOf(signature, 'signature') }];
+  return text === '' && signature === '' ? [] : [thought(text, signature, 'signature')];
 }
 
 function readRedacted(block: Json, path: string): readonly ReasoningPart[] {
-  const data = nameAt(block.data, `${path}.data`);
-  return [{ kind: 'reasoning', text: '', ...proofOf(data, 'encrypted') }];
+  return [thought('', nameAt(block.data, `${path}.data`), 'encrypted')];
 }
 
 function noteOrigin({ caller, toolset_name }: Json, notes: Notes): void {
@@ -271,7 +265,7 @@ function readToolUse(block: Json, path: string, notes: Notes): readonly Part[] {
 function readToolResult(block: Json, path: string, notes: Notes): readonly Part[] {
   noteOrigin(block, notes);
   const call_id = nameAt(block.tool_use_id, `${path}.tool_use_id`);
-  const parts = readParts(block.content, RESULT_BLOCKS, `${path}.content`, notes);
+  const parts = readBlocks(block.content, RESULT_BLOCKS, 'user', `${path}.content`, notes) as ToolResultPart['parts'];
   const is_error = optional(block, 'is_error', flagAt, `${path}.`) ?? false;
   return [{ kind: 'tool_result', call_id, parts, is_error, ...readCache(block, path, notes) }];
 }
@@ -367,7 +361,7 @@ const TOOL_FIELDS: ReadonlySet<string> = new Set(
 
 /** Tools of the client and which of them the model may call. Raises invalid_request, and not_translatable by a rule. */
 function readTools(body: Json, notes: Notes): Pick<Conversation, 'tools' | 'tool_choice' | 'parallel_tool_calls'> {
-  const entries = (optional(body, 'tools', listAt) ?? []).map((tool, index) => objectAt(tool, `tools.${index}`));
+  const entries = eachAt(body.tools ?? [], 'tools', (tool) => tool);
   const listed = entries.flatMap((tool, index) => (isProviders(tool) ? [] : [readTool(tool, `tools.${index}`, notes)]));
   const added = new Map(addedTools(body, notes).map((tool) => [tool.name, tool]));
   for (const { name } of listed) added.delete(name);
@@ -404,15 +398,13 @@ const isProviders = ({ type }: Json): boolean => !isAbsent(type) && type !== 'cu
 function readTool(tool: Json, path: string, notes: Notes): Tool {
   noteOthers(tool, TOOL_FIELDS, notes);
   noteSettings(tool, notes);
-  const description = optional(tool, 'description', textAt, `${path}.`);
-  const strict = optional(tool, 'strict', flagAt, `${path}.`);
-  return {
+  return present({
+    description: optional(tool, 'description', textAt, `${path}.`) || undefined,
+    strict: optional(tool, 'strict', flagAt, `${path}.`),
     name: nameAt(tool.name, `${path}.name`),
-    ...(description && { description }),
     parameters: readSchema(tool.input_schema, `${path}.input_schema`),
-    ...(strict !== undefined && { strict }),
     ...readCache(tool, path, notes),
-  };
+  });
 }
 
 function noteSettings(
@@ -480,13 +472,13 @@ const KNOWN: ReadonlySet<string> = new Set([...FIELDS, ...Object.keys(PROVIDER_F
 /** Reads a client's request. Raises invalid_request where it breaks the protocol, not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
   noteFields(body, notes);
-  const reasoning = readReasoning(body, notes);
-  const output_format = readFormat(body);
-  const user = readUser(body, notes);
+  const optionals = present({
+    reasoning: readReasoning(body, notes),
+    output_format: readFormat(body),
+    user: readUser(body, notes) || undefined,
+  });
   const { cache: ttl } = readCache(body, '', notes);
-  const turns = listAt(body.messages, 'messages').flatMap((message, index) =>
-    readTurn(message, `messages.${index}`, notes),
-  );
+  const turns = eachAt(body.messages, 'messages', (message, at) => readTurn(message, at, notes)).flat();
   if (turns.at(-1)?.role === 'assistant') notes.note('begun_answer');
   return {
     model: nameAt(body.model, 'model'),
@@ -495,9 +487,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
     ...readTools(body, notes),
     max_output_tokens: countAt(body.max_tokens, 'max_tokens'),
     ...readSampling(body),
-    ...(reasoning && { reasoning }),
-    ...(output_format && { output_format }),
-    ...(user && { user }),
+    ...optionals,
     ...(ttl && { cache: { ttl } }),
     stream: optional(body, 'stream', flagAt) ?? false,
   };
@@ -528,8 +518,7 @@ const MESSAGE_FIELDS: ReadonlySet<string> = new Set(['role', 'content']);
 
 const ROLES = { user: 'user', assistant: 'assistant', system: 'instructions' } as const;
 
-function readTurn(value: unknown, path: string, notes: Notes): readonly Turn[] {
-  const message = objectAt(value, path);
+function readTurn(message: Json, path: string, notes: Notes): readonly Turn[] {
   noteOthers(message, MESSAGE_FIELDS, notes);
   const role = textAt(message.role, `${path}.role`);
   if (role !== 'user' && role !== 'assistant' && role !== 'system') {
@@ -553,19 +542,24 @@ function isText(content: unknown): boolean {
 }
 
 function readSampling(body: Json): Partial<Conversation> {
-  const temperature = optional(body, 'temperature', numberAt);
-  const top_p = optional(body, 'top_p', numberAt);
-  const top_k = optional(body, 'top_k', countAt);
-  const stop = optional(body, 'stop_sequences', listAt)?.map((text, index) => textAt(text, `stop_sequences.${index}`));
-  const tier = optional(body, 'service_tier', nameAt);
-  return {
-    ...(temperature !== undefined && { temperature }),
-    ...(top_p !== undefined && { top_p }),
-    ...(top_k !== undefined && { top_k }),
-    ...(stop !== undefined && stop.length > 0 && { stop }),
-    // `auto` is what every protocol does when nothing is said.
-    ...(tier !== undefined && tier !== 'auto' && { service_tier: tier === 'standard_only' ? 'default' : tier }),
-  };
+  return present({
+    temperature: optional(body, 'temperature', numberAt),
+    top_p: optional(body, 'top_p', numberAt),
+    top_k: optional(body, 'top_k', countAt),
+    stop: optional(body, 'stop_sequences', stopsAt),
+    service_tier: optional(body, 'service_tier', tierAt),
+  });
+}
+
+function stopsAt(value: unknown, param: string): readonly string[] | undefined {
+  const stops = textsAt(value, param);
+  return stops.length === 0 ? undefined : stops;
+}
+
+/** `auto` is what every protocol does when nothing is said. */
+function tierAt(value: unknown, param: string): string | undefined {
+  const tier = nameAt(value, param);
+  return tier === 'auto' ? undefined : tier === 'standard_only' ? 'default' : tier;
 }
 
 function readFormat(body: Json): OutputFormat | undefined {

@@ -2,6 +2,7 @@ import { writtenReason } from '../stop-reasons.ts';
 import {
   type AnswerContext,
   gatherAnswer,
+  type Json,
   type ModelEvent,
   type ModelUsage,
   type PartStart,
@@ -20,7 +21,7 @@ import { messagesErrors } from './index.ts';
  * A usage object. Cached tokens that nobody told are left out: the protocol knows null for them, but one client takes a null for
  * unreadable. Other counts are 0, as every answer has them.
  */
-function writeUsage(usage: ModelUsage): Record<string, unknown> {
+function writeUsage(usage: ModelUsage): Json {
   const { cache_write_5m, cache_write_1h, reasoning } = usage;
   const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
   // Upstreams that tell one of them have no other.
@@ -46,7 +47,7 @@ function writeUsage(usage: ModelUsage): Record<string, unknown> {
  * The head of an answer, for `message_start` and for a whole answer. Its identifier is never the upstream's: servers of other
  * protocols repeat theirs, and coding clients join answers with the same one to one message.
  */
-function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Record<string, unknown> {
+function writeHead({ model }: { readonly model?: string }, answer: AnswerContext): Json {
   return {
     id: `msg_${answer.request_id.replaceAll('-', '')}`,
     type: 'message',
@@ -63,7 +64,7 @@ function writeStopReason(reason: StopReason, has_refusal: boolean): string {
 interface Part {
   readonly start: PartStart;
   /** Text that waits until the block before has ended. */
-  held: string[];
+  held: string;
   proof?: ReasoningProof;
   ended: boolean;
   /** Whether its block has begun. Blocks without content are never begun, as clients could not send them back. */
@@ -97,17 +98,23 @@ export class MessagesWriter implements StreamWriter {
   }
 
   write(event: ModelEvent): string {
+    const part = 'index' in event ? this.#parts.get(event.index) : undefined;
     switch (event.type) {
       case 'part_delta':
-        return this.#delta(event.index, event.text);
+        if (part !== undefined) part.held += event.text;
+        return this.#advance();
       case 'start':
         return this.#start(event);
       case 'part_start':
-        return this.#open(event.index, event.part);
+        this.#parts.set(event.index, { start: event.part, held: '', ended: false, begun: false });
+        this.#refused ||= event.part.kind === 'refusal';
+        return this.#advance();
       case 'proof':
-        return this.#prove(event.index, event.proof);
+        if (part !== undefined) part.proof = event.proof;
+        return '';
       case 'part_end':
-        return this.#close(event.index);
+        if (part !== undefined) part.ended = true;
+        return this.#advance();
       case 'ping':
         return 'event: ping\ndata: {"type":"ping"}\n\n';
       case 'end':
@@ -131,43 +138,12 @@ export class MessagesWriter implements StreamWriter {
     return sse('message_start', `{"type":"message_start","message":${JSON.stringify(message)}}`);
   }
 
-  #open(index: number, start: PartStart): string {
-    const part: Part = { start, held: [], ended: false, begun: false };
-    this.#parts.set(index, part);
-    if (start.kind === 'refusal') this.#refused = true;
-    return start.kind === 'tool_call' && this.#isCurrent(part) ? this.#begin(part) : '';
-  }
-
-  #delta(index: number, text: string): string {
-    const part = this.#parts.get(index);
-    if (part === undefined || text === '') return '';
-    if (this.#isCurrent(part)) return this.#say(part, text);
-    part.held.push(text);
-    return '';
-  }
-
-  #prove(index: number, proof: ReasoningProof): string {
-    const part = this.#parts.get(index);
-    if (part !== undefined) part.proof = proof;
-    return '';
-  }
-
-  #close(index: number): string {
-    const part = this.#parts.get(index);
-    if (part === undefined) return '';
-    part.ended = true;
-    return this.#isCurrent(part) ? this.#advance() : '';
-  }
-
-  #isCurrent(part: Part): boolean {
-    return this.#parts.values().next().value === part;
-  }
-
-  /** Ends the current part and catches up with those that waited. */
+  /** Says what is known of the current part, and when that has ended of those that waited for it. */
   #advance(): string {
     let out = '';
     for (const [index, part] of this.#parts) {
-      out += this.#catchUp(part);
+      if (part.start.kind === 'tool_call' && !part.begun) out += this.#begin(part);
+      if (part.held !== '') out += this.#say(part);
       if (!part.ended) break;
       out += this.#finish(part);
       this.#parts.delete(index);
@@ -175,16 +151,10 @@ export class MessagesWriter implements StreamWriter {
     return out;
   }
 
-  #catchUp(part: Part): string {
-    let out = part.start.kind === 'tool_call' && !part.begun ? this.#begin(part) : '';
-    const held = part.held.join('');
-    part.held = [];
-    if (held !== '') out += this.#say(part, held);
-    return out;
-  }
-
-  #say(part: Part, text: string): string {
+  #say(part: Part): string {
     const begin = part.begun ? '' : this.#begin(part);
+    const text = part.held;
+    part.held = '';
     const delta = `{"type":"content_block_delta","index":${this.#blocks - 1},"delta":{"type":${DELTAS[part.start.kind]}:${JSON.stringify(text)}}}`;
     return `${begin}event: content_block_delta\ndata: ${delta}\n\n`;
   }
@@ -209,7 +179,7 @@ export class MessagesWriter implements StreamWriter {
     return states;
   }
 
-  #block(content_block: Record<string, unknown>): string {
+  #block(content_block: Json): string {
     const index = this.#blocks++;
     const data = `{"type":"content_block_start","index":${index},"content_block":${JSON.stringify(content_block)}}`;
     return sse('content_block_start', data);
@@ -251,7 +221,7 @@ export class MessagesWriter implements StreamWriter {
   }
 }
 
-function startOf(start: PartStart): Record<string, unknown> {
+function startOf(start: PartStart): Json {
   switch (start.kind) {
     case 'text':
     case 'refusal':
@@ -268,11 +238,7 @@ function sse(name: string, data: string): string {
 }
 
 /** Writes a whole answer for a client. */
-export function writeDocument(
-  events: readonly ModelEvent[],
-  answer: AnswerContext,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const { start, parts, end, usage } = gatherAnswer(events);
   const content = statesFirst(parts).flatMap((part) => writeBlock(part, answer, notes));
   return {
@@ -299,16 +265,12 @@ function statesFirst(parts: readonly WholePart[]): readonly WholePart[] {
 }
 
 /** Some clients' next request must show a thought at the beginning of this answer. */
-function thinkingFirst(content: Record<string, unknown>[], { thinks_first, made_by }: AnswerContext): unknown[] {
+function thinkingFirst(content: Json[], { thinks_first, made_by }: AnswerContext): unknown[] {
   if (thinks_first !== true || content.length === 0 || content[0]!.type === 'thinking') return content;
   return [{ type: 'thinking', thinking: '', signature: proofToText(undefined, made_by) }, ...content];
 }
 
-function writeBlock(
-  { start, text, proof }: WholePart,
-  { made_by }: AnswerContext,
-  notes: Notes,
-): Record<string, unknown>[] {
+function writeBlock({ start, text, proof }: WholePart, { made_by }: AnswerContext, notes: Notes): Json[] {
   switch (start.kind) {
     case 'text':
     case 'refusal':
@@ -321,7 +283,7 @@ function writeBlock(
   }
 }
 
-function inputOf(text: string, notes: Notes): Record<string, unknown> {
+function inputOf(text: string, notes: Notes): Json {
   const input = argumentsObject(text);
   if (input !== undefined) return input;
   notes.note('answer_arguments');

@@ -1,8 +1,10 @@
+import { present } from '../read-json.ts';
 import type {
   CacheTtl,
   Conversation,
   DocumentPart,
   ImagePart,
+  Json,
   Part,
   ReasoningPart,
   ReasoningWish,
@@ -97,7 +99,7 @@ function writeSource(source: Source): Block {
 }
 
 function writeImage(image: ImagePart, notes: Notes): Block {
-  const part = takenImage(image, 'messages', notes);
+  const part = takenImage(image, notes);
   if (part.kind === 'text') return { type: 'text', text: part.text, ...mark(part) };
   if (part.detail !== undefined && part.detail !== 'auto') notes.note('image_detail');
   return { type: 'image', source: writeSource(part.source), ...mark(part) };
@@ -326,11 +328,7 @@ const SCHEMA_ONLY =
   'Answer with one JSON value and nothing else: no words around it and no code fence. It must match this JSON Schema:';
 
 /** Writes a request for an upstream. Raises not_translatable by a rule. */
-export function writeRequest(
-  conversation: Conversation,
-  target: UpstreamTarget,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   noteUnsaid(conversation, notes);
   const held = new HeldSet('messages', notes);
   const format = writeFormat(conversation, held, notes);
@@ -343,7 +341,7 @@ export function writeRequest(
   limitMarks({ system, tools, messages }, notes);
   const max_tokens = conversation.max_output_tokens ?? target.default_output_tokens ?? target.max_output_tokens;
   const { on, thinking, effort } = writeThinking(conversation, target, messages, max_tokens, notes);
-  const output_config = { ...(effort !== undefined && { effort }), ...(format !== undefined && { format }) };
+  const output_config = present({ effort, format });
   return {
     model: conversation.model,
     max_tokens,
@@ -458,11 +456,8 @@ function writeSampling({ temperature, top_p, top_k }: Conversation, thinking: bo
   // One at its neutral value says nothing, and models refuse two.
   const both = temperature !== undefined && top_p !== undefined && top_p !== 1;
   if (both) notes.note('temperature_and_top_p');
-  return {
-    ...(temperature !== undefined && { temperature: Math.min(temperature, 1) }),
-    ...(temperature === undefined && top_p !== undefined && { top_p }),
-    ...(top_k !== undefined && { top_k }),
-  };
+  if (temperature === undefined) return present({ top_p, top_k });
+  return present({ temperature: Math.min(temperature, 1), top_k });
 }
 
 function writeTier({ service_tier }: Conversation, notes: Notes): Block {

@@ -1,6 +1,8 @@
 import {
   type Attached,
   addImage,
+  addKept,
+  addReference,
   type BodyReading,
   countOf,
   type Fields,
@@ -21,7 +23,7 @@ import {
   toolTokens,
   withThinking,
 } from '../body/fields.ts';
-import { invalid, kindOf } from '../read-json.ts';
+import { invalid, isAbsent, kindOf } from '../read-json.ts';
 import { isMadeItem } from '../translation/made-reasoning.ts';
 
 /** Fields that stand for text which only the provider has. */
@@ -41,6 +43,10 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
 const isClients = ({ type, execution }: Fields) =>
   CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
 
+const PLAIN_PARTS: ReadonlySet<unknown> = new Set([
+  ...['input_text', 'output_text', 'text', 'summary_text', 'reasoning_text', 'refusal', undefined],
+]);
+
 const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
   ...['additional_tools', 'function_call', 'custom_tool_call', 'compaction', 'web_search_call', 'file_search_call'],
   ...['code_interpreter_call', 'computer_call', 'local_shell_call', 'local_shell_call_output', 'shell_call'],
@@ -52,6 +58,17 @@ const WHOLE_ITEMS: ReadonlySet<unknown> = new Set([
 const VERSION = /(?:_preview)?(?:_\d{4}_\d{2}_\d{2})?$/;
 
 const TOOL_NAME = /^[a-z][a-z0-9_]{0,63}$/;
+
+/** The API that a body at the path of Responses is written for, as far as it is certainly another. */
+export function meantFor({
+  messages,
+  input,
+  prompt,
+  system,
+}: Fields): readonly ['chat' | 'messages', string] | undefined {
+  if (isAbsent(messages) || !isAbsent(input) || !isAbsent(prompt)) return undefined;
+  return isAbsent(system) ? ['chat', 'messages'] : ['messages', 'system'];
+}
 
 /** Reads a body of the Responses protocol. Raises invalid_request. */
 export function readResponsesBody(body: Fields): BodyReading {
@@ -65,7 +82,7 @@ export function readResponsesBody(body: Fields): BodyReading {
   const run_by_provider = tools.filter((tool) => !isClients(tool));
   const most_calls = countOf(body, 'max_tool_calls');
   const attached = nothingAttached();
-  for (const key of REFERENCES) if (body[key] != null) attachKept(attached);
+  for (const key of REFERENCES) if (body[key] != null) addKept(attached);
   for (const item of items) attachItem(fieldsOf(item), attached);
   return {
     ...withThinking(outputBounds(body, ['max_output_tokens']), thinkingBudget(body)),
@@ -122,25 +139,19 @@ function usesOf(tools: readonly Fields[], most: number | undefined): Readonly<Re
   return uses ?? NO_USES;
 }
 
-/** What the provider keeps: nobody knows how long it is, and no other provider has it. */
-function attachKept(attached: Attached): void {
-  attached.tokens += REFERENCE_TOKENS;
-  attached.holds_state = true;
-}
-
 function attachItem(item: Fields, attached: Attached): void {
   if (item.encrypted_content != null && !isMadeItem(item)) attached.holds_state = true;
   switch (item.type) {
     case 'message':
     case undefined:
       // Without content it is a reference to an item that the provider keeps.
-      if (item.content == null && item.id != null) attachKept(attached);
+      if (item.content == null && item.id != null) addKept(attached);
       attachParts(item.content, attached);
       break;
     case 'reasoning':
       // What was thought is in the body only in encrypted form; otherwise the provider keeps it.
       if (isMadeItem(item)) attached.unproven_reasoning = 'made';
-      else if (item.encrypted_content == null && item.id != null) attachKept(attached);
+      else if (item.encrypted_content == null && item.id != null) addKept(attached);
       break;
     case 'function_call_output':
     case 'custom_tool_call_output':
@@ -153,7 +164,7 @@ function attachItem(item: Fields, attached: Attached): void {
       attached.tokens += IMAGE_TOKENS;
       break;
     case 'item_reference':
-      attachKept(attached);
+      addKept(attached);
       break;
     default:
       if (!WHOLE_ITEMS.has(item.type)) attached.tokens += REFERENCE_TOKENS;
@@ -162,23 +173,11 @@ function attachItem(item: Fields, attached: Attached): void {
 
 function attachParts(parts: unknown, attached: Attached): void {
   if (!Array.isArray(parts)) return;
-  for (const part of parts) {
-    switch (part?.type) {
-      case 'input_text':
-      case 'output_text':
-      case 'text':
-      case 'summary_text':
-      case 'reasoning_text':
-      case 'refusal':
-      case undefined:
-        break;
-      case 'input_image':
-        if (namesFile(part)) attached.holds_state = true;
-        addImage(attached, isDataUrl(part.image_url));
-        break;
-      default:
-        attached.tokens += REFERENCE_TOKENS;
-        if (namesFile(fieldsOf(part))) attached.holds_state = true;
-    }
+  for (const value of parts) {
+    const part = fieldsOf(value);
+    if (part.type === 'input_image') {
+      if (namesFile(part)) attached.holds_state = true;
+      addImage(attached, isDataUrl(part.image_url));
+    } else if (!PLAIN_PARTS.has(part.type)) addReference(attached, part);
   }
 }

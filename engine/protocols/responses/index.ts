@@ -1,15 +1,14 @@
 import { ERRORS, type StageError } from '../../contract/errors.ts';
 import { jsonText } from '../../kit/text/printable.ts';
 import { KNOWN_KEYS } from '../body/decisive-fields.ts';
+import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { type BrokenStream, compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
-import { responsesTexts } from './answer-texts.ts';
-import { readResponsesBody } from './body.ts';
-import { ResponsesReader, readDocument } from './read-answer.ts';
+import { meantFor, readResponsesBody } from './body.ts';
+import { ResponsesReader, readDocument, readResponsesUsage, responsesTexts } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
-import { readResponsesUsage } from './reported-usage.ts';
-import { ResponsesWriter, writeDocument } from './write-answer.ts';
+import { echoOf, ResponsesWriter, writeDocument } from './write-answer.ts';
 import { writeRequest } from './write-request.ts';
 
 /**
@@ -41,10 +40,16 @@ const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
   output: [],
 });
 
-function responseFailed(error: StageError, { sequence_number = 0, ...request }: BrokenStream): string {
+/** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */
+function nextNumber(events: string): number {
+  const last = events.lastIndexOf('"sequence_number":');
+  return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
+}
+
+function responseFailed(error: StageError, { said = '', ...request }: BrokenStream): string {
   const { compat } = ERRORS[error.code];
   const code = compat.code ?? compat.type;
-  return endEvents(request, sequence_number, { code, message: error.message, param: null });
+  return endEvents(request, nextNumber(said), { code, message: error.message, param: null });
 }
 
 function endEvents(
@@ -65,9 +70,12 @@ function event(value: { readonly type: string; readonly [key: string]: unknown }
 
 /** Responses. */
 export const responsesProtocol: ProtocolDefinition = {
+  api: 'the Responses API',
   path: '/v1/responses',
   known_keys: KNOWN_KEYS,
   readBody: readResponsesBody,
+  meantFor,
+  lifetimes: COMPAT_LIFETIMES,
   readUsage: ofOutline(readResponsesUsage),
   errors: responsesErrors,
   texts: responsesTexts,
@@ -75,9 +83,18 @@ export const responsesProtocol: ProtocolDefinition = {
   adapter: {
     readRequest,
     writeRequest,
+    echoOf,
     createReader: (notes) => new ResponsesReader(notes),
     readDocument,
     createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
     writeDocument,
+  },
+  clients: {
+    request_id_header: 'x-request-id',
+    waits_long: false,
+    adds_up_usage: false,
+    plain_call_ids: false,
+    one_text: false,
+    stop_field: 'stop',
   },
 };

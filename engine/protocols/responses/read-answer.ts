@@ -1,8 +1,10 @@
+import type { TextKind } from '../../contract/rewriting.ts';
 import type { ResponseEvent } from '../../contract/stage.ts';
 import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
 import { readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
 import { isAbsent, isObject, present } from '../read-json.ts';
+import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
 import { type AnswerParts, readEnd, saysReason } from '../stop-reasons.ts';
 import {
   type Emit,
@@ -14,9 +16,22 @@ import {
   startOfAnswer,
 } from '../translation/conversation.ts';
 import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/free-text.ts';
+import { isMadeItem } from '../translation/made-reasoning.ts';
 import type { Notes } from '../translation/rules.ts';
-import { newUsageReading, usageIn } from '../usage.ts';
-import { takeResponseUsage } from './reported-usage.ts';
+import {
+  asObject,
+  countTexts,
+  countTool,
+  isCount,
+  newUsageReading,
+  noteAnswer,
+  parseObject,
+  readTotals,
+  TOOL_USES_MAX,
+  takeTotals,
+  type UsageReading,
+  usageIn,
+} from '../usage.ts';
 
 const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -79,246 +94,171 @@ class Parts {
   }
 }
 
-/** One item of the output, as it streams; `done` has it whole and closes its parts. */
-interface OutputItem {
-  beginPart(part: Json, inner: number, emit: Emit): void;
-  delta(kind: DeltaKind, inner: number, text: string, emit: Emit): void;
-  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void;
-  endPart(inner: number, emit: Emit): void;
-  done(item: Json, emit: Emit): void;
-  close(emit: Emit): void;
-}
-
 /** What a piece belongs to. */
 type DeltaKind = 'text' | 'refusal' | 'summary' | 'thought' | 'arguments' | 'input';
-
-function openItem(item: Json, parts: Parts, emit: Emit): OutputItem {
-  switch (item.type) {
-    case 'message':
-      return new MessageItem(parts);
-    case 'reasoning':
-      return new ReasoningItem(parts);
-    case 'function_call':
-    case 'custom_tool_call':
-      return new CallItem(item, parts, emit);
-    default:
-      parts.notes.note('answer_provider_tool');
-      return SKIPPED;
-  }
-}
-
-const SKIPPED: OutputItem = { beginPart() {}, delta() {}, whole() {}, endPart() {}, done() {}, close() {} };
 
 /** Some servers leave the type out. */
 const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text', 'text', 'refusal']);
 
-class MessageItem implements OutputItem {
-  readonly #parts: Parts;
-  readonly #content = new Map<number, OpenPart>();
+const objectsIn = (value: unknown): readonly Json[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
-  constructor(parts: Parts) {
+/** One item of the output, as it streams. Items of other types than messages, reasoning and calls say nothing. */
+class OutputItem {
+  readonly #parts: Parts;
+  readonly #type: unknown;
+  /** Where arguments, or a plain text, stand in a call. */
+  readonly #field: 'arguments' | 'input' | undefined;
+  /** Its parts: those of a message by their index, and the one of others. */
+  readonly #open = new Map<number, OpenPart>();
+  /** Reasoning: which of summary and thought is passed on, the one that came first, and up to which part of it. */
+  #kind: DeltaKind | undefined;
+  #inner = 0;
+  /** Whether the arguments of a call with plain text have begun. */
+  #begun = false;
+
+  constructor(item: Json, parts: Parts, emit: Emit) {
     this.#parts = parts;
+    this.#type = item.type;
+    if (item.type === 'function_call') this.#field = 'arguments';
+    else if (item.type === 'custom_tool_call') this.#field = 'input';
+    else if (item.type !== 'message' && item.type !== 'reasoning') parts.notes.note('answer_provider_tool');
+    if (this.#field === undefined) return;
+    const id = textOf(item.call_id) || textOf(item.id) || parts.nextCallId;
+    const namespace = textOf(item.namespace);
+    const name = namespace === '' ? textOf(item.name) : `${namespace}__${textOf(item.name)}`;
+    this.#open.set(0, parts.open({ kind: 'tool_call', id, name }, emit));
+    this.#call(textOf(item[this.#field]), emit);
   }
 
   beginPart({ type }: Json, inner: number, emit: Emit): void {
-    this.#part(inner, type === 'refusal' ? 'refusal' : 'text', emit);
+    if (this.#type === 'message') this.#part(inner, type === 'refusal' ? 'refusal' : 'text', emit);
   }
 
-  delta(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
-    this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit).add(text, emit);
-  }
-
-  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
-    const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit);
-    part.add(part.missing(text), emit);
+  /** Takes a piece of a text, or all of it. */
+  say(kind: DeltaKind, inner: number, text: string, is_whole: boolean, emit: Emit): void {
+    if (this.#field !== undefined) this.#call(is_whole ? this.#open.get(0)!.missing(text) : text, emit);
+    else if (this.#type === 'message') {
+      const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit);
+      part.add(is_whole ? part.missing(text) : text, emit);
+    } else if (this.#type === 'reasoning' && !(is_whole && this.#open.size > 0 && inner <= this.#inner)) {
+      this.#think(kind, inner, text, emit);
+    }
   }
 
   endPart(inner: number, emit: Emit): void {
-    this.#content.get(inner)?.end(emit);
+    if (this.#type === 'message') this.#open.get(inner)?.end(emit);
   }
 
+  /** The item is whole, and its parts end. */
   done(item: Json, emit: Emit): void {
-    if (item.phase === 'commentary') this.#parts.notes.note('answer_phase');
-    for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
-      if (!isObject(content)) continue;
-      if (!TEXT_PARTS.has(content.type)) {
-        this.#parts.notes.note('answer_unknown_part');
-        continue;
-      }
-      if (Array.isArray(content.annotations) && content.annotations.length > 0)
-        this.#parts.notes.note('answer_citations');
-      const is_refusal = content.type === 'refusal';
-      const whole = textOf(is_refusal ? content.refusal : content.text);
-      const part = whole === '' ? this.#content.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text', emit);
-      part?.add(part.missing(whole), emit);
-    }
+    if (this.#field !== undefined) this.#call(this.#open.get(0)!.missing(textOf(item[this.#field])), emit);
+    else if (this.#type === 'message') this.#readMessage(item, emit);
+    else if (this.#type === 'reasoning') this.#readReasoning(item, emit);
     this.close(emit);
   }
 
   close(emit: Emit): void {
-    for (const part of this.#content.values()) part.end(emit);
+    if (this.#field === 'input') {
+      this.#begin(emit);
+      emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_END });
+    }
+    for (const part of this.#open.values()) part.end(emit);
   }
 
-  #part(inner: number, kind: 'text' | 'refusal', emit: Emit): OpenPart {
-    let part = this.#content.get(inner);
+  #part(inner: number, kind: 'text' | 'refusal' | 'reasoning', emit: Emit): OpenPart {
+    let part = this.#open.get(inner);
     if (part === undefined) {
       part = this.#parts.open({ kind }, emit);
-      this.#content.set(inner, part);
+      this.#open.set(inner, part);
     }
     return part;
   }
-}
 
-class ReasoningItem implements OutputItem {
-  readonly #parts: Parts;
-  #part: OpenPart | undefined;
-  /** Which of summary and thought is passed on: the one that came first. */
-  #kind: DeltaKind | undefined;
-  #inner = 0;
-
-  constructor(parts: Parts) {
-    this.#parts = parts;
+  #readMessage(item: Json, emit: Emit): void {
+    const { notes } = this.#parts;
+    if (item.phase === 'commentary') notes.note('answer_phase');
+    for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
+      if (!isObject(content)) continue;
+      if (!TEXT_PARTS.has(content.type)) {
+        notes.note('answer_unknown_part');
+        continue;
+      }
+      if (Array.isArray(content.annotations) && content.annotations.length > 0) notes.note('answer_citations');
+      const is_refusal = content.type === 'refusal';
+      const whole = textOf(is_refusal ? content.refusal : content.text);
+      const part = whole === '' ? this.#open.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text', emit);
+      part?.add(part.missing(whole), emit);
+    }
   }
 
-  delta(kind: DeltaKind, inner: number, text: string, emit: Emit) {
+  #think(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
     this.#kind ??= kind;
-    if (this.#kind !== kind) return this.#parts.notes.note('second_reasoning');
-    const part = this.#opened(emit);
+    if (this.#kind !== kind) {
+      this.#parts.notes.note('second_reasoning');
+      return;
+    }
+    const part = this.#part(0, 'reasoning', emit);
     part.add(inner > this.#inner && !part.empty ? `\n\n${text}` : text, emit);
     this.#inner = inner;
   }
 
-  whole(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
-    if (this.#part === undefined || inner > this.#inner) this.delta(kind, inner, text, emit);
-  }
-
-  beginPart(): void {}
-
-  endPart(): void {}
-
-  done(item: Json, emit: Emit): void {
+  #readReasoning(item: Json, emit: Emit): void {
     const summary = joined(item.summary);
     const whole = this.#kind === 'thought' || summary === '' ? joined(item.content) : summary;
-    const encrypted = textOf(item.encrypted_content);
-    if (whole !== '' || encrypted !== '') {
-      const part = this.#opened(emit);
-      part.add(part.missing(whole), emit);
-      if (encrypted !== '') emit({ type: 'proof', index: part.index, proof: proofOf(item, encrypted) });
-    }
-    this.close(emit);
+    const value = textOf(item.encrypted_content);
+    if (whole === '' && value === '') return;
+    const part = this.#part(0, 'reasoning', emit);
+    part.add(part.missing(whole), emit);
+    const id = textOf(item.id);
+    const proof = { protocol: 'responses', kind: 'encrypted', value, ...(id !== '' && { id }) } as const;
+    if (value !== '') emit({ type: 'proof', index: part.index, proof });
   }
 
-  close(emit: Emit): void {
-    this.#part?.end(emit);
-  }
-
-  #opened(emit: Emit): OpenPart {
-    this.#part ??= this.#parts.open({ kind: 'reasoning' }, emit);
-    return this.#part;
-  }
-}
-
-function proofOf({ id }: Json, value: string) {
-  return {
-    protocol: 'responses',
-    kind: 'encrypted',
-    value,
-    ...(typeof id === 'string' && id !== '' && { id }),
-  } as const;
-}
-
-function joined(value: unknown): string {
-  const texts = (Array.isArray(value) ? value : []).filter(isObject).map(({ text }) => textOf(text));
-  return texts.filter((text) => text !== '').join('\n\n');
-}
-
-class CallItem implements OutputItem {
-  readonly #part: OpenPart;
-  readonly #free_text: boolean;
-  #begun = false;
-
-  constructor(item: Json, parts: Parts, emit: Emit) {
-    this.#free_text = item.type === 'custom_tool_call';
-    const id = textOf(item.call_id) || textOf(item.id) || parts.nextCallId;
-    const name = textOf(item.name);
-    const namespace = textOf(item.namespace);
-    this.#part = parts.open({ kind: 'tool_call', id, name: namespace === '' ? name : `${namespace}__${name}` }, emit);
-    this.#add(textOf(this.#free_text ? item.input : item.arguments), emit);
-  }
-
-  delta(_kind: DeltaKind, _inner: number, text: string, emit: Emit): void {
-    this.#add(text, emit);
-  }
-
-  whole(_kind: DeltaKind, _inner: number, text: string, emit: Emit): void {
-    this.#add(this.#part.missing(text), emit);
-  }
-
-  beginPart(): void {}
-
-  endPart(): void {}
-
-  done(item: Json, emit: Emit): void {
-    this.#add(this.#part.missing(textOf(this.#free_text ? item.input : item.arguments)), emit);
-    this.close(emit);
-  }
-
-  close(emit: Emit): void {
-    if (this.#free_text) {
-      this.#begin(emit);
-      emit({ type: 'part_delta', index: this.#part.index, text: FREE_TEXT_END });
-    }
-    this.#part.end(emit);
-  }
-
-  #add(text: string, emit: Emit): void {
+  #call(text: string, emit: Emit): void {
     if (text === '') return;
-    if (this.#free_text) this.#begin(emit);
-    this.#part.add(text, emit, this.#free_text ? escapeFreeText(text) : text);
+    const is_plain = this.#field === 'input';
+    if (is_plain) this.#begin(emit);
+    this.#open.get(0)!.add(text, emit, is_plain ? escapeFreeText(text) : text);
   }
 
   #begin(emit: Emit): void {
     if (this.#begun) return;
     this.#begun = true;
-    emit({ type: 'part_delta', index: this.#part.index, text: FREE_TEXT_START });
+    emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_START });
   }
+}
+
+function joined(value: unknown): string {
+  const texts = objectsIn(value).map(({ text }) => textOf(text));
+  return texts.filter((text) => text !== '').join('\n\n');
 }
 
 interface TextEvent {
   readonly kind: DeltaKind;
+  /** Where the whole text stands, which some servers tell and nothing before it. */
   readonly field: string;
   readonly index: 'content_index' | 'summary_index';
   /** The item that has begun where no event said so; a call without its name cannot be made up for. */
   readonly item?: 'message' | 'reasoning';
 }
 
-const MESSAGE = { index: 'content_index', item: 'message' } as const;
-const SUMMARY = { index: 'summary_index', item: 'reasoning' } as const;
-const THOUGHT = { index: 'content_index', item: 'reasoning' } as const;
-const CALL = { index: 'content_index' } as const;
-
-const DELTAS: ReadonlyMap<string, TextEvent> = new Map([
-  ['response.output_text.delta', { kind: 'text', field: 'delta', ...MESSAGE }],
-  ['response.refusal.delta', { kind: 'refusal', field: 'delta', ...MESSAGE }],
-  ['response.reasoning_summary_text.delta', { kind: 'summary', field: 'delta', ...SUMMARY }],
-  ['response.reasoning_text.delta', { kind: 'thought', field: 'delta', ...THOUGHT }],
-  ['response.function_call_arguments.delta', { kind: 'arguments', field: 'delta', ...CALL }],
-  ['response.custom_tool_call_input.delta', { kind: 'input', field: 'delta', ...CALL }],
-]);
-
-/** Events that repeat a text whole; some servers send nothing of it before. */
-const WHOLES: ReadonlyMap<string, TextEvent> = new Map([
-  ['response.output_text.done', { kind: 'text', field: 'text', ...MESSAGE }],
-  ['response.refusal.done', { kind: 'refusal', field: 'refusal', ...MESSAGE }],
-  ['response.reasoning_summary_text.done', { kind: 'summary', field: 'text', ...SUMMARY }],
-  ['response.reasoning_text.done', { kind: 'thought', field: 'text', ...THOUGHT }],
-  ['response.function_call_arguments.done', { kind: 'arguments', field: 'arguments', ...CALL }],
-  ['response.custom_tool_call_input.done', { kind: 'input', field: 'input', ...CALL }],
-]);
+/** Events with pieces of a text end in `delta`, and those that repeat it whole in `done`. */
+const TEXTS: ReadonlyMap<string, TextEvent> = new Map(
+  (
+    [
+      ['output_text', 'text', 'text', 'content_index', 'message'],
+      ['refusal', 'refusal', 'refusal', 'content_index', 'message'],
+      ['reasoning_summary_text', 'summary', 'text', 'summary_index', 'reasoning'],
+      ['reasoning_text', 'thought', 'text', 'content_index', 'reasoning'],
+      ['function_call_arguments', 'arguments', 'arguments', 'content_index'],
+      ['custom_tool_call_input', 'input', 'input', 'content_index'],
+    ] as const
+  ).map(([name, kind, field, index, item]) => [`response.${name}`, { kind, field, index, ...(item && { item }) }]),
+);
 
 const FAILED: ReadonlySet<unknown> = new Set(['failed', 'cancelled']);
 
-const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', ...FAILED]);
+const ENDED: ReadonlySet<unknown> = new Set<unknown>(['completed', 'incomplete', ...FAILED]);
 
 const CANCELLED = 'The upstream cancelled its answer. Send the request again.';
 
@@ -350,10 +290,11 @@ export class ResponsesReader implements StreamReader {
       if (isError(event)) return this.#fail(event, emit);
       throw brokenAnswer('an event has no type');
     }
-    const delta = DELTAS.get(type);
-    if (delta !== undefined) return this.#readDelta(event, delta, emit);
-    const whole = WHOLES.get(type);
-    if (whole !== undefined) return this.#readWhole(event, whole, emit);
+    const [, base = '', moment] = /^(.*)\.(delta|done)$/.exec(type) ?? [];
+    const told = TEXTS.get(base);
+    if (told !== undefined) return this.#readText(event, told, moment === 'done', emit);
+    if (END_EVENTS.has(type))
+      return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
     switch (type) {
       case 'response.created':
       case 'response.in_progress':
@@ -367,12 +308,6 @@ export class ResponsesReader implements StreamReader {
         return this.#itemOf(event)?.endPart(innerOf(event, 'content_index'), emit);
       case 'response.output_item.done':
         return this.#readDone(event, objectIn(event, 'item'), emit);
-      case 'response.completed':
-      case 'response.incomplete':
-      case 'response.done':
-      case 'response.failed':
-      case 'response.cancelled':
-        return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
       case 'error':
         return this.#fail(event, emit);
       case 'keepalive':
@@ -410,16 +345,11 @@ export class ResponsesReader implements StreamReader {
     emit(startOfAnswer(response));
   }
 
-  #readDelta(event: Json, told: TextEvent, emit: Emit): void {
-    const { delta } = event;
-    if (typeof delta !== 'string') throw brokenAnswer('a delta is not a string');
-    this.#itemFor(event, told, emit)?.delta(told.kind, innerOf(event, told.index), delta, emit);
-  }
-
-  #readWhole(event: Json, told: TextEvent, emit: Emit): void {
-    const text = event[told.field];
-    if (typeof text !== 'string' || text === '') return;
-    this.#itemFor(event, told, emit)?.whole(told.kind, innerOf(event, told.index), text, emit);
+  #readText(event: Json, told: TextEvent, is_whole: boolean, emit: Emit): void {
+    const text = is_whole ? event[told.field] : event.delta;
+    if (!is_whole && typeof text !== 'string') throw brokenAnswer('a delta is not a string');
+    if (typeof text !== 'string' || (is_whole && text === '')) return;
+    this.#itemFor(event, told, emit)?.say(told.kind, innerOf(event, told.index), text, is_whole, emit);
   }
 
   /** The item of a text; some servers leave out that it begins. */
@@ -449,7 +379,7 @@ export class ResponsesReader implements StreamReader {
     const key = this.#keyOf(event, item);
     // Servers that neither count items nor name them send one after the other.
     this.#openAt(key)?.close(emit);
-    const opened = openItem(item, this.#parts, emit);
+    const opened = new OutputItem(item, this.#parts, emit);
     this.#items.set(key, opened);
     if (typeof item.id === 'string') this.#indexes.set(item.id, key);
     if (key === null) this.#nameless_type = item.type;
@@ -536,3 +466,214 @@ function cutWord(details: unknown): string {
 function cutReason(reason: StopReason): StopReason {
   return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
 }
+
+/** What an answer says of its usage. */
+
+/** Events with text that the model wrote. */
+const DELTA_EVENTS: ReadonlySet<string> = new Set([
+  ...[...TEXTS.keys()].map((name) => `${name}.delta`),
+  ...['response.mcp_call_arguments.delta', 'response.code_interpreter_call_code.delta'],
+  ...['response.shell_call_command.delta', 'response.audio.transcript.delta'],
+]);
+
+const END_EVENTS: ReadonlySet<string> = new Set([...ENDED, 'done'].map((how) => `response.${how}`));
+
+const DELTA_TEXT = /"delta"\s*:\s*"(?!")/g;
+
+const OUTPUT = /"output"\s*:\s*\[/;
+const OUTPUT_TEXT = /"(?:text|refusal|arguments|input)"\s*:\s*"(?!")/g;
+
+/** Where most upstreams say what an event is. */
+const TYPE_FIRST = '{"type":"';
+
+/** Items of the provider's tools that may have a price by use. */
+const TOOL_ITEM = /"type"\s*:\s*"(?:web_search|file_search|code_interpreter|image_generation)_call"/;
+const TOOL_TYPE = /^(web_search|file_search|code_interpreter|image_generation)_call$/;
+
+/** Takes in what an upstream that speaks Responses sent. Only the few events that carry usage or a tool are parsed. */
+export function readResponsesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
+  if (name === undefined) {
+    takeDocument(reading, parseObject(data));
+    return;
+  }
+  reading.streamed = true;
+  const type = name === 'message' ? typeOf(data) : name;
+  if (DELTA_EVENTS.has(type)) countTexts(reading, data, DELTA_TEXT, 0, 1);
+  else if (type === 'response.output_item.done') readItem(reading, data);
+  else if (type === 'error') reading.failed = true;
+  else if (END_EVENTS.has(type)) {
+    const event = parseObject(data);
+    const response = asObject(event?.response);
+    // Some servers say in its status how it ended.
+    const has_failed = FAILED.has(type.slice('response.'.length)) || FAILED.has(response?.status);
+    if (has_failed) reading.failed = true;
+    takeEnd(reading, response, !has_failed, event?.usage);
+    if (reading.complete && !reading.counted && reading.deltas === 0) countOutput(reading, data);
+  }
+}
+
+function typeOf(data: string): string {
+  if (data.startsWith(TYPE_FIRST)) return data.slice(TYPE_FIRST.length, data.indexOf('"', TYPE_FIRST.length));
+  return String(parseObject(data)?.type);
+}
+
+/** A whole answer where a stream was asked for: all that it says. After deltas it would be a repetition. */
+function countOutput(reading: UsageReading, data: string): void {
+  const from = data.search(OUTPUT);
+  if (from < 0) return;
+  // They are told back, and can be texts as well.
+  const instructions = data.indexOf('"instructions"', from);
+  countTexts(reading, data, OUTPUT_TEXT, from, Infinity, instructions < 0 ? data.length : instructions);
+}
+
+function readItem(reading: UsageReading, data: string): void {
+  const tool = TOOL_ITEM.test(data) ? toolOf(parseObject(data)?.item) : undefined;
+  if (tool !== undefined) countTool(reading, tool);
+}
+
+/** The tool that an item charges for. Of what a web search does, only searching has a price. */
+function toolOf(value: unknown): string | undefined {
+  const item = asObject(value);
+  const tool = typeof item?.type === 'string' ? TOOL_TYPE.exec(item.type)?.[1] : undefined;
+  const searches = (asObject(item?.action)?.type ?? 'search') === 'search';
+  return tool === 'web_search' && !searches ? undefined : tool;
+}
+
+function takeEnd(reading: UsageReading, response: Json | undefined, is_whole: boolean, beside?: unknown): void {
+  noteAnswer(reading, response ?? {});
+  takeResponseUsage(reading, response, is_whole, beside);
+  if (reading.complete) reportTools(reading, response);
+}
+
+/**
+ * Takes in the usage at the end of a stream, or of a document: the one reader for the bill and for translated answers.
+ * @param beside what the event says of usage beside its response, as some servers do.
+ */
+function takeResponseUsage(
+  reading: UsageReading,
+  response: Json | undefined,
+  is_whole: boolean,
+  beside?: unknown,
+): void {
+  const report = readTotals(response?.usage) ?? readTotals(beside);
+  if (report !== undefined) takeTotals(reading, report);
+  const is_counted = report?.counts.output !== undefined;
+  reading.counted ||= is_counted;
+  // Of an answer that failed nothing more comes either, once its tokens are told.
+  reading.complete ||= is_whole || is_counted;
+}
+
+/** Uses are the items that were seen, in the stream or at its end; of searches some upstreams tell the number that they charge. */
+function reportTools(reading: UsageReading, response: Json | undefined): void {
+  const used = Object.create(null) as Record<string, number>;
+  for (const item of Array.isArray(response?.output) ? response.output : []) {
+    const tool = toolOf(item);
+    if (tool !== undefined) used[tool] = Math.min(TOOL_USES_MAX, (used[tool] ?? 0) + 1);
+  }
+  for (const tool in reading.tools_begun) used[tool] = Math.max(used[tool] ?? 0, reading.tools_begun[tool]!);
+  const charged = asObject(asObject(response?.tool_usage)?.web_search)?.num_requests;
+  if (isCount(charged, TOOL_USES_MAX)) used.web_search = charged;
+  else if (charged !== undefined && charged !== null) reading.unusable = true;
+  for (const tool in reading.server_tools) used[tool] = Math.max(used[tool] ?? 0, reading.server_tools[tool]!);
+  if (Object.keys(used).length > 0) reading.server_tools = used;
+}
+
+function takeDocument(reading: UsageReading, response: Json | undefined): void {
+  if (response === undefined) return;
+  if (isError(response)) reading.failed = true;
+  if (!Array.isArray(response.output) && asObject(response.usage) === undefined) return;
+  takeEnd(reading, response, true);
+  reading.counted = true;
+}
+
+/** Where an answer has its texts. */
+
+/** Keys of images, beside those that other protocols have. */
+const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
+
+/** What a response says beside what it repeats of its request. */
+const ANSWERING: ReadonlySet<unknown> = new Set(['output', 'output_text', 'error', 'incomplete_details']);
+
+function kindOfType(type: unknown): TextKind | undefined {
+  if (typeof type !== 'string') return undefined;
+  if (type.includes('reasoning') || type === 'summary_text') return 'reasoning';
+  if (type.includes('refusal')) return 'refusal';
+  if (type.includes('output_text')) return 'text';
+  return /_call\b|_call_/.test(type) ? 'tool_input' : undefined;
+}
+
+/** The kind that the innermost typed object around a place says. */
+function kindOf(path: Path, event: Json): TextKind {
+  let kind = kindOfType(event.type);
+  let value: unknown = event;
+  for (const step of path) {
+    value = isObject(value) || Array.isArray(value) ? (value as Json)[step] : undefined;
+    if (isObject(value)) kind = kindOfType(value.type) ?? kind;
+  }
+  return kind ?? 'other';
+}
+
+/** The thought of an item that a translation has made, all of it; a provider's own says only what it is about. */
+function translatedThought(item: unknown): string | undefined {
+  if (!isObject(item) || !isMadeItem(item) || !Array.isArray(item.summary)) return undefined;
+  return item.summary.map((part) => (isObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
+}
+
+interface ResponseText extends TextId {
+  readonly part: Json;
+}
+
+const sameOrUnsaid = (one: unknown, other: unknown): boolean =>
+  one === undefined || other === undefined || one === other;
+
+/** Where the texts of a Responses answer stand. */
+export const responsesTexts: AnswerTexts = {
+  counter: 'sequence_number',
+  repeats: true,
+  placeOf(path, event): Place | undefined {
+    const key = keyOf(path);
+    const [top, inner] = path;
+    if (top === 'response' && inner !== undefined && !ANSWERING.has(inner)) return { is: 'skip' };
+    if (event.object === 'response' && top !== undefined && !ANSWERING.has(top)) return { is: 'skip' };
+    if (key === 'logprobs' && typeof path.at(-1) === 'string') return { is: 'put', json: '[]' };
+    const { type } = event;
+    if (path.length === 1 && key === 'delta' && typeof type === 'string') {
+      if (/\baudio\.delta$/.test(type)) return undefined;
+      const base = type.slice(0, -'.delta'.length);
+      const { item_id, output_index, content_index, summary_index } = event;
+      const part = { base, item_id, output_index, content_index, summary_index };
+      const id: ResponseText = { key: JSON.stringify(part), part, kind: kindOf(path, event) };
+      return { is: base.includes('arguments') ? 'json_piece' : 'piece', id };
+    }
+    if (IMAGES.has(key)) return undefined;
+    if (key === 'encrypted_content') {
+      const thought = translatedThought(valueAt(event, path.slice(0, -1)));
+      return thought === undefined ? undefined : { is: 'proof', of: thought };
+    }
+    if (key === 'arguments') {
+      const is_object = path.at(-1) === key && isObject(valueAt(event, path));
+      return { is: is_object ? 'values' : 'json', kind: 'tool_input' };
+    }
+    // What a program of the provider is, is a text; elsewhere this is a word for an error.
+    if (key === 'code' && kindOf(path, event) === 'tool_input') return { is: 'text', kind: 'tool_input' };
+    return textUnlessKnown(path, kindOf(path, event));
+  },
+  endsBefore(event, { part }) {
+    const { type, output_index, item_id } = event;
+    if (typeof type !== 'string') return false;
+    if (type === 'error' || /^response\.(completed|incomplete|failed|cancelled)$/.test(type)) return true;
+    if (!type.endsWith('.done')) return false;
+    const text = part as Json;
+    const id = isObject(event.item) ? event.item.id : item_id;
+    if (output_index === undefined ? !sameOrUnsaid(id, text.item_id) : output_index !== text.output_index) return false;
+    if (type === 'response.output_item.done') return true;
+    return (
+      sameOrUnsaid(event.content_index, text.content_index) && sameOrUnsaid(event.summary_index, text.summary_index)
+    );
+  },
+  pieceLike: (event, _path, text) => ({
+    ...event,
+    delta: text,
+    ...(Array.isArray(event.logprobs) && { logprobs: [] }),
+  }),
+};

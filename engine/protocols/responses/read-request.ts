@@ -1,5 +1,6 @@
 import {
   countAt,
+  eachAt,
   flagAt,
   invalid,
   isAbsent,
@@ -13,6 +14,7 @@ import {
   optional,
   present,
   textAt,
+  textsAt,
 } from '../read-json.ts';
 import type {
   Conversation,
@@ -119,10 +121,7 @@ type ContentPart = TextPart | ImagePart | DocumentPart | RefusalPart;
 function readContent(value: unknown, param: string, notes: Notes): ContentPart[] {
   if (typeof value === 'string') return value === '' ? [] : [{ kind: 'text', text: value }];
   if (!Array.isArray(value)) throw invalid(param, 'must be a string or an array of content parts');
-  return listAt(value, param).map((part, index) => {
-    const path = `${param}.${index}`;
-    return readPart(objectAt(part, path), path, notes);
-  });
+  return eachAt(value, param, (part, at) => readPart(part, at, notes));
 }
 
 function readPart(part: Json, param: string, notes: Notes): ContentPart {
@@ -163,12 +162,8 @@ function readFile(part: Json, param: string, notes: Notes): ImagePart | Document
   const url = optional(part, 'file_url', nameAt, `${param}.`);
   const data = optional(part, 'file_data', nameAt, `${param}.`);
   if (url === undefined && data === undefined) throw invalid(param, 'must have file_data or file_url');
-  return filePart({
-    kind: 'document',
-    source: url === undefined ? readFileData(data!, `${param}.file_data`) : readUrl(url, `${param}.file_url`),
-    ...(name !== undefined && { name }),
-    ...readBreakpoint(part, param, notes),
-  });
+  const source = url === undefined ? readFileData(data!, `${param}.file_data`) : readUrl(url, `${param}.file_url`);
+  return filePart(present({ kind: 'document', source, name, ...readBreakpoint(part, param, notes) }));
 }
 
 const CLIENT_KINDS = ['function', 'custom', 'namespace'];
@@ -200,8 +195,7 @@ class ToolBook {
 
   /** Adds a list of tools of a body. Raises invalid_request. */
   addAll(value: unknown, param: string): void {
-    for (const [index, tool] of listAt(value, param).entries())
-      this.#add(objectAt(tool, `${param}.${index}`), `${param}.${index}`);
+    eachAt(value, param, (tool, at) => this.#add(tool, at));
   }
 
   /** The tools, each with what its client needs to call it. Raises not_translatable where none of them can be called. */
@@ -209,11 +203,7 @@ class ToolBook {
     const tools = [...this.#entries].map(([key, { tool, namespace, search }]): Tool => {
       const name = this.#assigned().get(key)!;
       if (namespace === undefined && search !== true) return tool;
-      return {
-        ...tool,
-        name,
-        address: { name: tool.name, ...(namespace !== undefined && { namespace }), ...(search && { search }) },
-      };
+      return { ...tool, name, address: present({ name: tool.name, namespace, search }) };
     });
     if (this.#has_provider_tools) {
       if (tools.length === 0) this.#notes.refuse('only_provider_tools', 'tools');
@@ -245,21 +235,17 @@ class ToolBook {
   #addNamespace(group: Json, param: string): void {
     const namespace = nameAt(group.name, `${param}.name`);
     this.#notes.note('tool_namespace');
-    for (const [index, value] of listAt(group.tools, `${param}.tools`).entries()) {
-      const path = `${param}.tools.${index}`;
-      const tool = readTool(objectAt(value, path), path, this.#notes);
+    eachAt(group.tools, `${param}.tools`, (inner, at) => {
+      const tool = readTool(inner, at, this.#notes);
       this.#put(keyOf(namespace, tool.name), { tool, namespace });
-    }
+    });
   }
 
   #addSearch(tool: Json, param: string): void {
     this.#notes.note('tool_search');
     const description = optional(tool, 'description', textAt, `${param}.`);
     const parameters = readSchema(tool.parameters, `${param}.parameters`);
-    this.#put(SEARCH_KEY, {
-      tool: { name: 'tool_search', ...(description !== undefined && { description }), parameters },
-      search: true,
-    });
+    this.#put(SEARCH_KEY, { tool: present({ name: 'tool_search', description, parameters }), search: true });
   }
 
   #put(key: string, entry: Entry): void {
@@ -297,26 +283,14 @@ function readTool(tool: Json, param: string, notes: Notes): Tool {
   const name = nameAt(tool.name, `${param}.name`);
   const description = optional(tool, 'description', textAt, `${param}.`);
   if (LOST_OPTIONS.some((key) => !isAbsent(tool[key]) && tool[key] !== false)) notes.note('tool_options');
-  if (tool.type === 'custom') return readCustomTool(tool, name, description, param, notes);
+  if (tool.type === 'custom') {
+    const format = optional(tool, 'format', objectAt, `${param}.`);
+    const said = format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
+    return present({ name, description: said, parameters: FREE_TEXT_PARAMETERS, free_text: true });
+  }
   if (tool.type !== 'function') throw invalid(`${param}.type`, 'must be function or custom');
   const parameters = readSchema(tool.parameters, `${param}.parameters`);
-  return {
-    name,
-    ...(description !== undefined && { description }),
-    parameters,
-    ...(tool.strict === true && { strict: true }),
-  };
-}
-
-function readCustomTool(tool: Json, name: string, description: string | undefined, param: string, notes: Notes): Tool {
-  const format = optional(tool, 'format', objectAt, `${param}.`);
-  const said = format?.type === 'grammar' ? withGrammar(description, format, `${param}.format`, notes) : description;
-  return {
-    name,
-    ...(said !== undefined && { description: said }),
-    parameters: FREE_TEXT_PARAMETERS,
-    free_text: true,
-  };
+  return present({ name, description, parameters, strict: tool.strict === true || undefined });
 }
 
 interface Chosen {
@@ -354,11 +328,9 @@ function namedBy(choice: Json, param: string, book: ToolBook): string {
 function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes: Notes): Chosen {
   notes.note('allowed_tools');
   const allowed = new Set<string>();
-  for (const [index, value] of listAt(choice.tools, 'tool_choice.tools').entries()) {
-    const param = `tool_choice.tools.${index}`;
-    const tool = objectAt(value, param);
-    if (tool.type === 'function' || tool.type === 'custom') allowed.add(namedBy(tool, param, book));
-  }
+  eachAt(choice.tools, 'tool_choice.tools', (tool, at) => {
+    if (tool.type === 'function' || tool.type === 'custom') allowed.add(namedBy(tool, at, book));
+  });
   const left = tools.filter(({ name }) => allowed.has(name));
   if (choice.mode !== 'required') return { tool_choice: { kind: 'auto' }, tools: left };
   if (left.length === 0) return notes.refuse('provider_tool_choice', 'tool_choice');
@@ -376,11 +348,6 @@ function describeFound(value: unknown, book: ToolBook): string {
   return names.length === 0 ? 'No tools were found.' : `These tools can be called now: ${names.join(', ')}`;
 }
 
-interface ReadInput {
-  readonly instructions: readonly TextPart[];
-  readonly turns: readonly Turn[];
-}
-
 /** Adds the tools that stand in the input, which the names of calls depend on. Raises invalid_request. */
 function addToolsOfInput(input: unknown, book: ToolBook): void {
   if (!Array.isArray(input)) return;
@@ -392,15 +359,13 @@ function addToolsOfInput(input: unknown, book: ToolBook): void {
 }
 
 /** Reads `input`. Raises invalid_request and not_translatable. */
-function readInput(input: unknown, book: ToolBook, notes: Notes): ReadInput {
+function readInput(input: unknown, book: ToolBook, notes: Notes): Pick<Conversation, 'instructions' | 'turns'> {
   if (isAbsent(input)) return { instructions: [], turns: [] };
   if (typeof input === 'string')
     return { instructions: [], turns: [{ role: 'user', parts: [{ kind: 'text', text: input }] }] };
   const items = listAt(input, 'input');
   const reader = new InputReader(book, new ClientCalls(items), notes);
-  for (const [index, item] of items.entries()) {
-    reader.read(objectAt(item, `input.${index}`), `input.${index}`);
-  }
+  eachAt(items, 'input', (item, at) => reader.read(item, at));
   return reader;
 }
 
@@ -411,7 +376,7 @@ const ROLES: Readonly<Record<string, Turn['role']>> = {
   developer: 'instructions',
 };
 
-class InputReader implements ReadInput {
+class InputReader {
   readonly instructions: TextPart[] = [];
   readonly turns: { role: Turn['role']; parts: Part[] }[] = [];
   readonly #book: ToolBook;
@@ -534,19 +499,12 @@ function readReasoning(item: Json, param: string, notes: Notes): ReasoningPart {
   const encrypted = optional(item, 'encrypted_content', textAt, `${param}.`);
   if (encrypted === undefined || encrypted === '') return { kind: 'reasoning', text };
   const id = optional(item, 'id', textAt, `${param}.`);
-  const proof = proofFromText(encrypted, {
-    protocol: 'responses',
-    kind: 'encrypted',
-    ...(id !== undefined && id !== '' && { id }),
-  });
-  return { kind: 'reasoning', text, ...(proof && { proof }) };
+  const own = present({ protocol: 'responses', kind: 'encrypted', id: id || undefined } as const);
+  return present({ kind: 'reasoning', text, proof: proofFromText(encrypted, own) });
 }
 
 function textsOf(value: unknown, param: string): string[] {
-  if (isAbsent(value)) return [];
-  return listAt(value, param).map((part, index) =>
-    textAt(objectAt(part, `${param}.${index}`).text, `${param}.${index}.text`),
-  );
+  return isAbsent(value) ? [] : eachAt(value, param, ({ text }, at) => textAt(text, `${at}.text`));
 }
 
 const FIELDS: ReadonlySet<string> = new Set([
@@ -607,8 +565,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
 }
 
 function noteIncluded(body: Json, notes: Notes): void {
-  for (const [index, value] of (optional(body, 'include', listAt) ?? []).entries()) {
-    const name = textAt(value, `include.${index}`);
+  for (const name of optional(body, 'include', textsAt) ?? []) {
     if (name === 'message.output_text.logprobs') notes.note('token_probabilities');
     else if (name !== 'reasoning.encrypted_content') notes.note('include');
   }
@@ -649,13 +606,11 @@ function readFormat(format: Json | undefined): OutputFormat | undefined {
   if (format === undefined || format.type === 'text') return undefined;
   if (format.type === 'json_object') return { kind: 'json_object' };
   if (format.type !== 'json_schema') throw invalid('text.format.type', 'must be text, json_object or json_schema');
-  return {
+  return present({
     kind: 'json_schema',
     schema: objectAt(format.schema, 'text.format.schema'),
-    ...present({
-      name: optional(format, 'name', textAt, 'text.format.'),
-      description: optional(format, 'description', textAt, 'text.format.'),
-      strict: optional(format, 'strict', flagAt, 'text.format.'),
-    }),
-  } as OutputFormat;
+    name: optional(format, 'name', textAt, 'text.format.'),
+    description: optional(format, 'description', textAt, 'text.format.'),
+    strict: optional(format, 'strict', flagAt, 'text.format.'),
+  });
 }

@@ -1,10 +1,9 @@
 import { parseBounded } from '../../kit/json/bounded.ts';
-import { isObject } from '../read-json.ts';
+import { isObject, own } from '../read-json.ts';
 import { writtenReason } from '../stop-reasons.ts';
 import type {
   AnswerContext,
   Json,
-  Maker,
   ModelEvent,
   ModelUsage,
   PartStart,
@@ -25,248 +24,164 @@ const REPEATED_CHARS_MAX = 1_048_576;
 /** Makes one event of a stream: its type and its fields as JSON text, beginning with a comma. */
 type Say = (type: string, fields: string) => string;
 
-interface WrittenItem {
-  begin(say: Say): string;
-  delta(text: string, say: Say): string;
-  /** Ends the item and says it whole. */
-  end(say: Say): string;
-  prove(proof: ReasoningProof): void;
-  /** The whole item as JSON text, once it has ended. */
-  readonly json: string;
-}
-
-/** What an item of a part looks like. `id` is what answers call it. */
-function writtenItem(part: PartStart, output_index: number, id: string, answer: AnswerContext): WrittenItem {
-  if (part.kind === 'reasoning') return new ReasoningItem(output_index, `rs_${id}`, answer.made_by);
-  if (part.kind !== 'tool_call') return new MessageItem(output_index, `msg_${id}`, part.kind);
-  const address = answer.tool_addresses?.get(part.name);
-  const called = { call_id: part.id, name: address?.name ?? part.name, namespace: address?.namespace };
-  if (address?.search === true) return new SearchItem(output_index, `tsc_${id}`, part.id);
-  if (answer.free_text_tools.has(part.name)) return new CustomCallItem(output_index, `ctc_${id}`, called);
-  return new CallItem(output_index, `fc_${id}`, called);
-}
-
 const text = (value: string): string => JSON.stringify(value);
 
-/** What all kinds of items have in common: they know where they stand, and keep the pieces they must repeat. */
-abstract class Item implements WrittenItem {
-  protected readonly at: string;
-  protected readonly head: string;
-  protected readonly id: string;
-  protected pieces: string[] = [];
+/** What the item of a part looks like. `whole` is all that was said in it, as JSON text; `undefined` while it is open. */
+interface Shape {
+  /** Stands before the identifier of the item. */
+  readonly prefix: string;
+  /** The members of the item behind its identifier. */
+  readonly item: (whole: string | undefined, said: string) => string;
+  /** What events with its text are called; absent where nothing can be said before it is whole. */
+  readonly event?: string;
+  /** Stands beside the delta. */
+  readonly beside?: string;
+  /** What the event with the whole text has. */
+  readonly done?: (whole: string, said: string) => string;
+  /** The part of the item that holds the text: what its events are called, where it stands, and the part itself. */
+  readonly part?: {
+    readonly event: string;
+    readonly at: string;
+    readonly json: (whole: string) => string;
+    /** Whether it begins with the item, not with its text. */
+    readonly at_once: boolean;
+  };
+  /** Takes the text out of what the model says. */
+  readonly decoder?: FreeTextDecoder;
+}
+
+const statusOf = (whole: string | undefined): string =>
+  `"status":"${whole === undefined ? 'in_progress' : 'completed'}"`;
+
+function messageShape(kind: 'text' | 'refusal'): Shape {
+  const is_text = kind === 'text';
+  const json = (whole: string) =>
+    is_text
+      ? `{"type":"output_text","annotations":[],"logprobs":[],"text":${whole}}`
+      : `{"type":"refusal","refusal":${whole}}`;
+  return {
+    prefix: 'msg_',
+    item: (whole) =>
+      `"type":"message",${statusOf(whole)},"role":"assistant","content":[${whole === undefined ? '' : json(whole)}]`,
+    event: is_text ? 'response.output_text' : 'response.refusal',
+    beside: is_text ? ',"logprobs":[]' : '',
+    done: (whole) => (is_text ? `,"text":${whole},"logprobs":[]` : `,"refusal":${whole}`),
+    part: { event: 'response.content_part', at: ',"content_index":0', json, at_once: true },
+  };
+}
+
+function reasoningShape(proof: () => string): Shape {
+  const json = (whole: string) => `{"type":"summary_text","text":${whole}}`;
+  return {
+    prefix: 'rs_',
+    item(whole, said) {
+      if (whole === undefined) return '"type":"reasoning","summary":[]';
+      return `"type":"reasoning","summary":[${said === '' ? '' : json(whole)}],"encrypted_content":${text(proof())}`;
+    },
+    event: 'response.reasoning_summary_text',
+    done: (whole) => `,"text":${whole}`,
+    part: { event: 'response.reasoning_summary_part', at: ',"summary_index":0', json, at_once: false },
+  };
+}
+
+function callShape({ id, name: given }: PartStart & { kind: 'tool_call' }, answer: AnswerContext): Shape {
+  const { name = given, namespace, search } = answer.tool_addresses?.get(given) ?? {};
+  const called = `,"call_id":${text(id)},"name":${text(name)}${namespace === undefined ? '' : `,"namespace":${text(namespace)}`}`;
+  if (search === true) {
+    const head = (whole: string | undefined) => `"type":"tool_search_call",${statusOf(whole)},"execution":"client"`;
+    const item = (whole: string | undefined, said: string) =>
+      `${head(whole)},"call_id":${text(id)},"arguments":${objectText(said)}`;
+    return { prefix: 'tsc_', item };
+  }
+  if (answer.free_text_tools.has(given))
+    return {
+      prefix: 'ctc_',
+      item: (whole) => `"type":"custom_tool_call",${statusOf(whole)},"input":${whole ?? '""'}${called}`,
+      event: 'response.custom_tool_call_input',
+      done: (whole) => `,"input":${whole}`,
+      decoder: new FreeTextDecoder(),
+    };
+  // Clients parse the arguments of every call; some models send none for tools without parameters.
+  const argumentsOf = (whole: string, said: string) => (said.trim() === '' ? '"{}"' : whole);
+  return {
+    prefix: 'fc_',
+    item: (whole, said) =>
+      `"type":"function_call",${statusOf(whole)},"arguments":${whole === undefined ? '""' : argumentsOf(whole, said)}${called}`,
+    event: 'response.function_call_arguments',
+    done: (whole, said) => `,"name":${text(name)},"arguments":${argumentsOf(whole, said)}`,
+  };
+}
+
+/** One item of an answer: it knows where it stands, and keeps what it must repeat. */
+class Item {
+  proof: ReasoningProof | undefined;
+  /** The whole item as JSON text, once it has ended. */
   json = '';
+  readonly #shape: Shape;
+  readonly #say: Say;
+  readonly #head: string;
   readonly #index: string;
+  readonly #at: string;
+  #pieces: string[] = [];
+  #has_part = false;
 
-  constructor(output_index: number, id: string) {
-    this.id = text(id);
+  /** @param id what answers call it, without what says its kind */
+  constructor(part: PartStart, output_index: number, id: string, answer: AnswerContext, say: Say) {
+    this.#shape =
+      part.kind === 'reasoning'
+        ? reasoningShape(() => proofToText(this.proof, answer.made_by))
+        : part.kind === 'tool_call'
+          ? callShape(part, answer)
+          : messageShape(part.kind);
+    this.#say = say;
+    this.#head = `{"id":${text(this.#shape.prefix + id)},`;
     this.#index = `,"output_index":${output_index}`;
-    this.at = `,"item_id":${this.id}${this.#index}`;
-    this.head = `{"id":${this.id},`;
+    this.#at = `,"item_id":${text(this.#shape.prefix + id)}${this.#index}${this.#shape.part?.at ?? ''}`;
   }
 
-  abstract begin(say: Say): string;
-  abstract delta(piece: string, say: Say): string;
-  abstract end(say: Say): string;
-  prove(_proof: ReasoningProof): void {}
-
-  protected added(item: string, say: Say): string {
-    return say('response.output_item.added', `${this.#index},"item":${item}`);
+  begin(): string {
+    const added = this.#whole('added', undefined, '');
+    return this.#shape.part?.at_once ? added + this.#beginPart() : added;
   }
 
-  protected done(item: string, say: Say): string {
-    this.json = item;
-    this.pieces = [];
-    return say('response.output_item.done', `${this.#index},"item":${item}`);
-  }
-}
-
-class MessageItem extends Item {
-  readonly #kind: 'text' | 'refusal';
-  readonly #type: string;
-  readonly #content_at: string;
-
-  constructor(output_index: number, id: string, kind: 'text' | 'refusal') {
-    super(output_index, id);
-    this.#kind = kind;
-    this.#type = kind === 'text' ? 'response.output_text' : 'response.refusal';
-    this.#content_at = `${this.at},"content_index":0`;
+  delta(said: string): string {
+    const { event, beside = '', decoder } = this.#shape;
+    return this.#add(decoder === undefined ? said : decoder.push(said), event, beside);
   }
 
-  begin(say: Say): string {
-    const item = `${this.head}"type":"message","status":"in_progress","role":"assistant","content":[]}`;
-    return this.added(item, say) + say('response.content_part.added', `${this.#content_at},"part":${this.#part('""')}`);
+  /** Ends the item and says it whole. */
+  end(): string {
+    const { event, beside = '', decoder, done, part } = this.#shape;
+    const rest = decoder === undefined ? '' : this.#add(decoder.end(), event, beside);
+    const said = this.#pieces.join('');
+    this.#pieces = [];
+    const whole = text(said);
+    let told = rest;
+    if (done !== undefined && (part === undefined || this.#has_part))
+      told += this.#say(`${event}.done`, this.#at + done(whole, said));
+    if (part !== undefined && this.#has_part)
+      told += this.#say(`${part.event}.done`, `${this.#at},"part":${part.json(whole)}`);
+    return told + this.#whole('done', whole, said);
   }
 
-  delta(piece: string, say: Say): string {
-    this.pieces.push(piece);
-    const logprobs = this.#kind === 'text' ? ',"logprobs":[]' : '';
-    return say(`${this.#type}.delta`, `${this.#content_at},"delta":${text(piece)}${logprobs}`);
-  }
-
-  end(say: Say): string {
-    const whole = text(this.pieces.join(''));
-    const part = this.#part(whole);
-    const field = this.#kind === 'text' ? `"text":${whole},"logprobs":[]` : `"refusal":${whole}`;
-    return (
-      say(`${this.#type}.done`, `${this.#content_at},${field}`) +
-      say('response.content_part.done', `${this.#content_at},"part":${part}`) +
-      this.done(`${this.head}"type":"message","status":"completed","role":"assistant","content":[${part}]}`, say)
-    );
-  }
-
-  #part(whole: string): string {
-    if (this.#kind === 'refusal') return `{"type":"refusal","refusal":${whole}}`;
-    return `{"type":"output_text","annotations":[],"logprobs":[],"text":${whole}}`;
-  }
-}
-
-class ReasoningItem extends Item {
-  readonly #made_by: Maker;
-  #proof: ReasoningProof | undefined;
-
-  constructor(output_index: number, id: string, made_by: Maker) {
-    super(output_index, id);
-    this.#made_by = made_by;
-  }
-
-  begin(say: Say): string {
-    return this.added(`${this.head}"type":"reasoning","summary":[]}`, say);
-  }
-
-  delta(piece: string, say: Say): string {
-    const first = this.pieces.length === 0;
-    this.pieces.push(piece);
-    const summary_at = `${this.at},"summary_index":0`;
-    const part = first ? say('response.reasoning_summary_part.added', `${summary_at},"part":${summary('""')}`) : '';
-    return part + say('response.reasoning_summary_text.delta', `${summary_at},"delta":${text(piece)}`);
-  }
-
-  override prove(proof: ReasoningProof): void {
-    this.#proof = proof;
-  }
-
-  end(say: Say): string {
-    const has_text = this.pieces.length > 0;
-    const whole = text(this.pieces.join(''));
-    const summary_at = `${this.at},"summary_index":0`;
-    const part = has_text
-      ? say('response.reasoning_summary_text.done', `${summary_at},"text":${whole}`) +
-        say('response.reasoning_summary_part.done', `${summary_at},"part":${summary(whole)}`)
-      : '';
-    const proof = `,"encrypted_content":${text(proofToText(this.#proof, this.#made_by))}`;
-    return (
-      part + this.done(`${this.head}"type":"reasoning","summary":[${has_text ? summary(whole) : ''}]${proof}}`, say)
-    );
-  }
-}
-
-const summary = (whole: string): string => `{"type":"summary_text","text":${whole}}`;
-
-interface Called {
-  readonly call_id: string;
-  readonly name: string;
-  readonly namespace: string | undefined;
-}
-
-function calledJson({ call_id, name, namespace }: Called): string {
-  return `"call_id":${text(call_id)},"name":${text(name)}${namespace === undefined ? '' : `,"namespace":${text(namespace)}`}`;
-}
-
-class CallItem extends Item {
-  readonly #called: string;
-  readonly #name: string;
-
-  constructor(output_index: number, id: string, called: Called) {
-    super(output_index, id);
-    this.#called = calledJson(called);
-    this.#name = text(called.name);
-  }
-
-  begin(say: Say): string {
-    return this.added(this.#item('in_progress', '""'), say);
-  }
-
-  delta(piece: string, say: Say): string {
-    this.pieces.push(piece);
-    return say('response.function_call_arguments.delta', `${this.at},"delta":${text(piece)}`);
-  }
-
-  end(say: Say): string {
-    // Clients parse the arguments of every call; some models send none for tools without parameters.
-    const whole = text(this.pieces.join('').trim() === '' ? '{}' : this.pieces.join(''));
-    return (
-      say('response.function_call_arguments.done', `${this.at},"name":${this.#name},"arguments":${whole}`) +
-      this.done(this.#item('completed', whole), say)
-    );
-  }
-
-  #item(status: string, whole: string): string {
-    return `${this.head}"type":"function_call","status":"${status}","arguments":${whole},${this.#called}}`;
-  }
-}
-
-class CustomCallItem extends Item {
-  readonly #called: string;
-  readonly #decoder = new FreeTextDecoder();
-
-  constructor(output_index: number, id: string, called: Called) {
-    super(output_index, id);
-    this.#called = calledJson(called);
-  }
-
-  begin(say: Say): string {
-    return this.added(this.#item('in_progress', '""'), say);
-  }
-
-  delta(piece: string, say: Say): string {
-    return this.#input(this.#decoder.push(piece), say);
-  }
-
-  end(say: Say): string {
-    const rest = this.#input(this.#decoder.end(), say);
-    const whole = text(this.pieces.join(''));
-    return (
-      rest +
-      say('response.custom_tool_call_input.done', `${this.at},"input":${whole}`) +
-      this.done(this.#item('completed', whole), say)
-    );
-  }
-
-  #input(piece: string, say: Say): string {
+  #add(piece: string, event: string | undefined, beside: string): string {
     if (piece === '') return '';
-    this.pieces.push(piece);
-    return say('response.custom_tool_call_input.delta', `${this.at},"delta":${text(piece)}`);
+    this.#pieces.push(piece);
+    if (event === undefined) return '';
+    return this.#beginPart() + this.#say(`${event}.delta`, `${this.#at},"delta":${text(piece)}${beside}`);
   }
 
-  #item(status: string, whole: string): string {
-    return `${this.head}"type":"custom_tool_call","status":"${status}","input":${whole},${this.#called}}`;
-  }
-}
-
-/** A search for tools by the client: its arguments are an object, so that nothing can be said before it is whole. */
-class SearchItem extends Item {
-  readonly #call_id: string;
-
-  constructor(output_index: number, id: string, call_id: string) {
-    super(output_index, id);
-    this.#call_id = text(call_id);
+  #beginPart(): string {
+    const { part } = this.#shape;
+    if (part === undefined || this.#has_part) return '';
+    this.#has_part = true;
+    return this.#say(`${part.event}.added`, `${this.#at},"part":${part.json('""')}`);
   }
 
-  begin(say: Say): string {
-    return this.added(this.#item('in_progress', '{}'), say);
-  }
-
-  delta(piece: string): string {
-    this.pieces.push(piece);
-    return '';
-  }
-
-  end(say: Say): string {
-    return this.done(this.#item('completed', objectText(this.pieces.join(''))), say);
-  }
-
-  #item(status: string, args: string): string {
-    return `${this.head}"type":"tool_search_call","status":"${status}","execution":"client","call_id":${this.#call_id},"arguments":${args}}`;
+  #whole(moment: 'added' | 'done', whole: string | undefined, said: string): string {
+    const item = `${this.#head}${this.#shape.item(whole, said)}}`;
+    if (moment === 'done') this.json = item;
+    return this.#say(`response.output_item.${moment}`, `${this.#index},"item":${item}`);
   }
 }
 
@@ -279,36 +194,67 @@ function objectText(args: string): string {
   }
 }
 
-/** Fields of the request that an answer repeats, as they are where the client did not say them. */
-const REPEATED: Json = {
-  instructions: null,
-  max_output_tokens: null,
-  metadata: {},
-  parallel_tool_calls: true,
-  reasoning: { effort: null, summary: null },
-  temperature: null,
-  text: { format: { type: 'text' } },
-  tool_choice: 'auto',
-  tools: [],
-  top_p: null,
-  truncation: 'disabled',
-  user: null,
+/** The longest text of a value that an answer repeats, such as a name or a setting. */
+const TEXT_MAX = 512;
+
+const METADATA_MAX = 16;
+
+const isShort = (value: unknown): boolean => typeof value === 'string' && value.length <= TEXT_MAX;
+const isNumber = (value: unknown): boolean => typeof value === 'number';
+const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
+const isNamed = (value: unknown): boolean => isObject(value) && typeof value.type === 'string';
+
+function isMetadata(value: unknown): boolean {
+  const entries = isObject(value) ? Object.entries(value) : [];
+  return entries.length > 0 && entries.length <= METADATA_MAX && entries.every((entry) => entry.every(isShort));
+}
+
+/** What an answer repeats of its request: which values, and what it has where the client said none; absent: nothing. */
+const REPEATED: Readonly<Record<string, readonly [isRight: (value: unknown) => boolean, ordinary?: unknown]>> = {
+  instructions: [(value) => typeof value === 'string', null],
+  max_output_tokens: [isNumber, null],
+  metadata: [isMetadata, {}],
+  parallel_tool_calls: [isBoolean, true],
+  reasoning: [isObject, { effort: null, summary: null }],
+  temperature: [isNumber, null],
+  text: [isObject, { format: { type: 'text' } }],
+  tool_choice: [(value) => isShort(value) || isNamed(value), 'auto'],
+  tools: [(value) => Array.isArray(value) && value.every(isNamed), []],
+  top_p: [isNumber, null],
+  truncation: [isShort, 'disabled'],
+  user: [isShort, null],
+  top_logprobs: [isNumber],
+  max_tool_calls: [isNumber],
+  prompt_cache_key: [isShort],
+  safety_identifier: [isShort],
 };
 
-/** Fields that an answer repeats where the client said them. */
-const OPTIONAL: ReadonlySet<string> = new Set([
-  'max_tool_calls',
-  'prompt_cache_key',
-  'safety_identifier',
-  'top_logprobs',
-]);
+/** What is repeated of a group of settings. */
+const SETTINGS: Readonly<Record<string, Readonly<Record<string, (value: unknown) => boolean>>>> = {
+  reasoning: { effort: isShort, summary: isShort },
+  text: { format: isNamed, verbosity: isShort },
+};
+
+/** Values of a request that its answer repeats: its settings, tools and instructions, never its input. */
+export function echoOf(body: Json): Json {
+  return Object.fromEntries(
+    Object.entries(REPEATED).flatMap(([key, [isRight]]) => {
+      const value = Object.hasOwn(body, key) ? body[key] : undefined;
+      if (!isRight(value)) return [];
+      const group = SETTINGS[key];
+      if (group === undefined) return [[key, value]];
+      const said = Object.entries(value as Json).filter(([name, inner]) => own(group, name)?.(inner));
+      return said.length === 0 ? [] : [[key, Object.fromEntries(said)]];
+    }),
+  );
+}
 
 /** Writes one answer. Every event is numbered, names where it belongs, and the last ones repeat what was said. */
 export class ResponsesWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;
-  readonly #open = new Map<number, WrittenItem>();
-  readonly #items: WrittenItem[] = [];
+  readonly #open = new Map<number, Item>();
+  readonly #items: Item[] = [];
   #number = 0;
   #started = false;
   /** Never the upstream's: servers of other protocols repeat theirs, and no two items of a conversation may have the same. */
@@ -335,10 +281,9 @@ export class ResponsesWriter implements StreamWriter {
       case 'part_start':
         return this.#begun() + this.#add(event);
       case 'part_delta':
-        return event.text === '' ? '' : (this.#open.get(event.index)?.delta(event.text, this.#say) ?? '');
+        return event.text === '' ? '' : (this.#open.get(event.index)?.delta(event.text) ?? '');
       case 'proof':
-        this.#open.get(event.index)?.prove(event.proof);
-        return '';
+        return this.#prove(event);
       case 'part_end':
         return this.#end(event.index);
       case 'ping':
@@ -373,16 +318,23 @@ export class ResponsesWriter implements StreamWriter {
   #add({ index, part }: ModelEvent & { type: 'part_start' }): string {
     if (part.kind === 'refusal') this.#refused = true;
     const output_index = this.#items.length;
-    const item = writtenItem(part, output_index, `${this.#id.replace(/^[a-z]+_/, '')}_${output_index}`, this.#answer);
+    const id = `${this.#id.replace(/^[a-z]+_/, '')}_${output_index}`;
+    const item = new Item(part, output_index, id, this.#answer, this.#say);
     this.#items.push(item);
     this.#open.set(index, item);
-    return item.begin(this.#say);
+    return item.begin();
+  }
+
+  #prove({ index, proof }: ModelEvent & { type: 'proof' }): string {
+    const item = this.#open.get(index);
+    if (item !== undefined) item.proof = proof;
+    return '';
   }
 
   #end(index: number): string {
     const item = this.#open.get(index);
     this.#open.delete(index);
-    return item?.end(this.#say) ?? '';
+    return item?.end() ?? '';
   }
 
   #finish(reason: StopReason, usage: ModelUsage | undefined): string {
@@ -403,7 +355,7 @@ export class ResponsesWriter implements StreamWriter {
     this.#notes.note('refusal_stop');
     if (this.#items.length > 0) return '';
     const begin = this.#add({ type: 'part_start', index: 0, part: { kind: 'refusal' } });
-    const said = this.#open.get(0)!.delta('The model declined to answer.', this.#say);
+    const said = this.#open.get(0)!.delta('The model declined to answer.');
     return begin + said + this.#end(0);
   }
 
@@ -440,33 +392,24 @@ export class ResponsesWriter implements StreamWriter {
 }
 
 /** Writes a whole answer for a client: what the last event of its stream would say. */
-export function writeDocument(
-  events: readonly ModelEvent[],
-  answer: AnswerContext,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const writer = new ResponsesWriter(answer, notes);
   for (const event of events) writer.write(event);
-  return JSON.parse(writer.document) as Record<string, unknown>;
+  return JSON.parse(writer.document) as Json;
 }
 
 /** Members that an answer repeats, as JSON text; what is too long to be said three times is as if it had not been said. */
 function repeatedText(echo: Json): string {
-  const keys = [...Object.keys(REPEATED), ...Object.keys(echo).filter((key) => OPTIONAL.has(key))];
-  return keys
-    .map((key) => {
-      const text = JSON.stringify(repeated(echo, key, REPEATED[key]));
-      return `"${key}":${text.length > REPEATED_CHARS_MAX ? JSON.stringify(REPEATED[key]) : text}`;
-    })
-    .join(',');
-}
-
-/** `text` and `reasoning` always have all their fields. */
-function repeated(echo: Json, key: string, ordinary: unknown): unknown {
-  const value = Object.hasOwn(echo, key) ? echo[key] : undefined;
-  if (value === undefined) return ordinary;
-  const is_group = key === 'text' || key === 'reasoning';
-  return is_group ? { ...(ordinary as object), ...(value as object) } : value;
+  const members = Object.entries(REPEATED).flatMap(([key, [, ordinary]]) => {
+    const said = own(echo, key);
+    if (said === undefined && ordinary === undefined) return [];
+    // Groups always have all their fields.
+    const value =
+      said !== undefined && key in SETTINGS ? { ...(ordinary as Json), ...(said as Json) } : (said ?? ordinary);
+    const text = JSON.stringify(value);
+    return [`"${key}":${text.length > REPEATED_CHARS_MAX ? JSON.stringify(ordinary) : text}`];
+  });
+  return members.join(',');
 }
 
 /** Coding clients do not repeat a request whose prompt is invalid, and repeat others. */

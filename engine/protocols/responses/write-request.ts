@@ -4,6 +4,7 @@ import type {
   Conversation,
   DocumentPart,
   ImagePart,
+  Json,
   OutputFormat,
   Part,
   ReasoningPart,
@@ -21,7 +22,7 @@ import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
 import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
 
-type Item = Record<string, unknown>;
+type Item = Json;
 
 /** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
 function writeItems(conversation: Conversation, notes: Notes): Item[] {
@@ -106,7 +107,7 @@ class ItemWriter {
     this.#noteCache(part);
     if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
     if (part.kind === 'image') {
-      const taken = takenImage(part, 'responses', this.#notes);
+      const taken = takenImage(part, this.#notes);
       if (taken.kind === 'text') return [{ type: 'input_text', text: taken.text }];
       return [{ type: 'input_image', image_url: urlOf(taken.source), detail: taken.detail ?? 'auto' }];
     }
@@ -170,11 +171,7 @@ const OUTPUT_TOKENS_MIN = OUTPUT_BOUND_MIN.responses!;
 const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
 
 /** Writes a request for an upstream. Raises not_translatable by a rule. */
-export function writeRequest(
-  conversation: Conversation,
-  target: UpstreamTarget,
-  notes: Notes,
-): Record<string, unknown> {
+export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   const { stop, top_k, frequency_penalty, presence_penalty, seed } = conversation;
   if (stop !== undefined && stop.length > 0) notes.note('stop_sequences');
   if (top_k !== undefined) notes.note('top_k');
@@ -190,7 +187,7 @@ export function writeRequest(
   });
 }
 
-function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Record<string, unknown> {
+function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Json {
   if (tools.length === 0) return tool_choice?.kind === 'none' ? { tool_choice: 'none' } : {};
   const held = new HeldSet('responses', notes);
   return {
@@ -251,7 +248,7 @@ function writeSettings(conversation: Conversation, notes: Notes) {
   };
 }
 
-function writeFormat(format: OutputFormat, notes: Notes): Record<string, unknown> {
+function writeFormat(format: OutputFormat, notes: Notes): Json {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name, description, strict } = format;
   const { schema, is_held } = writeAnswerSchema(format, 'responses', notes);

@@ -317,6 +317,8 @@ export interface ProtocolAdapter {
   readRequest(body: Json, notes: Notes): Conversation;
   /** Writes a request for an upstream. Raises not_translatable by a rule. */
   writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Record<string, unknown>;
+  /** Values of a client's request that its answer repeats; absent where answers repeat none. */
+  echoOf?(body: Json): Json;
   createReader(notes: Notes): StreamReader;
   /** Reads an upstream's whole answer. Raises upstream_invalid. */
   readDocument(document: Json, notes: Notes): ModelEvent[];

@@ -14,6 +14,7 @@ import type {
   Turn,
   UpstreamTarget,
 } from './conversation.ts';
+import { ACCEPTED } from './files.ts';
 import { isMadeBy } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 
@@ -218,8 +219,6 @@ export const OPENING = '(The conversation begins.)';
 /** What the assistant says between results of tools and the next words of the user. */
 export const RESULTS_SEEN = 'I have the results.';
 
-const LENGTH_MAX: Readonly<Record<Protocol, number>> = { messages: 128, chat: 64, responses: 64 };
-
 /** Hexadecimal digits of the hash in a shortened name. */
 const HASH_LENGTH = 8;
 
@@ -266,7 +265,7 @@ function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
  */
 export function renameTools(given: Conversation, to: Protocol, notes: Notes): RenamedTools {
   const conversation = uniqueTools(given, notes);
-  const length_max = LENGTH_MAX[to];
+  const length_max = ACCEPTED[to].tool_name_chars;
   const names = new Set(namesIn(conversation));
   const fits = (name: string) => name.length <= length_max && /^[A-Za-z0-9_-]+$/.test(name);
   const long = [...names].filter((name) => !fits(name));

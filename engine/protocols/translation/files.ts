@@ -40,15 +40,16 @@ export interface Accepted {
   /** What names of properties at the top look like; absent: anything. */
   readonly property_name?: RegExp;
   readonly held: HeldSchemas;
-  readonly images: readonly string[];
+  /** The longest name of a tool, in characters. */
+  readonly tool_name_chars: number;
+  /** How many stop sequences, and whether blank ones are among them. */
+  readonly stops: { readonly most: number; readonly blank: boolean };
 }
-
-const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 
 const STRING_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
 
 /** Functions of chat completions and Responses have the same rules: guides "Function calling" and "Structured outputs". */
-const FUNCTIONS: Accepted = {
+const FUNCTIONS: Omit<Accepted, 'stops'> = {
   refused_at_top: ['anyOf', 'oneOf', 'allOf', 'enum', 'const', 'not'],
   explicit: true,
   dialect: false,
@@ -65,7 +66,7 @@ const FUNCTIONS: Accepted = {
     fully_typed: true,
     most: { tools: Infinity, optional: 0, unions: Infinity },
   },
-  images: IMAGES,
+  tool_name_chars: 64,
 };
 
 /** What each protocol takes of a client's schemas and files. */
@@ -86,10 +87,11 @@ export const ACCEPTED: Readonly<Record<Protocol, Accepted>> = {
       fully_typed: false,
       most: { tools: 20, optional: 24, unions: 16 },
     },
-    images: IMAGES,
+    tool_name_chars: 128,
+    stops: { most: Infinity, blank: false },
   },
-  chat: FUNCTIONS,
-  responses: FUNCTIONS,
+  chat: { ...FUNCTIONS, stops: { most: 4, blank: true } },
+  responses: { ...FUNCTIONS, stops: { most: 0, blank: true } },
 };
 
 /** Images and documents: addresses, data: URLs and bare base64, and the names of their media types. */
@@ -143,10 +145,13 @@ export function filePart(part: ImagePart | DocumentPart): ImagePart | DocumentPa
 
 const PDF = 'application/pdf';
 
-/** An image as upstreams of this protocol take it; one of another type becomes a text that says so, noted. */
-export function takenImage(image: ImagePart, to: Protocol, notes: Notes): ImagePart | TextPart {
+/** The images that upstreams take, whatever their protocol. */
+const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
+
+/** An image as upstreams take it; one of another type becomes a text that says so, noted. */
+export function takenImage(image: ImagePart, notes: Notes): ImagePart | TextPart {
   const { source, cache } = image;
-  if (source.kind === 'url' || ACCEPTED[to].images.includes(source.media_type)) return image;
+  if (source.kind === 'url' || IMAGES.includes(source.media_type)) return image;
   notes.note('image_type');
   const type = /^[a-z0-9.+/-]{1,60}$/.test(source.media_type) ? ` (${source.media_type})` : '';
   const text = `[An image was here. Its type${type} cannot be read.]`;

@@ -52,7 +52,7 @@ export function freeTextArguments(text: string): string {
 export function freeTextOf(args: string): string {
   try {
     const value: unknown = parseBounded(args);
-    const input = typeof value === 'object' && value !== null ? (value as Record<string, unknown>).input : undefined;
+    const input = typeof value === 'object' && value !== null ? (value as Json).input : undefined;
     return typeof input === 'string' ? input : args;
   } catch {
     return args;

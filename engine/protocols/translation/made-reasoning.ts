@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { PROTOCOLS, type Protocol } from '../../contract/protocol.ts';
 import type { RequestBody } from '../../contract/stage.ts';
 import { percentDecoded } from '../../kit/text/percent.ts';
-import { isObject } from '../read-json.ts';
+import { isObject, present } from '../read-json.ts';
 import type { Json, Maker, ReasoningProof } from './conversation.ts';
 
 /** How every proof begins that a translation has made; no provider's own does, as they have no colons. */
@@ -77,14 +77,11 @@ export function proofFromText(
   const kind = KINDS.find((name) => name === match?.[4]);
   if (match === null || protocol === undefined || kind === undefined) return undefined;
   const [all, , upstream, boundary, , id] = match;
-  return {
-    protocol,
-    kind,
-    value: text.slice(all.length),
-    ...(id !== '' && { id: percentDecoded(id!) }),
-    ...(upstream !== undefined && { upstream: percentDecoded(upstream) }),
-    ...(boundary !== undefined && { boundary }),
-  };
+  return present({
+    ...{ protocol, kind, boundary, value: text.slice(all.length) },
+    id: id === '' ? undefined : percentDecoded(id!),
+    upstream: upstream && percentDecoded(upstream),
+  });
 }
 
 function encode(text: string): string {

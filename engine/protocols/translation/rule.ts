@@ -15,19 +15,21 @@ export interface TranslationRule {
   readonly meaning: string;
 }
 
-type MakeRule = (
-  handling: TranslationRule['handling'],
-  field: TranslationRule['field'],
-  meaning: TranslationRule['meaning'],
-) => TranslationRule;
+/** Rules with the same handling, by their names. */
+type Rows<Name extends string> = Readonly<Record<Name, readonly [field: string, meaning: string]>>;
 
-/** What makes rules for one part of the way between these protocols. */
-export function rulesBetween(
-  part: TranslationRule['part'],
-  from: readonly Protocol[],
-  to: readonly Protocol[],
-): MakeRule {
-  return (handling, field, meaning) => ({ field, part, from, to, handling, meaning });
+/** What makes rules for one part of the way between these protocols, by what happens. */
+export function rulesBetween(part: TranslationRule['part'], from: readonly Protocol[], to: readonly Protocol[]) {
+  const rules =
+    (handling: TranslationRule['handling']) =>
+    <Name extends string>(rows: Rows<Name>) =>
+      Object.fromEntries(
+        Object.entries<Rows<Name>[Name]>(rows).map(([name, [field, meaning]]) => [
+          name,
+          { field, part, from, to, handling, meaning },
+        ]),
+      ) as Record<Name, TranslationRule>;
+  return { dropped: rules('dropped'), changed: rules('changed'), refused: rules('refused') };
 }
 
 /** What makes the rules of a protocol against all others. */

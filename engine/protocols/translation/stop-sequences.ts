@@ -1,8 +1,6 @@
 import type { Protocol } from '../../contract/protocol.ts';
 import type { Emit, ModelEvent } from './conversation.ts';
-
-/** The most stop sequences of chat completions. */
-export const CHAT_STOPS_MAX = 4;
+import { ACCEPTED } from './files.ts';
 
 /** The most that the gateway looks for itself: every character of an answer is compared with each. */
 const CUT_STOPS_MAX = 64;
@@ -18,8 +16,9 @@ export function tooManyToCut(stops: readonly string[]): boolean {
 /** The stop sequences that an upstream of this protocol does not take, at which the gateway cuts its answer. */
 export function stopsToCut(to: Protocol, stop: readonly string[] = []): readonly string[] {
   const said = stop.filter((text) => text !== '');
-  if (to === 'messages') return said.filter((text) => text.trim() === '');
-  return to === 'responses' || said.length > CHAT_STOPS_MAX ? said : [];
+  const { most, blank } = ACCEPTED[to].stops;
+  if (said.length > most) return said;
+  return blank ? [] : said.filter((text) => text.trim() === '');
 }
 
 /** A text that is looked for in another, which comes in pieces. */

@@ -239,6 +239,21 @@ const TYPES: ReadonlyMap<string, string> = new Map(
   }).flatMap(([type, names]) => names.split(' ').map((name) => [name, type] as const)),
 );
 
+/** The type that a name stands for; `undefined` for what is none. */
+function typeNamed(name: unknown): string | undefined {
+  if (name === null) return 'null';
+  return typeof name === 'string' ? TYPES.get(name.toLowerCase()) : undefined;
+}
+
+/** Kinds of values that are right or not. */
+const PLAIN: Readonly<Partial<Record<Kind, (value: unknown) => boolean>>> = {
+  number: (value) => typeof value === 'number',
+  count: (value) => Number.isInteger(value) && (value as number) >= 0,
+  text: (value) => typeof value === 'string',
+  flag: (value) => typeof value === 'boolean',
+  pattern: (value) => typeof value === 'string' && isPattern(value),
+};
+
 /** Brings a schema to draft 2020-12, where it is none of it or of an older draft. Parts that are right stay as they are. */
 class Repair {
   has_changed = false;
@@ -250,16 +265,11 @@ class Repair {
 
   schema(schema: Json, depth: number): Json {
     if (depth > DEPTH_MAX) return schema;
-    const others = new Map<string, unknown>();
-    for (const key of Object.keys(schema)) {
-      const other = this.#value(key, schema[key], depth);
-      if (other !== schema[key]) others.set(key, other);
-    }
-    if (others.size === 0 && !this.#lacksItems(schema)) return schema;
+    const entries = Object.entries(schema).map(([key, value]) => [key, value, this.#value(key, value, depth)] as const);
+    if (entries.every(([, value, other]) => value === other) && !this.#lacksItems(schema)) return schema;
     const repaired: Record<string, unknown> = {};
     const moved: Record<string, unknown> = {};
-    for (const [key, value] of Object.entries(schema)) {
-      const other = others.has(key) ? others.get(key) : value;
+    for (const [key, value, other] of entries) {
       if (other !== undefined) set(repaired, key, other);
       else if (isTelling(value) && !OF_SCHEMAS.has(KINDS.get(key))) moved[key] = value;
     }
@@ -284,7 +294,7 @@ class Repair {
     if (isObject(value)) return this.schema(value, depth + 1);
     if (typeof value === 'boolean') return value;
     this.has_changed = true;
-    const type = typeof value === 'string' ? TYPES.get(value.toLowerCase()) : undefined;
+    const type = value === null ? undefined : typeNamed(value);
     return type === undefined ? {} : { type };
   }
 
@@ -299,77 +309,48 @@ class Repair {
   }
 
   #ofKind(kind: Kind, value: unknown, depth: number): unknown {
-    switch (kind) {
-      case 'schema':
-        return isAbsent(value) ? undefined : this.#part(value, depth);
-      case 'schemas':
-        return Array.isArray(value) && value.length > 0
-          ? same(
-              value,
-              value.map((one) => this.#part(one, depth)),
-            )
-          : undefined;
-      case 'schema_map':
-        return isObject(value) ? this.#map(value, depth) : undefined;
-      case 'number':
-        return typeof value === 'number' ? value : undefined;
-      case 'count':
-        return Number.isInteger(value) && (value as number) >= 0 ? value : undefined;
-      case 'text':
-        return typeof value === 'string' ? value : undefined;
-      case 'flag':
-        return typeof value === 'boolean' ? value : undefined;
-      case 'names':
-        return this.#names(value);
-      case 'values':
-        return this.#values(value);
-      case 'pattern':
-        return typeof value === 'string' && isPattern(value) ? value : undefined;
-    }
+    const isRight = PLAIN[kind];
+    if (isRight !== undefined) return isRight(value) ? value : undefined;
+    if (kind === 'schema') return isAbsent(value) ? undefined : this.#part(value, depth);
+    if (kind === 'schema_map') return isObject(value) ? this.#map(value, depth) : undefined;
+    if (kind === 'names') return this.#names(value);
+    if (kind === 'values') return this.#values(value);
+    if (!Array.isArray(value) || value.length === 0) return undefined;
+    const parts = value.map((one) => this.#part(one, depth));
+    return parts.every((one, index) => one === value[index]) ? value : parts;
+  }
+
+  #changed<T>(value: T): T {
+    this.has_changed = true;
+    return value;
   }
 
   #map(map: Json, depth: number): Json {
-    const others = new Map<string, unknown>();
-    for (const name of Object.keys(map)) {
-      const other = this.#part(map[name], depth);
-      if (other !== map[name]) others.set(name, other);
-    }
-    if (others.size === 0) return map;
-    return Object.fromEntries(Object.entries(map).map(([name, one]) => [name, others.get(name) ?? one]));
+    const parts = Object.entries(map).map(([name, one]) => [name, this.#part(one, depth)] as const);
+    return parts.every(([name, one]) => one === map[name]) ? map : Object.fromEntries(parts);
   }
 
   #names(value: unknown): unknown {
     if (!Array.isArray(value)) return typeof value === 'string' ? [value] : undefined;
     const names = [...new Set(value)].filter((name) => typeof name === 'string');
-    if (names.length === value.length) return value;
-    this.has_changed = true;
-    return names;
+    return names.length === value.length ? value : this.#changed(names);
   }
 
   #values(value: unknown): unknown {
     if (!Array.isArray(value)) return typeof value === 'string' || typeof value === 'number' ? [value] : undefined;
     if (value.length === 0) return undefined;
     const different = [...new Map(value.map((one) => [JSON.stringify(one), one])).values()];
-    if (different.length === value.length) return value;
-    this.has_changed = true;
-    return different;
+    return different.length === value.length ? value : this.#changed(different);
   }
 
   #type(value: unknown): unknown {
-    const types = (Array.isArray(value) ? value : [value]).map((one) =>
-      typeof one === 'string' ? TYPES.get(one.toLowerCase()) : one === null ? 'null' : undefined,
-    );
-    const known = [...new Set(types)].filter((type) => type !== undefined);
+    const given: readonly unknown[] = Array.isArray(value) ? value : [value];
+    const types = new Set(given.map(typeNamed));
     // Of a list with something unknown in it, anything may be meant.
-    if (known.length === 0 || known.length < new Set(types).size) {
-      this.has_changed = true;
-      return undefined;
-    }
-    if (Array.isArray(value) ? known.every((type, index) => type === value[index]) : known[0] === value) {
-      if (!Array.isArray(value) || known.length === value.length) return value;
-    }
-    this.has_changed = true;
-    return Array.isArray(value) ? known : known[0];
+    if (types.size === 0 || types.has(undefined)) return this.#changed(undefined);
+    const known = [...types];
+    if (known.length === given.length && known.every((type, index) => type === given[index])) return value;
+    return this.#changed(Array.isArray(value) ? known : known[0]);
   }
 
   /** In draft 4, `exclusiveMinimum: true` makes `minimum` the bound. */
@@ -414,10 +395,6 @@ function isTelling(value: unknown): boolean {
 /** Also for a key like `__proto__`. */
 function set(object: Record<string, unknown>, key: string, value: unknown): void {
   Object.defineProperty(object, key, { value, enumerable: true, writable: true, configurable: true });
-}
-
-function same(before: readonly unknown[], after: readonly unknown[]): readonly unknown[] {
-  return after.every((one, index) => one === before[index]) ? before : after;
 }
 
 /** Whether it can be read as a regular expression; upstreams check that. */
@@ -711,7 +688,7 @@ class Fitting {
     if (is_open) moved.additionalProperties = additionalProperties;
     if (is_map && patternProperties !== undefined) moved.patternProperties = patternProperties;
     if (additionalProperties !== false) this.has_closed = true;
-    const required = [...new Set(namesIn(schema.required))];
+    const required = [...new Set(requiredBy(schema))];
     const known = required.filter((name) => Object.hasOwn(given, name));
     if (known.length < required.length) moved.required = required.filter((name) => !Object.hasOwn(given, name));
     this.optional += names.length - known.length;
@@ -740,10 +717,6 @@ class Fitting {
 
 function wordsOf({ title, description }: Json): Json {
   return { ...(typeof title === 'string' && { title }), ...(typeof description === 'string' && { description }) };
-}
-
-function namesIn(value: unknown): string[] {
-  return Array.isArray(value) ? value.filter((name) => typeof name === 'string') : [];
 }
 
 function jsonType(value: unknown): string {

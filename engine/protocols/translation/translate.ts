@@ -14,7 +14,6 @@ import { isObject } from '../read-json.ts';
 import type {
   AnswerContext,
   Emit,
-  Json,
   Maker,
   ModelEvent,
   ModelUsage,
@@ -41,9 +40,10 @@ const CHARS_PER_TOKEN = 4;
  */
 function filterAnswer(translation: Translation, write: Emit): Emit {
   const { from, stops } = translation;
-  const counted = from === 'messages' ? withUsage(translation, write) : write;
+  const { adds_up_usage, one_text } = DEFINITIONS[from].clients;
+  const counted = adds_up_usage ? withUsage(translation, write) : write;
   if (stops.length === 0) return (event) => counted(renamed(event, translation));
-  const cutter = new StopCutter(stops, from === 'chat');
+  const cutter = new StopCutter(stops, one_text);
   return (event) => cutter.take(renamed(event, translation), counted);
 }
 
@@ -51,7 +51,7 @@ function filterAnswer(translation: Translation, write: Emit): Emit {
 function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
   if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
   const name = restoreName(event.part.name);
-  const id = from === 'messages' ? encodeCallId(event.part.id) : event.part.id;
+  const id = DEFINITIONS[from].clients.plain_call_ids ? encodeCallId(event.part.id) : event.part.id;
   if (id !== event.part.id) notes.note('answer_call_id');
   return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
 }
@@ -68,60 +68,6 @@ function withUsage({ notes, input_tokens_estimate: input }: Translation, write: 
     if (told.input === undefined || told.output === undefined) notes.note('answer_usage');
     const estimate = { ...(input !== undefined && { input }), output: Math.ceil(chars / CHARS_PER_TOKEN) };
     write({ ...event, usage: { ...estimate, ...told } });
-  };
-}
-
-/** The longest text of a value that an answer repeats, such as a name or a setting. */
-const TEXT_MAX = 512;
-
-const METADATA_MAX = 16;
-
-const isShort = (value: unknown): boolean => typeof value === 'string' && value.length <= TEXT_MAX;
-const isNumber = (value: unknown): boolean => typeof value === 'number';
-const isBoolean = (value: unknown): boolean => typeof value === 'boolean';
-const isNamed = (value: unknown): boolean => isObject(value) && typeof value.type === 'string';
-
-function isMetadata(value: unknown): boolean {
-  const entries = isObject(value) ? Object.entries(value) : [];
-  return entries.length > 0 && entries.length <= METADATA_MAX && entries.every((entry) => entry.every(isShort));
-}
-
-/** What an answer repeats, by the key of the request. */
-const REPEATED: Readonly<Record<string, (value: unknown) => boolean>> = {
-  temperature: isNumber,
-  top_p: isNumber,
-  top_logprobs: isNumber,
-  max_output_tokens: isNumber,
-  max_tool_calls: isNumber,
-  parallel_tool_calls: isBoolean,
-  instructions: (value) => typeof value === 'string',
-  tools: (value) => Array.isArray(value) && value.every(isNamed),
-  tool_choice: (value) => isShort(value) || isNamed(value),
-  metadata: isMetadata,
-  prompt_cache_key: isShort,
-  safety_identifier: isShort,
-  user: isShort,
-  truncation: isShort,
-};
-
-function pick(source: unknown, keys: readonly string[]): Json {
-  if (!isObject(source)) return {};
-  const present = keys.filter((key) => Object.hasOwn(source, key) && isShort(source[key]));
-  return Object.fromEntries(present.map((key) => [key, source[key]]));
-}
-
-const isEmpty = (value: Json): boolean => Object.keys(value).length === 0;
-
-/** Values of a Responses request that its answer repeats: its settings, tools and instructions, never its input. */
-export function echoOf(body: Json): Json {
-  const plain = Object.keys(REPEATED).filter((key) => Object.hasOwn(body, key) && REPEATED[key]!(body[key]));
-  const format = isObject(body.text) && isNamed(body.text.format) ? { format: body.text.format } : {};
-  const reasoning = pick(body.reasoning, ['effort', 'summary']);
-  const verbosity = pick(body.text, ['verbosity']);
-  return {
-    ...Object.fromEntries(plain.map((key) => [key, body[key]])),
-    ...(!isEmpty(reasoning) && { reasoning }),
-    ...(!(isEmpty(format) && isEmpty(verbosity)) && { text: { ...format, ...verbosity } }),
   };
 }
 
@@ -409,26 +355,27 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
   const notes = new Notes();
   refuseTooMany(body, notes);
   try {
-    const read = DEFINITIONS[from].adapter.readRequest(body, notes);
+    const { adapter, clients } = DEFINITIONS[from];
+    const read = adapter.readRequest(body, notes);
     const boundary = state_boundary === undefined ? undefined : boundaryMark(state_boundary);
     const made_by: Maker = { protocol: to, upstream, boundary };
-    const believed = fitReasoning(from === 'messages' ? decodeCallIds(read) : read, made_by, notes);
+    const believed = fitReasoning(clients.plain_call_ids ? decodeCallIds(read) : read, made_by, notes);
     const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
     const { conversation, restore } = renameTools(fitted, to, notes);
     const json = JSON.stringify(DEFINITIONS[to].adapter.writeRequest(conversation, target, notes));
     const answer: AnswerContext = {
       request_id,
       made_by,
-      thinks_first: from === 'messages' && isObject(body.thinking) && body.thinking.type === 'enabled',
+      thinks_first: isObject(body.thinking) && body.thinking.type === 'enabled',
       model: read.model,
       created_at,
       include_usage: isObject(body.stream_options) && body.stream_options.include_usage === true,
       free_text_tools: freeTextTools(read.tools),
       tool_addresses: addressesOf(read.tools),
-      echo: from === 'responses' ? echoOf(body) : {},
+      echo: adapter.echoOf?.(body) ?? {},
     };
     const stops = stopsToCut(to, read.stop);
-    if (tooManyToCut(stops)) notes.refuse('too_many_stops', from === 'messages' ? 'stop_sequences' : 'stop');
+    if (tooManyToCut(stops)) notes.refuse('too_many_stops', clients.stop_field);
     const { input_tokens_estimate } = request;
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
   } catch (error) {
@@ -441,12 +388,12 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
  * as the other where the upstream did not answer as asked. Changes the head accordingly.
  */
 export function createTranslator(translation: Translation, head: ConvertedHead): ResponseConverter {
+  const { request_id_header, waits_long } = DEFINITIONS[translation.from].clients;
   for (const name of DESCRIBING) head.remove(name);
   const request_id = head.get('request-id') ?? head.get('x-request-id');
   // Clients look for the upstream's identifier where their own protocol has it.
-  if (request_id !== undefined) head.set(translation.from === 'messages' ? 'request-id' : 'x-request-id', request_id);
-  // What clients of one protocol give up at, clients of another sleep out.
-  if (translation.from !== 'messages' && !isShortWait(head.get('retry-after') ?? '0')) {
+  if (request_id !== undefined) head.set(request_id_header, request_id);
+  if (!waits_long && !isShortWait(head.get('retry-after') ?? '0')) {
     head.remove('retry-after');
     head.remove('retry-after-ms');
   }

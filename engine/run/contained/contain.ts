@@ -64,11 +64,13 @@ export function containHooks(
   const contained = is_contained ? new ContainedStage(stage, made, { ...patience, fail_closed, log }) : undefined;
   const report = (ctx: RequestContext, moment: keyof StageHooks, error: unknown) =>
     reportFailure(log, ctx, stage, moment, error);
-  const last = (moment: Last) => async (ctx: RequestContext) => {
+  const last = (moment: Last) => (ctx: RequestContext) => {
     try {
-      await (contained === undefined ? made[moment]!(ctx) : contained.call(ctx, moment));
+      const ended: unknown = contained === undefined ? made[moment]!(ctx) : contained.call(ctx, moment);
+      // What takes no time is not waited for.
+      return isThenable(ended) ? settled(ended, (error) => report(ctx, moment, error)) : undefined;
     } catch (error) {
-      report(ctx, moment, error);
+      return report(ctx, moment, error);
     }
   };
   const runner = contained ?? made;
@@ -92,6 +94,14 @@ export function containHooks(
     ...(made.finally && { finally: last('finally') }),
     ...(made.close && { close: () => close(made, patience, log) }),
   };
+}
+
+async function settled(pending: PromiseLike<unknown>, onError: (error: unknown) => void): Promise<void> {
+  try {
+    await pending;
+  } catch (error) {
+    onError(error);
+  }
 }
 
 async function close(made: StageHooks, patience: Patience, log: Log): Promise<void> {
@@ -137,7 +147,7 @@ class ContainedStage {
   /** The head is sent when it returns, so that a promise comes too late and is a failure. */
   response(ctx: RequestContext, head: ResponseHead): void {
     this.#atOnce(ctx, 'response', (guard) => {
-      const returned: unknown = this.#made.response!(guard.context, frozenHead(head));
+      const returned: unknown = this.#made.response!(guard.context, guardedHead(head, guard));
       if (!isThenable(returned)) return;
       Promise.resolve(returned).catch((error) => this.#report(ctx, 'response', error));
       throw new Error('its response hook returned a promise, and the head of the response does not wait');
@@ -169,17 +179,19 @@ class ContainedStage {
   event(ctx: RequestContext, event: ResponseEvent): void {
     if (ctx.left_out?.has(this.#stage)) return;
     const guard = new Guard(ctx, this.#stage);
-    let returned: unknown;
+    let goes_on = false;
     try {
-      returned = runAsStage(this.#stage.id, () => this.#made.event!(guard.context, { ...event }), guard);
+      const returned = runAsStage(this.#stage.id, () => this.#made.event!(guard.context, { ...event }), guard);
+      // Even asking what was returned can throw.
+      if (!isThenable(returned)) return;
+      goes_on = true;
+      const onLateError = (error: unknown) => this.#report(ctx, 'event', error);
+      waitFor(() => returned, this.#patience, { guard, onLateError })
+        .catch(onLateError)
+        .finally(() => guard.end());
     } finally {
-      if (!isThenable(returned)) guard.end();
+      if (!goes_on) guard.end();
     }
-    if (!isThenable(returned)) return;
-    const onLateError = (error: unknown) => this.#report(ctx, 'event', error);
-    waitFor(() => returned, this.#patience, { guard, onLateError })
-      .catch(onLateError)
-      .finally(() => guard.end());
   }
 
   /** Runs a hook that may take time, within the stage's limit. Rejects with whatever the stage throws. */
@@ -211,14 +223,14 @@ class ContainedStage {
   /** Raises what the request fails with; where it may go on without the stage, that is reported instead. */
   #fail(ctx: RequestContext, moment: 'request' | 'attempt' | 'response' | 'rewrite', error: unknown): void {
     let failure = error;
-    let refuses = false;
+    let refusal: StageError | undefined;
     try {
-      refuses = isRefusal(this.#stage, error);
+      refusal = isRefusal(this.#stage, error) ? checkError(error) : undefined;
     } catch (trap) {
-      // Even asking what was thrown can throw, where it is a proxy.
+      // A refusal that cannot be sent is a failure. Even asking what was thrown can throw, where it is a proxy.
       failure = trap;
     }
-    if (refuses) throw checkError(error as StageError);
+    if (refusal !== undefined) throw refusal;
     if (this.#patience.fail_closed) throw failure;
     this.#report(ctx, moment, failure);
     ctx.leaveOut(this.#stage);
@@ -238,9 +250,9 @@ const NEEDS: ReadonlyMap<PropertyKey, Capability> = new Map([
 ]);
 
 /** What a stage reaches of a request, itself or through services; true where also when the hook is over. */
-const REACHED: Readonly<Record<keyof StageContext | 'facts' | 'copyFacts' | 'decisions', boolean>> = {
+const REACHED: Readonly<Record<keyof StageContext | 'facts' | 'copyFacts' | 'auditRecord', boolean>> = {
   ...{ url: true, headers: true, aborted: true, given_up: true, relayed_bytes: true, converts_response: true },
-  ...{ get: false, set: false, noteFact: false, noteShadow: false, facts: false, copyFacts: false, decisions: false },
+  ...{ get: false, set: false, noteFact: false, noteShadow: false, facts: false, copyFacts: false, auditRecord: false },
   ...{ body: false, readBody: false, call: false, reservation: false, state: false, trace: false, onCancel: false },
   ...{ occupy: false, occupyInTime: false, convertResponse: false, candidates: false, passOver: false },
   ...{ attempts: false, noteAttempt: false, noteDropped: false, noteLimits: false, prepareAttempt: false },
@@ -301,7 +313,7 @@ class Guard implements ProxyHandler<object>, AuditNotebook {
 
   /** For `services.audit`. */
   noteAudit(record: AuditRecord): void {
-    this.#asStage(() => this.#ctx.notes.addAuditFields(this.#stage.definition.name, record));
+    this.asStage(() => this.#ctx.notes.addAuditFields(this.#stage.definition.name, record));
   }
 
   get(target: object, key: keyof typeof REACHED): unknown {
@@ -310,22 +322,20 @@ class Guard implements ProxyHandler<object>, AuditNotebook {
     // Not an error when it comes too late: the ledger reports from within a statement that others share.
     if (this.#over && key === 'noteShadow') return () => {};
     if (REACHED[key]) return this.#own(ctx, key) ?? ctx[key];
-    return this.#asStage(() => {
+    return this.asStage(() => {
       const needed = NEEDS.get(key);
       if (needed !== undefined) requireCapability(this.#stage, needed, key);
       if (key === 'facts') return deepFreeze(ctx.copyFacts());
       const value = this.#own(ctx, key) ?? (Reflect.get(ctx, key, ctx) as unknown);
       if (key === 'body') return value && this.#guardBody();
-      return typeof value === 'function'
-        ? (...given: unknown[]) => this.#asStage(() => value.apply(ctx, given))
-        : value;
+      return typeof value === 'function' ? (...given: unknown[]) => this.asStage(() => value.apply(ctx, given)) : value;
     });
   }
 
   set(_: object, key: keyof typeof REACHED, value: unknown): boolean {
     if (key !== 'state' && key !== 'candidates' && key !== 'reservation') return false;
     if (key === 'reservation') requireCapability(this.#stage, 'database', key);
-    return this.#asStage(() => Reflect.set(this.#ctx, key, value));
+    return this.asStage(() => Reflect.set(this.#ctx, key, value));
   }
 
   /** What a contained stage has in another way than others. */
@@ -366,25 +376,25 @@ class Guard implements ProxyHandler<object>, AuditNotebook {
       if (body === undefined) throw new Error('the body is gone: the upstream has answered');
       if (key === 'bytes') return this.#copyOf(body.bytes);
       if (key === 'compressed') return undefined;
-      if (key === 'replace') return (json: string) => this.#asStage(() => body.replace(checkJson(json)));
+      if (key === 'replace') return (json: string) => this.asStage(() => body.replace(checkJson(json)));
       const value: unknown = key === 'free' ? () => {} : body[key];
       return typeof value === 'function'
-        ? (...given: unknown[]) => this.#asStage(() => value.apply(body, given))
+        ? (...given: unknown[]) => this.asStage(() => value.apply(body, given))
         : value;
     };
-    return new Proxy({} as RequestBody, { get: (_, key) => this.#asStage(() => read(key as keyof RequestBody)) });
+    return new Proxy({} as RequestBody, { get: (_, key) => this.asStage(() => read(key as keyof RequestBody)) });
   }
 
   #copyOf(bytes: Buffer): Buffer {
     if (this.#copied?.[0] !== bytes) {
-      this.#ctx.takeForCopy(bytes.length);
+      this.#ctx.incoming.takeForCopy(bytes.length);
       this.#copied = [bytes, Buffer.from(bytes)];
     }
     return this.#copied![1];
   }
 
   /** Facts and capabilities are those of the stage, also where it goes on beside others. */
-  #asStage<T>(action: () => T): T {
+  asStage<T>(action: () => T): T {
     if (this.#over)
       throw new Error('the hook is over, or ran into its time limit: its context cannot be used any more');
     const ctx = this.#ctx;
@@ -399,19 +409,19 @@ class Guard implements ProxyHandler<object>, AuditNotebook {
   }
 }
 
-/** The response head for a stage whose every header is checked. */
-function frozenHead(head: ResponseHead): ResponseHead {
+/** The response head for a stage whose every header is checked, until its hook is over. */
+function guardedHead(head: ResponseHead, guard: Guard): ResponseHead {
   return Object.freeze({
     status: head.status,
     get: (name: string) => head.get(name),
-    set: (name: string, value: string) => head.set(name, value),
-    remove: (name: string) => head.remove(name),
+    set: (name: string, value: string) => guard.asStage(() => head.set(name, value)),
+    remove: (name: string) => guard.asStage(() => head.remove(name)),
     replaceAll(prefix: string, headers: Readonly<Record<string, string>>) {
       if (typeof prefix !== 'string' || prefix === '') throw new Error('the prefix of the headers is not a text');
       // A copy, so that what is checked is what is set.
       const copy = { ...headers };
       for (const [name, value] of Object.entries(copy)) checkHeader(name, value);
-      head.replaceAll(prefix, copy);
+      guard.asStage(() => head.replaceAll(prefix, copy));
     },
   });
 }

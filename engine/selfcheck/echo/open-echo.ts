@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Protocol } from '../../contract/protocol.ts';
-import { EXIT_UNAVAILABLE, StartError } from '../../contract/start-error.ts';
+import { StartError } from '../../contract/start-error.ts';
 import { decompressor } from '../../kit/decompressor.ts';
 import { parseBounded } from '../../kit/json/bounded.ts';
 import { readAll } from '../../kit/read-all.ts';
@@ -74,10 +74,7 @@ function whyNot(error: NodeJS.ErrnoException, listen: string, option: string): S
     why[error.code ?? ''] ??
     `can't be listened on (${error.code ?? 'unknown error'}); name an address of this machine and a free port`;
   const what = option === '--echo' ? 'the echo upstream' : 'the stand-in';
-  return new StartError(`${what}: ${listen} ${reason}, such as ${option} 127.0.0.1:4010`, {
-    exit_code: EXIT_UNAVAILABLE,
-    cause: error,
-  });
+  return new StartError(`${what}: ${listen} ${reason}, such as ${option} 127.0.0.1:4010`, { cause: error });
 }
 
 /** How other machines call a host that is listened on; this machine's name where it is all of its addresses. */

@@ -3,6 +3,7 @@ import { formatUsd } from '../../kit/money.ts';
 import {
   ALWAYS_COUNTED,
   amountFor,
+  CALENDAR,
   counterKey,
   describeLimit,
   type SpendLimit,
@@ -37,26 +38,14 @@ function formatLimits(limits: Limits): string {
   return `${amounts}${logic === true ? '' : ` when ${formatCondition(logic)}`}${shadow}`;
 }
 
-const KEYS: Readonly<Record<SpendScope, (row: SpendingRow) => string | null>> = {
-  user: (row) => row.user,
-  team: (row) => row.team,
-  project: (row) => row.project,
-  token: (row) => row.token_id,
-  model: (row) => row.model,
-  upstream: (row) => row.upstream,
-  // The ledger does not know which requests a condition held for.
-  rule: () => null,
-};
+/** What a row has of a scope; the ledger does not know which requests a condition held for. */
+const partOf = (row: SpendingRow, scope: SpendScope): string | null =>
+  scope === 'rule' ? null : row[scope === 'token' ? 'token_id' : scope];
 
 /** The counter that a row counts under; `undefined` when it has no part in one of the scopes. */
 function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
-  const keys = scopes.map((scope) => KEYS[scope](row));
+  const keys = scopes.map((scope) => partOf(row, scope));
   return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
-}
-
-/** What a limit allows requests of this kind, of whose callers only one group is known; `undefined` when nobody knows. */
-function amountOf({ limit, by_group = {} }: Limit, { token_group }: SpendingRow): number | undefined {
-  return amountFor({ limit, by_group: Object.entries(by_group) }, token_group === null ? [] : [token_group]);
 }
 
 /** Whether a limit may have applied to requests of this kind; conditions over anything else are given the benefit of the doubt. */
@@ -79,8 +68,6 @@ function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean 
   return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
 }
 
-const WHEN: Readonly<Record<Window, string>> = { day: 'today', week: 'this week', month: 'this month' };
-
 /** Names of a counter for people, and how many there are. */
 function describeWho({ scopes }: Limit, count: number): string {
   if (scopes.length > 1) return `${count} ${count === 1 ? 'combination' : 'combinations'} of ${scopes.join(' and ')}`;
@@ -94,7 +81,9 @@ function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | unde
     const key = keyOf(limit, row);
     if (key === undefined) continue;
     spent.set(key, (spent.get(key) ?? 0) + row.cost_nano_usd);
-    const amount = mayApply(limit, row) ? amountOf(limit, row) : undefined;
+    // Of the callers only one group is known.
+    const groups = row.token_group === null ? [] : [row.token_group];
+    const amount = mayApply(limit, row) ? amountFor(limit, groups) : undefined;
     if (amount !== undefined) most.set(key, Math.max(most.get(key) ?? 0, amount));
   }
   const over = [...spent]
@@ -105,7 +94,7 @@ function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | unde
   const named = over.slice(0, NAMED_MAX).map(([key, nano_usd]) => `${shown(key)} (${formatUsd(nano_usd)} USD)`);
   const more = over.length > NAMED_MAX ? ` and ${over.length - NAMED_MAX} more` : '';
   const verb = over.length === 1 ? 'has' : 'have';
-  const when = WHEN[limit.window as Window];
+  const when = CALENDAR[limit.window as Window].now;
   return `${describeWho(limit, over.length)} ${verb} already spent it ${when}: ${named.join(', ')}${more}`;
 }
 

@@ -1,7 +1,7 @@
 import type { EffectivePolicy, ManagedPolicies } from '../../contract/services.ts';
 import { createManagedPolicies, inOrder, layOver, MODELS_KEY } from '../../identity/policies/managed-policies.ts';
 import type { Policy } from '../../source/spec.ts';
-import { type Change, compareValues, told, type Usable } from './change.ts';
+import { type Change, compareNames, compareValues, told, type Usable } from './change.ts';
 
 /** People whom the policies of either configuration tell apart. */
 interface Audience {
@@ -27,10 +27,7 @@ function isInForce({ config }: Usable): boolean {
   return config.policies?.managed?.enabled === true;
 }
 
-/** Models that a policy leaves of those in a configuration. */
-function modelsLeft(policy: EffectivePolicy | undefined, { config }: Usable): string[] {
-  return config.models.map(({ id }) => id).filter((id) => policy?.models?.has(id) ?? true);
-}
+const idsOf = ({ config }: Usable): string[] => config.models.map(({ id }) => id);
 
 /** Settings that people gain, lose or find changed, and the models that policies take from them or give back; one line each. */
 function linesFor(
@@ -40,11 +37,11 @@ function linesFor(
 ): string[] {
   const [old_policy, new_policy] = [old_policies.of(audience), new_policies.of(audience)];
   if (old_policy?.checksum === new_policy?.checksum && old_policy?.models_policy === undefined) return [];
-  const [old_models, new_models] = [modelsLeft(old_policy, before), modelsLeft(new_policy, after)];
   // Models that only one configuration has are told elsewhere.
-  const shared = old_models.concat(new_models).filter((id) => isIn(before, id) && isIn(after, id));
-  const lost = [...new Set(shared)].filter((id) => !new_models.includes(id));
-  const gained = [...new Set(shared)].filter((id) => !old_models.includes(id));
+  const { kept: shared } = compareNames(idsOf(before), idsOf(after));
+  const left = (policy: EffectivePolicy | undefined, side: Usable) =>
+    idsOf(side).filter((id) => shared.includes(id) && (policy?.models?.has(id) ?? true));
+  const { lost, gained } = compareNames(left(old_policy, before), left(new_policy, after));
   const moved = lost.length + gained.length > 0;
   const settings = compareValues(old_policy?.settings ?? {}, new_policy?.settings ?? {}).filter(
     ({ path }) => !(moved && path === MODELS_KEY),
@@ -56,10 +53,6 @@ function linesFor(
     ...(gained.length === 0 ? [] : [`may now use ${gained.join(', ')} as far as policies go`]),
     ...settings.map(({ path, change }) => `${path} ${change}`),
   ];
-}
-
-function isIn({ config }: Usable, id: string): boolean {
-  return config.models.some((model) => model.id === id);
 }
 
 /** Who gets other settings from managed policies, and which models these take away; people for whom the same changes are told together. */

@@ -4,7 +4,7 @@ import { formatRoute, formatUpstreams, routingRules } from '../../rules/config-r
 import { formatCondition } from '../../rules/format-condition.ts';
 import { simplify } from '../../rules/simplify.ts';
 import { callerWithToken, createModelCatalog } from '../../upstreams/models.ts';
-import { modelFacts } from '../../upstreams/routes/route.ts';
+import { modelFacts } from '../../upstreams/routes.ts';
 import { type Change, isSame } from './change.ts';
 import { groupsOf } from './models.ts';
 

@@ -1,4 +1,3 @@
-import type { Window } from '../../contract/config.ts';
 import { StageError } from '../../contract/errors.ts';
 import type {
   ChargedAttempt,
@@ -24,6 +23,7 @@ import {
   BookedReservation,
   type Books,
   isCount,
+  ledgerIdentity,
   MOVED,
   nothingReserved,
 } from '../../money/ledger/reservation.ts';
@@ -33,6 +33,7 @@ import {
   type Counted,
   type CountedDemand,
   type CounterNumbers,
+  counterId,
   type DemandStatus,
   demandStatuses,
   grantedIn,
@@ -54,46 +55,77 @@ export interface Attempt {
   readonly exceeded: readonly LimitStatus[];
 }
 
+/** A row of the ledger, by the names of its columns. */
+export type LedgerRow = Readonly<Record<string, unknown>>;
+
+/** A counter in one window; numbers in its unit. */
+interface Counter {
+  readonly name: CounterName;
+  readonly resets_at: number | null;
+  spent: number;
+  reserved: number;
+  most: number;
+  in_flight: number;
+}
+
+/** A reservation, or a request that went out without one. */
+interface OpenRequest {
+  readonly request: ReservationRequest;
+  readonly counters: readonly Counter[];
+  amount_nano_usd: number;
+  /** Earlier attempts, with the counters of money they count on where they cost something. */
+  readonly held: readonly {
+    readonly n: number;
+    readonly cost_nano_usd: number;
+    readonly counters: readonly Counter[];
+  }[];
+  /** Whether it went out with nothing reserved, because the ledger was away. */
+  readonly unreserved: boolean;
+}
+
+/** Who changed a limit, and when, in milliseconds since the epoch. */
+type ChangedBy = Pick<NonNullable<LimitChanges['set']>, 'at' | 'by'>;
+
 /** A ledger that lives as long as its process and follows the same rules as the one in the database. */
 export class MemoryLedger implements Ledger, Books {
   /** Every reservation that was tried, oldest first. */
   readonly attempts: Attempt[] = [];
   /** Rows, oldest first. */
   readonly rows: LedgerRow[] = [];
-  readonly counters: Counters;
   readonly #clock: Clock;
+  readonly #time_zone: string;
   readonly #isAway: () => boolean;
   readonly #open = new Map<string, OpenRequest>();
+  readonly #counters = new Map<string, Counter>();
+  readonly #settings = new Map<string, NonNullable<LimitChanges['set']>>();
+  readonly #grants = new Map<string, LimitChanges['grants']>();
 
   /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
-  constructor(options: {
-    readonly clock: Clock;
-    readonly time_zone?: string;
-    readonly isAway?: () => boolean;
-  }) {
+  constructor(options: { readonly clock: Clock; readonly time_zone?: string; readonly isAway?: () => boolean }) {
     const { clock, time_zone = 'UTC', isAway = () => false } = options;
     this.#clock = clock;
+    this.#time_zone = time_zone;
     this.#isAway = isAway;
-    this.counters = new Counters(() => clock.now(), time_zone);
   }
 
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     assertReservable(request);
     const reservation = new BookedReservation(this, request, true);
-    if (this.#isAway()) {
-      if (request.on_store_error !== 'allow') throw away();
-      this.#book(request, true);
-      return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
+    const unreserved = this.#isAway();
+    if (unreserved && request.on_store_error !== 'allow') throw away();
+    const counters = [...new Set(request.demands.map((demand) => this.#at(demand)))];
+    const open = { request, counters, amount_nano_usd: request.amount_nano_usd, held: [], unreserved };
+    if (unreserved) {
+      this.#open.set(request.request_id, open);
+      return { reservation, ...MOVED, unreserved };
     }
     const exceeded = this.#withoutRoom(request, false);
     this.attempts.push({ request, statuses: this.look(request.demands, request), exceeded });
-    if (exceeded.length > 0) {
-      return { exceeded, shadows: [], statuses: [], unreserved: false, decided_at: this.#clock.now() };
-    }
+    if (exceeded.length > 0) return { ...MOVED, exceeded, unreserved, decided_at: this.#clock.now() };
     const shadows = this.#withoutRoom(request, true);
-    this.#book(request, false);
-    const statuses = statusesOf(this.counters.counted(inMoney(request.demands))).filter(isLimit);
-    return { reservation, exceeded, shadows, statuses, unreserved: false };
+    put(holdingsOf(open), 1);
+    this.#open.set(request.request_id, open);
+    return { reservation, exceeded, shadows, statuses: this.#statuses(request.demands).filter(isLimit), unreserved };
   }
 
   unreserved(identity: LedgerIdentity): Reservation {
@@ -105,9 +137,9 @@ export class MemoryLedger implements Ledger, Books {
     if (open === undefined || open.unreserved) return;
     const raised = Math.min(amount_nano_usd, open.request.most_nano_usd);
     if (!(raised > open.amount_nano_usd)) return;
-    put(open, -1);
+    put(holdingsOf(open), -1);
     open.amount_nano_usd = raised;
-    put(open, 1);
+    put(holdingsOf(open), 1);
   }
 
   async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision> {
@@ -115,7 +147,11 @@ export class MemoryLedger implements Ledger, Books {
     const open = this.#open.get(request.request_id);
     if (open === undefined) throw nothingReserved();
     if (this.#isAway() && !open.unreserved) throw away();
-    const counters = request.demands.map((demand) => sharedCounter(open, demand) ?? this.counters.at(demand));
+    const { upstream } = open.request;
+    // A counter that both come under is kept in the window in which the reservation began.
+    const counters = request.demands.map(
+      (demand) => open.counters.find(({ name }) => counterId(name) === counterId(demand)) ?? this.#at(demand),
+    );
     const moved: OpenRequest = {
       ...{ request, counters: [...new Set(counters)], amount_nano_usd: request.amount_nano_usd },
       held: held.map((attempt) => hold(open, attempt)),
@@ -125,24 +161,22 @@ export class MemoryLedger implements Ledger, Books {
       this.#open.set(request.request_id, moved);
       return MOVED;
     }
-    put(open, -1);
-    const growing = request.demands.filter((_, i) => needsMore(moved, open, counters[i]!));
+    put(holdingsOf(open), -1);
+    const demands = request.demands.filter((_, i) => needsMore(moved, open, counters[i]!));
     // What is held is there before the rest is asked for.
-    putHeld(moved, 1);
-    const [exceeded, shadows] = [false, true].map((in_shadow) =>
-      this.#withoutRoom({ ...request, demands: growing }, in_shadow),
-    ) as [LimitStatus[], LimitStatus[]];
-    putHeld(moved, -1);
-    const booked = exceeded.length === 0 ? moved : open;
-    put(booked, 1);
-    const { upstream } = open.request;
-    if (booked === moved && held.some((attempt) => attempt.upstream === upstream && attempt.sends > 0))
-      countRequest(open, moved);
-    this.#open.set(request.request_id, booked);
+    put(heldFor(moved), 1);
+    const [exceeded, shadows] = [
+      this.#withoutRoom({ ...request, demands }, false),
+      this.#withoutRoom({ ...request, demands }, true),
+    ];
+    put(heldFor(moved), -1);
+    const has_room = exceeded.length === 0;
+    put(holdingsOf(has_room ? moved : open), 1);
+    if (has_room) this.#open.set(request.request_id, moved);
+    if (has_room && held.some((attempt) => attempt.upstream === upstream && attempt.sends > 0)) countSent(open, moved);
     this.attempts.push({ request, statuses: this.look(request.demands, request), exceeded });
-    if (exceeded.length > 0) return { exceeded, shadows: [], statuses: [], decided_at: this.#clock.now() };
-    const statuses = statusesOf(this.counters.counted(inMoney(request.demands))).filter(isLimit);
-    return { exceeded, shadows, statuses };
+    if (!has_room) return { ...MOVED, exceeded, decided_at: this.#clock.now() };
+    return { exceeded, shadows, statuses: this.#statuses(request.demands).filter(isLimit) };
   }
 
   async settle(settlement: Settlement): Promise<void> {
@@ -151,14 +185,19 @@ export class MemoryLedger implements Ledger, Books {
     if (open === undefined && (reserved || this.rows.some((row) => row.request_id === request_id))) return;
     const row = rowOf(settlement, open);
     this.rows.push(row);
-    const counters = open?.counters ?? alwaysCounted(settlement).map((name) => this.counters.at(name));
-    const held = new Map(open?.held.map((each) => [each.n, each]));
-    const attempts = (isCount(settlement.cost_nano_usd) && settlement.attempts) || [];
-    const apart = attempts.filter(({ n }) => held.has(n));
-    const cost_apart = apart.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, 0);
-    for (const counter of counters) counter.spent += spentOf(counter, row, cost_apart);
-    for (const { n, cost_nano_usd } of apart)
-      for (const counter of held.get(n)!.counters) counter.spent += cost_nano_usd;
+    const counters = open?.counters ?? alwaysCounted(settlement).map((name) => this.#at(name));
+    const apart = ((row.attempts as Settlement['attempts'] | null) ?? []).flatMap(({ n, cost_nano_usd }) => {
+      const held = open?.held.find((each) => each.n === n);
+      return held === undefined ? [] : { cost_nano_usd, counters: held.counters };
+    });
+    const cost = apart.reduce((left, { cost_nano_usd }) => left - cost_nano_usd, row.cost_nano_usd as number);
+    const tokens = Object.values(countsOf(settlement.tokens)).reduce((sum, count) => sum + count, 0);
+    for (const counter of counters) {
+      const { unit, window } = counter.name;
+      const needs = { amount_nano_usd: cost, most_nano_usd: cost, tokens };
+      if (window !== 'open') counter.spent += neededIn(unit, needs).amount;
+    }
+    for (const { cost_nano_usd, counters } of apart) for (const counter of counters) counter.spent += cost_nano_usd;
   }
 
   async release(request_id: string): Promise<void> {
@@ -170,8 +209,7 @@ export class MemoryLedger implements Ledger, Books {
 
   async statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]> {
     if (this.#isAway()) throw away();
-    const statuses = statusesOf(this.counters.counted(inMoney(demands)));
-    return statuses.map((status) => this.counters.withSpentByDay(status));
+    return this.#statuses(demands).map((status) => this.#withSpentByDay(status));
   }
 
   /** What is reserved for all requests under way, in nano-USD. */
@@ -181,223 +219,168 @@ export class MemoryLedger implements Ledger, Books {
 
   /** What is counted in the current window. */
   balance(name: CounterName): Pick<LimitStatus, 'spent' | 'reserved' | 'most' | 'in_flight'> {
-    const { spent, reserved, most, in_flight } = this.counters.at(name);
+    const { spent, reserved, most, in_flight } = this.#at(name);
     return { spent, reserved, most, in_flight };
   }
 
   /** Puts something on a counter. */
   put(balance: Balance): void {
-    const { spent, reserved, most = reserved, ...name } = balance;
-    const counter = this.counters.at(name);
+    const { spent, reserved, most = reserved } = balance;
+    const counter = this.#at(balance);
     counter.spent += spent;
-    counter.reserved += reserved;
-    counter.most += most;
-    counter.in_flight += inFlightOf(balance);
+    put([[counter, reserved, most, inFlightOf(balance)]], 1);
   }
 
   /** Takes over what another ledger counts. */
   count({ balances, settings = [], grants = [] }: Counted): void {
     for (const balance of balances) this.put(balance);
-    for (const { amount, changed, ...name } of settings) this.counters.set(name, amount, changed);
-    for (const { amount, expires_at, changed, ...name } of grants) {
-      this.counters.grant(name, amount, expires_at, changed);
-    }
+    for (const setting of settings) this.set(setting, setting.amount, setting.changed);
+    for (const grant of grants) this.grant(grant, grant.amount, grant.expires_at, grant.changed);
   }
 
   /** How the limits of demands would stand for a request; nothing is reserved. */
   look(demands: readonly LimitDemand[], needs: Needs): DemandStatus[] {
-    return demandStatuses(this.counters.counted(demands), needs);
+    return demandStatuses(this.#counted(demands), needs);
   }
 
-  /** Counter by counter, those of money first, as the database looks at them. */
-  #withoutRoom(request: ReservationRequest, in_shadow: boolean): LimitStatus[] {
-    const others = request.demands.filter(({ unit }) => unit !== 'nano_usd');
-    const counted = this.counters.counted([...inMoney(request.demands), ...others]);
-    const by_counter = Map.groupBy(counted, ([, counter]) => counter);
-    const limits = [...by_counter].flatMap(([counter, there]) => limitsOn(there.map(demandOf), counter, in_shadow));
-    return limits.filter((limit) => lackOf(limit, request) !== undefined).toSorted(byLatestReset);
+  /** Sets a limit in place of all configured ones on the counter; in its unit. */
+  set(name: CounterName, amount: number, { at, by }: ChangedBy = this.#byNobody()): void {
+    this.#settings.set(counterId(name), { amount, at, by });
   }
 
-  #book(request: ReservationRequest, unreserved: boolean): void {
-    const counters = [...new Set(request.demands.map((demand) => this.counters.at(demand)))];
-    const open = { request, counters, amount_nano_usd: request.amount_nano_usd, held: [], unreserved };
-    if (!unreserved) put(open, 1);
-    this.#open.set(request.request_id, open);
+  /** Adds room until a moment, in milliseconds since the epoch. */
+  grant(name: CounterName, amount: number, expires_at: number, { at, by }: ChangedBy = this.#byNobody()): void {
+    const others = this.#grants.get(counterId(name)) ?? [];
+    const all = [...others, { id: `grant ${others.length + 1}`, amount, at, by, expires_at }];
+    this.#grants.set(
+      counterId(name),
+      all.toSorted((a, b) => a.expires_at - b.expires_at),
+    );
   }
 
-  #end(request_id: string): OpenRequest | undefined {
-    const open = this.#open.get(request_id);
-    if (open === undefined) return undefined;
-    this.#open.delete(request_id);
-    if (!open.unreserved) put(open, -1);
-    return open;
+  /** What was set and granted on a counter. */
+  changes(name: CounterName): LimitChanges {
+    const grants = this.#grants.get(counterId(name)) ?? [];
+    return {
+      set: this.#settings.get(counterId(name)) ?? null,
+      grants: grants.filter(({ expires_at }) => this.#clock.now() < expires_at),
+    };
   }
-}
 
-/** A counter in its current window; numbers in its unit. */
-interface Counter {
-  readonly name: CounterName;
-  readonly resets_at: number | null;
-  spent: number;
-  reserved: number;
-  most: number;
-  in_flight: number;
-}
-
-/** Counters in memory, what was set and granted on them, and the windows they count in. */
-class Counters {
-  readonly #now: () => number;
-  readonly #time_zone: string;
-  readonly #counters = new Map<string, Counter>();
-  readonly #settings = new Map<string, NonNullable<LimitChanges['set']>>();
-  readonly #grants = new Map<string, LimitChanges['grants'][number][]>();
-
-  constructor(now: () => number, time_zone: string) {
-    this.#now = now;
-    this.#time_zone = time_zone;
+  #byNobody(): ChangedBy {
+    return { at: this.#clock.now(), by: 'nobody' };
   }
 
   /** The counter in its current window; opened where there is none. */
-  at({ scope, key, window, unit }: CounterName): Counter {
+  #at({ scope, key, window, unit }: CounterName): Counter {
     const name = { scope, key, window, unit };
-    const { start, end } = windowAt(window, this.#now(), this.#time_zone);
-    const id = `${idOf(name)} ${start}`;
-    const fresh = { name, resets_at: end, spent: 0, reserved: 0, most: 0, in_flight: 0 };
-    const counter = this.#counters.get(id) ?? fresh;
+    const { start, end } = windowAt(window, this.#clock.now(), this.#time_zone);
+    const id = `${counterId(name)} ${start}`;
+    const counter = this.#counters.get(id) ?? { name, resets_at: end, spent: 0, reserved: 0, most: 0, in_flight: 0 };
     this.#counters.set(id, counter);
     return counter;
   }
 
   /** Demands with the numbers of their counters. */
-  counted(demands: readonly LimitDemand[]): CountedDemand[] {
+  #counted(demands: readonly LimitDemand[]): CountedDemand[] {
     const known = new Map<Counter, CounterNumbers>();
     return demands.map((demand) => {
-      const counter = this.at(demand);
-      const numbers = known.get(counter) ?? this.#numbersOf(counter);
-      known.set(counter, numbers);
-      return [demand, numbers];
+      const counter = this.#at(demand);
+      const { name, ...numbers } = counter;
+      const changes = this.changes(name);
+      const [set, granted] = [changes.set?.amount ?? null, grantedIn(changes)];
+      const found = known.get(counter) ?? {
+        ...numbers,
+        set,
+        granted,
+        ...((set !== null || granted > 0) && { changes }),
+      };
+      known.set(counter, found);
+      return [demand, found];
     });
   }
 
-  #numbersOf(counter: Counter): CounterNumbers {
-    const { name, ...numbers } = counter;
-    const changes = this.changes(name);
-    const set = changes.set?.amount ?? null;
-    const granted = grantedIn(changes);
-    return { ...numbers, set, granted, ...((set !== null || granted > 0) && { changes }) };
+  #statuses(demands: readonly LimitDemand[]): CounterStatus[] {
+    return statusesOf(this.#counted(demands.filter(({ unit }) => unit === 'nano_usd')));
   }
 
-  /** What was set and granted on a counter. */
-  changes(name: CounterName): LimitChanges {
-    const id = idOf(name);
-    const grants = (this.#grants.get(id) ?? []).filter(({ expires_at }) => this.#now() < expires_at);
-    return { set: this.#settings.get(id) ?? null, grants };
+  /** Counter by counter, those of money first, as the database looks at them. */
+  #withoutRoom(request: ReservationRequest, in_shadow: boolean): LimitStatus[] {
+    const money_first = request.demands.toSorted(
+      (a, b) => Number(b.unit === 'nano_usd') - Number(a.unit === 'nano_usd'),
+    );
+    const by_counter = Map.groupBy(this.#counted(money_first), ([, counter]) => counter);
+    return [...by_counter]
+      .flatMap(([counter, there]) =>
+        limitsOn(
+          there.map(([demand]) => demand),
+          counter,
+          in_shadow,
+        ),
+      )
+      .filter((limit) => lackOf(limit, request) !== undefined)
+      .toSorted(byLatestReset);
   }
 
   /** The status of a user's week or month that nothing limits with what the user spent on its days. */
-  withSpentByDay(status: CounterStatus): CounterStatus {
+  #withSpentByDay(status: CounterStatus): CounterStatus {
     if (!isUncounted(status)) return status;
-    const { start } = windowAt(status.window, this.#now(), this.#time_zone);
-    const days = [...this.#counters.values()].filter(
-      ({ name: { scope, key, window }, resets_at }) =>
-        scope === 'user' && key === status.key && window === 'day' && resets_at! > start,
-    );
-    const spent = days.reduce((sum, day) => sum + day.spent, 0);
+    const { start } = windowAt(status.window, this.#clock.now(), this.#time_zone);
+    const spent = [...this.#counters.values()].reduce((sum, { name: { scope, key, window }, resets_at, spent }) => {
+      return scope === 'user' && key === status.key && window === 'day' && resets_at! > start ? sum + spent : sum;
+    }, 0);
     return { ...status, spent: Math.max(status.spent, spent) };
   }
 
-  /** Sets a limit in place of all configured ones on the counter; in its unit. */
-  set(name: CounterName, amount: number, { at, by }: ChangedBy = this.#byNobody()): void {
-    this.#settings.set(idOf(name), { amount, at, by });
-  }
-
-  #byNobody(): ChangedBy {
-    return { at: this.#now(), by: 'nobody' };
-  }
-
-  /** Adds room until a moment, in milliseconds since the epoch. */
-  grant(name: CounterName, amount: number, expires_at: number, { at, by }: ChangedBy = this.#byNobody()): void {
-    const id = idOf(name);
-    const others = this.#grants.get(id) ?? [];
-    const one = { id: `grant ${others.length + 1}`, amount, at, by, expires_at };
-    this.#grants.set(
-      id,
-      [...others, one].toSorted((a, b) => a.expires_at - b.expires_at),
-    );
+  #end(request_id: string): OpenRequest | undefined {
+    const open = this.#open.get(request_id);
+    this.#open.delete(request_id);
+    if (open !== undefined && !open.unreserved) put(holdingsOf(open), -1);
+    return open;
   }
 }
 
-/** Who changed a limit, and when, in milliseconds since the epoch. */
-type ChangedBy = Pick<NonNullable<LimitChanges['set']>, 'at' | 'by'>;
+/** What a request has on a counter: reserved, at most, and how many requests it is. */
+type Holding = readonly [counter: Counter, amount: number, most: number, in_flight: number];
 
-function idOf({ scope, key, window, unit }: CounterName): string {
-  return JSON.stringify([scope, key, window, unit]);
+/** What is held for earlier attempts. */
+function heldFor({ held }: OpenRequest): Holding[] {
+  return held.flatMap(({ cost_nano_usd: cost, counters }) =>
+    counters.map((counter): Holding => [counter, cost, cost, 0]),
+  );
 }
 
-/** An earlier attempt, and the counters of money it counts on where it costs something. */
-interface HeldAttempt {
-  readonly n: number;
-  readonly cost_nano_usd: number;
-  readonly counters: readonly Counter[];
-}
-
-/** A reservation, or a request that went out without one. */
-interface OpenRequest {
-  readonly request: ReservationRequest;
-  readonly counters: readonly Counter[];
-  amount_nano_usd: number;
-  /** Earlier attempts, where they count. */
-  readonly held: readonly HeldAttempt[];
-  /** Whether it went out with nothing reserved, because the ledger was away. */
-  readonly unreserved: boolean;
-}
-
-/** Puts what is reserved for a request on its counters, or takes it off again. */
-function put(open: OpenRequest, sign: 1 | -1): void {
+/** That, and what is reserved. */
+function holdingsOf(open: OpenRequest): Holding[] {
   const { request, counters, amount_nano_usd } = open;
-  for (const counter of counters) {
+  const own = counters.map((counter): Holding => {
     const { amount, most } = neededIn(counter.name.unit, { ...request, amount_nano_usd });
+    return [counter, amount, most, 1];
+  });
+  return [...own, ...heldFor(open)];
+}
+
+/** Puts something on counters, or takes it off again. */
+function put(holdings: readonly Holding[], sign: 1 | -1): void {
+  for (const [counter, amount, most, in_flight] of holdings) {
     counter.reserved += sign * amount;
     counter.most += sign * most;
-    counter.in_flight += sign;
+    counter.in_flight += sign * in_flight;
   }
-  putHeld(open, sign);
-}
-
-/** The same for what is held for earlier attempts. */
-function putHeld({ held }: OpenRequest, sign: 1 | -1): void {
-  for (const { cost_nano_usd, counters } of held) {
-    for (const counter of counters) {
-      counter.reserved += sign * cost_nano_usd;
-      counter.most += sign * cost_nano_usd;
-    }
-  }
-}
-
-/** What a reservation has on a counter, now and at most. */
-function partOf({ request, counters, amount_nano_usd, held }: OpenRequest, counter: Counter) {
-  const own = neededIn(counter.name.unit, { ...request, amount_nano_usd });
-  const [amount, most] = counters.includes(counter) ? [own.amount, own.most] : [0, 0];
-  const there = held.filter((each) => each.counters.includes(counter));
-  const kept = there.reduce((sum, { cost_nano_usd }) => sum + cost_nano_usd, 0);
-  return { on_it: counters.includes(counter) || there.length > 0, amount: amount + kept, most: most + kept };
 }
 
 /** Whether a reservation needs more of a counter than another one has on it. */
 function needsMore(moved: OpenRequest, open: OpenRequest, counter: Counter): boolean {
-  const [needed, before] = [partOf(moved, counter), partOf(open, counter)];
-  return !before.on_it || needed.amount > before.amount || needed.most > before.most;
-}
-
-/** The counter on which a reservation is already, in the window it began in. */
-function sharedCounter({ counters }: OpenRequest, { scope, key, window, unit }: CounterName): Counter | undefined {
-  return counters.find(
-    ({ name }) => name.scope === scope && name.key === key && name.window === window && name.unit === unit,
-  );
+  const [needed, had] = [moved, open].map((each) => holdingsOf(each).filter(([on]) => on === counter)) as [
+    Holding[],
+    Holding[],
+  ];
+  const sum = (all: readonly Holding[], which: 1 | 2) => all.reduce((total, holding) => total + holding[which], 0);
+  return had.length === 0 || sum(needed, 1) > sum(had, 1) || sum(needed, 2) > sum(had, 2);
 }
 
 /** Counts a request that was sent to an upstream which it leaves in the minute of that upstream. */
-function countRequest(open: OpenRequest, moved: OpenRequest): void {
+function countSent(open: OpenRequest, moved: OpenRequest): void {
   for (const counter of open.counters) {
     const { unit, window } = counter.name;
     if (unit === 'requests' && window !== 'open' && !moved.counters.includes(counter)) counter.spent++;
@@ -405,92 +388,40 @@ function countRequest(open: OpenRequest, moved: OpenRequest): void {
 }
 
 /** An earlier attempt as it is held: where it was before, or on the counters of the reservation as it is. */
-function hold({ held, counters }: OpenRequest, { n, cost_nano_usd }: ChargedAttempt): HeldAttempt {
-  const before = held.find((each) => each.n === n);
-  const counts = cost_nano_usd > 0;
-  return before ?? { n, cost_nano_usd, counters: counters.filter(({ name }) => counts && name.unit === 'nano_usd') };
+function hold({ held, counters }: OpenRequest, { n, cost_nano_usd }: ChargedAttempt): OpenRequest['held'][number] {
+  const counts = counters.filter(({ name }) => cost_nano_usd > 0 && name.unit === 'nano_usd');
+  return held.find((each) => each.n === n) ?? { n, cost_nano_usd, counters: counts };
 }
 
-/** A row of the ledger, by the names of its columns. */
-export type LedgerRow = Readonly<Record<string, unknown>>;
-
-const TOKEN_COLUMNS = [
-  'input_tokens',
-  'output_tokens',
-  'cache_read_tokens',
-  'cache_write_5m_tokens',
-  'cache_write_1h_tokens',
+/** Columns of a row that a settlement has by the same name. */
+const TOLD = [
+  ...(['server_tools', 'billed', 'cache_requested_ttl', 'cache_effective_ttl'] as const),
+  ...(['upstream_ms', 'upstream_request_id'] as const),
 ];
-
-/** What a request that is over adds to a counter; nothing where only what is under way counts. */
-function spentOf({ name: { unit, window } }: Counter, row: LedgerRow, cost_apart: number): number {
-  if (window === 'open') return 0;
-  if (unit === 'requests') return 1;
-  if (unit === 'tokens') return TOKEN_COLUMNS.reduce((sum, column) => sum + (row[column] as number), 0);
-  return (row.cost_nano_usd as number) - cost_apart;
-}
 
 /** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was reserved. */
 function rowOf(settlement: Settlement, open: OpenRequest | undefined): LedgerRow {
-  const { tokens, status, aborted, cost_nano_usd, provenance, server_tools, billed } = settlement;
-  const { attempts, upstream, upstream_model, cache_requested_ttl, cache_effective_ttl } = settlement;
-  const { upstream_ms, upstream_request_id } = settlement;
-  const asked = open?.request ?? settlement;
-  const identity = attempts === undefined ? asked : { ...asked, upstream, upstream_model };
-  const { input, output, cache_read, cache_write_5m, cache_write_1h } = countsOf(tokens);
+  const { attempts, upstream, upstream_model, status, aborted, cost_nano_usd, provenance } = settlement;
+  const { user: user_email, ...identity } = ledgerIdentity(open?.request ?? settlement);
+  const tokens = Object.entries(countsOf(settlement.tokens)).map(([kind, count]) => [`${kind}_tokens`, count]);
   const priced = isCount(cost_nano_usd);
   return {
-    request_id: identity.request_id,
-    protocol: identity.protocol,
-    principal_id: identity.principal_id,
-    user_email: identity.user,
-    team: identity.team,
-    project: identity.project,
-    token_id: identity.token_id,
-    model: identity.model,
-    upstream: identity.upstream,
-    upstream_model: identity.upstream_model,
+    ...{ ...identity, user_email, ...(attempts !== undefined && { upstream, upstream_model }) },
+    ...Object.fromEntries([...tokens, ...TOLD.map((name) => [name, settlement[name] ?? null])]),
     status: Number.isInteger(status) ? status : null,
     aborted,
-    input_tokens: input,
-    output_tokens: output,
-    cache_read_tokens: cache_read,
-    cache_write_5m_tokens: cache_write_5m,
-    cache_write_1h_tokens: cache_write_1h,
     cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
-    server_tools: server_tools ?? null,
-    billed: billed ?? null,
     attempts: (priced && attempts) || null,
-    cache_requested_ttl: cache_requested_ttl ?? null,
-    cache_effective_ttl: cache_effective_ttl ?? null,
-    upstream_ms: upstream_ms ?? null,
-    upstream_request_id: upstream_request_id ?? null,
     kind: 'request',
     provenance: priced ? provenance : { ...provenance, cost: 'estimate' },
   };
-}
-
-function demandOf([demand]: CountedDemand): LimitDemand {
-  return demand;
 }
 
 function away(): StageError {
   return new StageError('store_unavailable', 'The test says that the database is away.');
 }
 
-function inMoney(demands: readonly LimitDemand[]): LimitDemand[] {
-  return demands.filter(({ unit }) => unit === 'nano_usd');
-}
-
 const MINUTE_MS = 60_000;
-
-function startOnWall(kind: Window, wall_ms: number): Date {
-  const date = new Date(wall_ms);
-  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
-  if (kind === 'month') return new Date(Date.UTC(year, month));
-  const after_monday = kind === 'week' ? (date.getUTCDay() + 6) % 7 : 0;
-  return new Date(Date.UTC(year, month, day - after_monday));
-}
 
 /**
  * When the window that a moment lies in began and ends, in milliseconds since the epoch; what is counted only while it is
@@ -499,13 +430,18 @@ function startOnWall(kind: Window, wall_ms: number): Date {
 function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): { start: number; end: number | null } {
   if (kind === 'open') return { start: Number.NEGATIVE_INFINITY, end: null };
   if (kind === 'minute') {
-    const start = at_ms - (((at_ms % MINUTE_MS) + MINUTE_MS) % MINUTE_MS);
+    const start = Math.floor(at_ms / MINUTE_MS) * MINUTE_MS;
     return { start, end: start + MINUTE_MS };
   }
-  const start = momentOf(startOnWall(kind, wallClock(at_ms, time_zone)).getTime(), time_zone);
+  /** The window so many after the one that a moment lies in. */
+  const startOf = (moment: number, after: 0 | 1): number => {
+    const date = new Date(wallClock(moment, time_zone));
+    const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+    const monday = kind === 'week' ? day - ((date.getUTCDay() + 6) % 7) : day;
+    const days = Date.UTC(year, month, monday + after * (kind === 'week' ? 7 : 1));
+    return momentOf(kind === 'month' ? Date.UTC(year, month + after) : days, time_zone);
+  };
+  const start = startOf(at_ms, 0);
   // Where a day has no midnight the clock shows one o'clock at the start, and the day ends at midnight all the same.
-  const next = new Date(wallClock(start, time_zone));
-  if (kind === 'month') next.setUTCMonth(next.getUTCMonth() + 1);
-  else next.setUTCDate(next.getUTCDate() + (kind === 'day' ? 1 : 7));
-  return { start, end: momentOf(startOnWall(kind, next.getTime()).getTime(), time_zone) };
+  return { start, end: startOf(start, 1) };
 }

@@ -26,22 +26,14 @@ export interface FileCoverage {
 }
 
 /** A record of decisions seen. */
-export interface Coverage {
-  /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
-  expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void;
-  see(loaded: Loaded, played: Played): void;
-  files(): readonly FileCoverage[];
-  /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
-  percent(): number;
-}
+export type Coverage = ReturnType<typeof createCoverage>;
 
 interface OpenPoint extends Point {
   readonly outcomes: Map<string, boolean>;
-  /** What it is part of, where one place of a file is part of several: a fragment is seen in each of its uses. */
+  /** The entry it is part of, where one place of a file is part of several: a fragment is seen in each of its uses. */
   readonly use?: Use | undefined;
 }
 
-/** An entry of a pipeline. */
 interface Use {
   readonly pipeline: string;
   readonly id: string;
@@ -54,20 +46,14 @@ function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefin
 const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
 
 /** An empty record. */
-export function createCoverage(): Coverage {
+export function createCoverage() {
   const points = new Map<string, OpenPoint>();
 
-  function expectPoint(
-    position: SourcePosition,
-    kind: Point['kind'],
-    name: string,
-    outcomes: readonly string[],
-    use?: Use,
-  ): void {
+  const expectPoint = (...[position, kind, name, outcomes, use]: ExpectPoint): void => {
     const key = keyOf(position, kind, use);
     if (points.has(key)) return;
     points.set(key, { position, kind, name, use, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
-  }
+  };
 
   function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Use): void {
     const outcomes = position && points.get(keyOf(position, kind, use))?.outcomes;
@@ -124,17 +110,19 @@ export function createCoverage(): Coverage {
   }
 
   return {
-    expect(loaded, isOurs, gateway_file) {
+    /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
+    expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void {
       for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs, expectPoint);
       if (gateway_file !== undefined) expectRules(loaded, gateway_file, expectPoint);
     },
-    see(loaded, played) {
+    see(loaded: Loaded, played: Played): void {
       seeStages(played);
       seeRules(loaded, played);
       seeSpending(loaded, played);
     },
     files,
-    percent() {
+    /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
+    percent(): number {
       const all = files();
       const total = all.reduce((sum, file) => sum + file.total, 0);
       const seen = all.reduce((sum, file) => sum + file.seen, 0);
@@ -151,18 +139,18 @@ function named(points: Iterable<OpenPoint>): readonly OpenPoint[] {
   );
 }
 
-type ExpectPoint = (
+type ExpectPoint = [
   position: SourcePosition,
   kind: Point['kind'],
   name: string,
   outcomes: readonly string[],
   use?: Use,
-) => void;
+];
 
 function expectStages(
   spec: PipelineSpec,
   isOurs: (position: SourcePosition) => boolean,
-  expectPoint: ExpectPoint,
+  expectPoint: (...point: ExpectPoint) => void,
 ): void {
   const { name: pipeline, file, match, stages, on_error, finally: last } = spec;
   const expectGuard = ({ id, when, when_position }: StageEntry) => {
@@ -178,7 +166,7 @@ function expectStages(
   }
 }
 
-function expectRules({ config, positionOf }: Loaded, file: string, expectPoint: ExpectPoint): void {
+function expectRules({ config, positionOf }: Loaded, file: string, expectPoint: (...point: ExpectPoint) => void): void {
   if (config === undefined) return;
   const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
     const position = positionOf(pointer);

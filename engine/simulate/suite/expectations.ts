@@ -1,7 +1,7 @@
 /** Compares what happened on a request with what its test expects. */
 
 import type { ChargedAttempt } from '../../contract/money.ts';
-import type { Expectations, HeaderWishes, Json, Sight } from '../../load/tests/test-case.ts';
+import type { Expectations, HeaderWishes, Sight } from '../../load/tests/test-case.ts';
 import { flatFacts } from '../../rules/fact-view.ts';
 import type { Call, Played } from './played.ts';
 
@@ -24,22 +24,25 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What of `wanted` is not in `found`. Mappings may hold more than wanted, lists may not. */
-function missing(wanted: Json | undefined, found: unknown, pointer: string): Mismatch[] {
+const escaped = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
+
+/** One mismatch at a place unless something holds. */
+const unless = (holds: boolean | undefined, pointer: string, expected: string, found: string): Mismatch[] =>
+  holds ? [] : [{ pointer, expected, found }];
+
+/** What of `wanted` is not in `found`; nothing where nothing is wanted. Mappings may hold more than wanted, lists may not. */
+function missing(wanted: unknown, found: unknown, pointer: string): Mismatch[] {
+  if (wanted === undefined) return [];
   if (Array.isArray(wanted) && Array.isArray(found) && wanted.length === found.length) {
     return wanted.flatMap((item, i) => missing(item, found[i], `${pointer}/${i}`));
   }
   if (isMapping(wanted) && isMapping(found)) {
     return Object.entries(wanted).flatMap(([key, value]) =>
-      missing(
-        value as Json,
-        Object.hasOwn(found, key) ? found[key] : undefined,
-        `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`,
-      ),
+      missing(value, Object.hasOwn(found, key) ? found[key] : undefined, `${pointer}/${escaped(key)}`),
     );
   }
-  if (!Array.isArray(wanted) && !isMapping(wanted) && Object.is(wanted, found)) return [];
-  return [{ pointer, expected: show(wanted), found: show(found) }];
+  const is_same = !Array.isArray(wanted) && !isMapping(wanted) && Object.is(wanted, found);
+  return unless(is_same, pointer, show(wanted), show(found));
 }
 
 /** Headers that are not as wished for. */
@@ -48,7 +51,7 @@ function headerMismatches(wanted: HeaderWishes = {}, found: Headers, pointer: st
 }
 
 /** A body as JSON; `undefined` for anything else. */
-function parsed(body: Buffer): unknown {
+export function parsed(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString());
   } catch {
@@ -62,54 +65,47 @@ function eventNames(body: Buffer): string[] {
   return said.map((event) => /^event: ?(.*)$/m.exec(event)?.[1] ?? 'message');
 }
 
-function bodyMismatches(expect: Expectations, body: Buffer, upstream_body: Buffer): Mismatch[] {
-  const text = body.toString();
-  const found = show(text);
-  const held = (part: string, i: number, key: string, wanted: boolean): Mismatch[] => {
-    if (text.includes(part) === wanted) return [];
-    const expected = `a body ${wanted ? 'with' : 'without'} ${show(part)}`;
-    return [{ pointer: `/${key}/${i}`, expected, found }];
-  };
-  return [
-    ...(expect.json === undefined ? [] : missing(expect.json, parsed(body) ?? text, '/json')),
-    ...(expect.events === undefined ? [] : missing(expect.events, eventNames(body), '/events')),
-    ...(expect.contains ?? []).flatMap((part, i) => held(part, i, 'contains', true)),
-    ...(expect.lacks ?? []).flatMap((part, i) => held(part, i, 'lacks', false)),
-    ...(expect.unchanged && !body.equals(upstream_body)
-      ? [{ pointer: '/unchanged', expected: show(upstream_body.toString()), found }]
-      : []),
-  ];
-}
+const ABOUT_RESPONSES = ['status', 'headers', 'json', 'contains', 'lacks', 'unchanged', 'events'] as const;
 
 function responseMismatches(expect: Expectations, { response, upstream_body }: Played): Mismatch[] {
-  const about = ['status', 'headers', 'json', 'contains', 'lacks', 'unchanged', 'events'] as const;
   if (response === undefined) {
-    const first = about.find((key) => expect[key] !== undefined);
-    return first === undefined ? [] : [{ pointer: `/${first}`, expected: 'a response', found: 'none' }];
+    const first = ABOUT_RESPONSES.find((key) => expect[key] !== undefined);
+    return unless(first === undefined, `/${first}`, 'a response', 'none');
   }
+  const { status, headers, body } = response;
+  const text = body.toString();
+  const parts = (key: 'contains' | 'lacks', word: string) =>
+    (expect[key] ?? []).flatMap((part, i) =>
+      unless(text.includes(part) === (key === 'contains'), `/${key}/${i}`, `a body ${word} ${show(part)}`, show(text)),
+    );
   return [
-    ...(expect.status === undefined ? [] : missing(expect.status, response.status, '/status')),
-    ...headerMismatches(expect.headers, response.headers, '/headers'),
-    ...bodyMismatches(expect, response.body, upstream_body),
-  ];
-}
-
-function factMismatches(expect: Expectations, played: Played): Mismatch[] {
-  const facts = new Map(flatFacts(played.facts));
-  const { error, shadow } = expect;
-  return [
-    ...(error === undefined ? [] : missing(error, facts.get('outcome.error') ?? null, '/error')),
-    ...(shadow === undefined ? [] : missing(shadow, facts.get('outcome.shadow') ?? [], '/shadow')),
-    ...Object.entries(expect.facts ?? {}).flatMap(([path, value]) =>
-      missing(value, facts.get(path) ?? null, `/facts/${path}`),
+    ...missing(expect.status, status, '/status'),
+    ...headerMismatches(expect.headers, headers, '/headers'),
+    ...missing(expect.json, parsed(body) ?? text, '/json'),
+    ...missing(expect.events, eventNames(body), '/events'),
+    ...parts('contains', 'with'),
+    ...parts('lacks', 'without'),
+    ...unless(
+      !expect.unchanged || body.equals(upstream_body),
+      '/unchanged',
+      show(upstream_body.toString()),
+      show(text),
     ),
   ];
 }
 
+function factMismatches({ error, shadow, facts: wanted = {} }: Expectations, played: Played): Mismatch[] {
+  const facts = new Map(flatFacts(played.facts));
+  return [
+    ...missing(error, facts.get('outcome.error') ?? null, '/error'),
+    ...missing(shadow, facts.get('outcome.shadow') ?? [], '/shadow'),
+    ...Object.entries(wanted).flatMap(([path, value]) => missing(value, facts.get(path) ?? null, `/facts/${path}`)),
+  ];
+}
+
 function recordMismatches(expect: Expectations, { ledger, audit }: Played): Mismatch[] {
-  const record = (list: readonly unknown[], wanted: Json | undefined, pointer: string, what: string): Mismatch[] => {
-    if (wanted === undefined) return [];
-    if (list.length === 1) return missing(wanted, list[0], pointer);
+  const record = (list: readonly unknown[], wanted: unknown, pointer: string, what: string): Mismatch[] => {
+    if (wanted === undefined || list.length === 1) return missing(wanted, list[0], pointer);
     return [{ pointer, expected: `one ${what}`, found: list.length === 0 ? 'none' : String(list.length) }];
   };
   return [
@@ -125,63 +121,52 @@ function unwantedEvents({ never = [] }: Expectations, { calls, ledger, audit, re
     audit_record: audit.map(({ status }) => `a record with status ${status}`),
     network_call: refused.map(({ destination, stage }) => `${stage} to ${destination}`),
   };
-  return never.flatMap((event, i) => {
-    const found = happened[event];
-    return found.length === 0 ? [] : [{ pointer: `/never/${i}`, expected: `no ${event}`, found: found.join(', ') }];
-  });
+  return never.flatMap((event, i) =>
+    unless(happened[event].length === 0, `/never/${i}`, `no ${event}`, happened[event].join(', ')),
+  );
 }
 
 function stageMismatches({ runs = [], skips = [] }: Expectations, { trace }: Played): Mismatch[] {
   const ran = (trace?.stages ?? []).filter((stage) => stage.ran).map(({ entry }) => entry.id);
   const found = ran.length === 0 ? 'no stage ran' : `these ran: ${ran.join(', ')}`;
   return [
-    ...runs.flatMap((id, i) => (ran.includes(id) ? [] : [{ pointer: `/runs/${i}`, expected: `${id} runs`, found }])),
-    ...skips.flatMap((id, i) =>
-      ran.includes(id) ? [{ pointer: `/skips/${i}`, expected: `${id} does not run`, found }] : [],
-    ),
+    ...runs.flatMap((id, i) => unless(ran.includes(id), `/runs/${i}`, `${id} runs`, found)),
+    ...skips.flatMap((id, i) => unless(!ran.includes(id), `/skips/${i}`, `${id} does not run`, found)),
   ];
 }
 
 /** What must hold for every request, whatever its test says. */
 function alwaysMismatches({ ended, broken_promises, unscripted }: Played): Mismatch[] {
-  const expected = 'what holds for every request';
-  const end = { pointer: '', expected: 'the request comes to an end', found: 'nothing happens any more' };
   const said = 'every upstream that is asked is among those under `upstreams`';
   return [
-    ...(ended ? [] : [end]),
+    ...unless(ended, '', 'the request comes to an end', 'nothing happens any more'),
     ...[...new Set(unscripted)].map((name) => ({ pointer: '', expected: said, found: `${name} was asked` })),
-    ...broken_promises.map((found) => ({ pointer: '', expected, found })),
+    ...broken_promises.map((found) => ({ pointer: '', expected: 'what holds for every request', found })),
   ];
 }
 
 function sightMismatches({ path, headers, json, unchanged }: Sight, call: Call, sent: Buffer, at: string): Mismatch[] {
+  const is_as_sent = !unchanged || call.body.equals(sent);
   return [
-    ...(path === undefined ? [] : missing(path, call.url, `${at}/path`)),
+    ...missing(path, call.url, `${at}/path`),
     ...headerMismatches(headers, call.headers, `${at}/headers`),
-    ...(json === undefined ? [] : missing(json, parsed(call.body), `${at}/json`)),
-    ...(unchanged && !call.body.equals(sent)
-      ? [{ pointer: `${at}/unchanged`, expected: show(sent.toString()), found: show(call.body.toString()) }]
-      : []),
+    ...missing(json, parsed(call.body), `${at}/json`),
+    ...unless(is_as_sent, `${at}/unchanged`, show(sent.toString()), show(call.body.toString())),
   ];
 }
 
-/** What the upstream that was asked last sees: it is the one whose answer counts. */
-function lastMismatches({ upstream }: Expectations, { calls, sent_body }: Played): Mismatch[] {
-  if (upstream === undefined) return [];
-  const call = calls.at(-1);
-  if (call === undefined) return [{ pointer: '/upstream', expected: 'a request to an upstream', found: 'none' }];
-  return [
-    ...(upstream.name === undefined ? [] : missing(upstream.name, call.upstream, '/upstream/name')),
-    ...sightMismatches(upstream, call, sent_body, '/upstream'),
+/** What upstreams see: the one that was asked last, whose answer counts, and each that is named. */
+function callMismatches({ upstream, upstreams = {} }: Expectations, { calls, sent_body }: Played): Mismatch[] {
+  const last = calls.at(-1);
+  const of_last = upstream && [
+    ...unless(last !== undefined, '/upstream', 'a request to an upstream', 'none'),
+    ...(last === undefined ? [] : missing(upstream.name, last.upstream, '/upstream/name')),
+    ...(last === undefined ? [] : sightMismatches(upstream, last, sent_body, '/upstream')),
   ];
-}
-
-/** What each upstream sees: one request, several in order, or none. */
-function eachMismatches({ upstreams = {} }: Expectations, { calls, sent_body }: Played): Mismatch[] {
-  return Object.entries(upstreams).flatMap(([name, wanted]) => {
-    const pointer = `/upstreams/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  const of_each = Object.entries(upstreams).flatMap(([name, wanted]) => {
+    const pointer = `/upstreams/${escaped(name)}`;
     const sights = [wanted ?? []].flat() as Sight[];
-    const seen = calls.filter(({ upstream }) => upstream === name);
+    const seen = calls.filter((call) => call.upstream === name);
     if (seen.length !== sights.length) {
       const expected = `${sights.length || 'no'} request${sights.length > 1 ? 's' : ''} to ${name}`;
       return [{ pointer, expected, found: String(seen.length) }];
@@ -190,6 +175,7 @@ function eachMismatches({ upstreams = {} }: Expectations, { calls, sent_body }: 
       sightMismatches(sight, seen[i]!, sent_body, Array.isArray(wanted) ? `${pointer}/${i}` : pointer),
     );
   });
+  return [...(of_last ?? []), ...of_each];
 }
 
 /** What became of each attempt, with its money where there is a ledger row. */
@@ -203,51 +189,32 @@ function chargedAttempts({ attempts, ledger }: Played): readonly object[] {
 
 /** Every attempt in order, each with as much as is said of it. */
 function attemptMismatches({ attempts: wanted }: Expectations, played: Played): Mismatch[] {
-  if (wanted === undefined) return [];
   const { attempts } = played;
-  if (wanted.length === attempts.length) return missing(wanted, chargedAttempts(played), '/attempts');
+  if (wanted === undefined || wanted.length === attempts.length) {
+    return missing(wanted, chargedAttempts(played), '/attempts');
+  }
   const told = attempts.map(({ upstream, outcome, reason }) => `${upstream} ${outcome} ${reason}`);
   const found = told.length === 0 ? 'none' : `${told.length}: ${told.join(', ')}`;
-  return [
-    { pointer: '/attempts', expected: `${wanted.length} ${wanted.length === 1 ? 'attempt' : 'attempts'}`, found },
-  ];
-}
-
-/** Reasons by upstream; `undefined` where none was dropped. */
-function reasonsIn(dropped: readonly string[] | undefined): Record<string, string> | undefined {
-  return dropped && Object.fromEntries(dropped.map((text) => text.split(': ', 2) as [string, string]));
+  const expected = `${wanted.length} ${wanted.length === 1 ? 'attempt' : 'attempts'}`;
+  return [{ pointer: '/attempts', expected, found }];
 }
 
 function routeMismatches({ candidates, dropped }: Expectations, played: Played): Mismatch[] {
   const facts = new Map(flatFacts(played.facts));
   // A route that has one upstream has nothing to choose.
   const known = facts.get('route.candidates') ?? (facts.has('route.upstream') ? [facts.get('route.upstream')] : []);
-  const reasons = reasonsIn(facts.get('route.dropped') as readonly string[] | undefined);
-  return [
-    ...(candidates === undefined ? [] : missing(candidates, known, '/candidates')),
-    ...(dropped === undefined ? [] : missing(dropped as Json, reasons ?? null, '/dropped')),
-  ];
+  const reasons = facts.get('route.dropped') as readonly string[] | undefined;
+  const by_upstream = reasons && Object.fromEntries(reasons.map((text) => text.split(': ', 2) as [string, string]));
+  return [...missing(candidates, known, '/candidates'), ...missing(dropped, by_upstream ?? null, '/dropped')];
 }
 
-/** Everything about upstreams that is not as expected. */
-function forwardingMismatches(expect: Expectations, played: Played): Mismatch[] {
-  return [
-    ...lastMismatches(expect, played),
-    ...eachMismatches(expect, played),
-    ...attemptMismatches(expect, played),
-    ...routeMismatches(expect, played),
-  ];
-}
+const KINDS = [
+  (_: Expectations, played: Played) => alwaysMismatches(played),
+  ...[responseMismatches, callMismatches, attemptMismatches, routeMismatches],
+  ...[factMismatches, stageMismatches, recordMismatches, unwantedEvents],
+];
 
 /** Everything that is not as expected. */
 export function mismatches(expect: Expectations, played: Played): Mismatch[] {
-  return [
-    ...alwaysMismatches(played),
-    ...responseMismatches(expect, played),
-    ...forwardingMismatches(expect, played),
-    ...factMismatches(expect, played),
-    ...stageMismatches(expect, played),
-    ...recordMismatches(expect, played),
-    ...unwantedEvents(expect, played),
-  ];
+  return KINDS.flatMap((kind) => kind(expect, played));
 }

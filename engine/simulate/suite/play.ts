@@ -10,7 +10,7 @@ import { servePlan } from '../../http/app.ts';
 import { GatewayServer } from '../../http/server.ts';
 import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/deprovision.ts';
 import { generateToken } from '../../identity/tokens/token-format.ts';
-import { type FrozenClock, frozenClock } from '../../kit/clock.ts';
+import { frozenClock } from '../../kit/clock.ts';
 import { isJson } from '../../kit/media-type.ts';
 import { usdToNano } from '../../kit/money.ts';
 import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from '../../load/tests/test-case.ts';
@@ -19,15 +19,14 @@ import { counterKey } from '../../money/limits/spend-limits.ts';
 import { buildPlan } from '../../run/plan.ts';
 import type { Loaded } from '../../source/spec.ts';
 import { clientRequest, credentialHeaders, proxyHeaders, send } from '../client.ts';
-import type { LedgerRow, MemoryLedger } from '../memory/memory-ledger.ts';
-import { openMemoryServices, type Recorded, SECRET_MARK } from '../memory/memory-services.ts';
-import type { MemoryTokens } from '../memory/memory-tokens.ts';
+import type { LedgerRow } from '../memory/memory-ledger.ts';
+import { type MemoryTokens, openMemoryServices, SECRET_MARK } from '../memory/memory-services.ts';
 import { createConfinement } from '../no-network.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from '../upstream.ts';
-import { UpstreamScripts } from '../upstream-script.ts';
+import { openScripts, type UpstreamScripts } from '../upstream-script.ts';
 import { passTime } from '../virtual-time.ts';
 import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
-import { createWatch, type Watch } from './watch.ts';
+import { createWatch } from './watch.ts';
 
 /** An upstream that answers as no test expects, until a script is set. */
 export function openSilentUpstream(): Promise<ScriptedUpstream> {
@@ -49,10 +48,10 @@ function confine(loaded: Loaded, doors: readonly number[], behind_proxy: boolean
 }
 
 function callOf(received: Received, config: GatewayConfig): Call {
-  const [, index, url] = /^\/(\d+)(.*)$/.exec(received.url) ?? [];
+  const [, index, url = received.url] = /^\/(\d+)(.*)$/.exec(received.url) ?? [];
   const { method, raw_headers, headers, body, complete, sha256, cancelled } = received;
   const upstream = config.upstreams[Number(index)]?.name ?? '';
-  return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url: url ?? received.url };
+  return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url };
 }
 
 function addsUp({ attempts, cost_nano_usd }: LedgerRow): boolean {
@@ -77,115 +76,76 @@ function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, 
   ];
 }
 
-/** What one request needs of its playground. */
-interface Ground {
-  readonly config: GatewayConfig;
-  readonly url: string;
-  readonly behind_proxy: boolean;
-  readonly clock: FrozenClock;
-  readonly upstream: ScriptedUpstream;
-  readonly ledger: MemoryLedger;
-  readonly recorded: Recorded;
-  readonly watch: Watch;
-  /** What the upstreams do with the present request. */
-  scripts: UpstreamScripts | undefined;
-  /** Resolves when no request is in the plan. */
-  idle(): Promise<void>;
-}
-
-/** Sends one request and waits until everything about it is over. */
-async function playOne(ground: Ground, wish: PlayWish, token: string): Promise<Omit<Played, 'broken_promises'>> {
-  const { config, behind_proxy, clock, upstream, ledger, recorded, watch } = ground;
-  const { request, caller = {}, path } = wish;
-  const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
-  for (const list of Object.values(recorded)) list.length = 0;
-  let arrivals = 0;
-  watch.begin();
-  const scripts = new UpstreamScripts(
-    wish,
-    config.upstreams.map(({ name }) => name),
-    clock,
-  );
-  ground.scripts = scripts;
-  upstream.script = (exchange) => scripts.answer(exchange);
-  const forwarded_for = request.headers?.['x-forwarded-for'];
-  const proxy = behind_proxy ? proxyHeaders(caller, forwarded_for, config.server.region_header) : [];
-  const wanted = clientRequest(request, path, [...credentialHeaders(caller.credential, token), ...proxy]);
-  const answered = send(ground.url, wanted, {
-    unanswered: scripts.unanswered,
-    answerBytes: () => scripts.body.length,
-    onArrival: () => arrivals++,
-  });
-  const over = answered.then(ground.idle);
-  const ended = await passTime(over, clock, {
-    activity: () => watch.activity + arrivals + upstream.requests.length + scripts.activity,
-    // Who leaves does so by himself.
-    waits: () => scripts.waits && request.leaves === undefined,
-  });
-  const trace = watch.trace();
-  if (!ended) {
-    watch.giveUp();
-    await over;
-  }
-  return {
-    response: await answered,
-    sent_body: wanted.body,
-    calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
-    upstream_body: scripts.body,
-    unscripted: scripts.unscripted,
-    is_unscripted: wish.upstream === undefined && wish.upstreams === undefined,
-    trace,
-    facts: trace?.facts ?? {},
-    attempts: trace?.attempts ?? [],
-    reservations: ledger.attempts.slice(marks[1]),
-    ledger: ledger.rows.slice(marks[2]),
-    audit: [...recorded.audit],
-    log: [...recorded.log],
-    refused: [...recorded.refused],
-    ended,
-  };
-}
-
 /** Opens a gateway to play with, in front of an upstream. Throws when a stage can't be created. */
 async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise<Playground> {
   const { at = DEFAULT_START, database = 'there', behind_proxy = false } = options;
-  const doors = await upstream.doors(options.loaded.config?.upstreams.length ?? 0);
+  const upstreams = options.loaded.config?.upstreams ?? [];
+  const doors = await upstream.doors(upstreams.length);
   const loaded = confine(options.loaded, doors, behind_proxy);
   const { config } = loaded;
   const clock = frozenClock(at);
-  const { services, ledger, tokens, states, recorded } = openMemoryServices({
-    loaded,
-    upstreams: options.loaded.config?.upstreams ?? [],
-    clock,
-    isAway: () => database === 'away',
-  });
+  const isAway = () => database === 'away';
+  const { services, ledger, tokens, states, recorded } = openMemoryServices({ loaded, upstreams, clock, isAway });
+  /** What the upstreams do with the present request. */
+  let scripts: UpstreamScripts | undefined;
   const confinement = createConfinement({
     onRefused: (destination, stage) => recorded.refused.push({ destination, stage }),
-    isClosed: (port) => ground.scripts?.isClosed(doors.indexOf(port)) ?? false,
+    isClosed: (port) => scripts?.isClosed(doors.indexOf(port)) ?? false,
   });
   for (const port of doors) confinement.allow(port);
   const watch = createWatch(services.facts, confinement);
   const plan = buildPlan(loaded, services, watch.observer);
-  const server = new GatewayServer({
-    plan: servePlan(plan, services.log),
-    log: services.log,
-    clock,
-    telemetry: NO_TELEMETRY,
-  });
+  const { log } = services;
+  const server = new GatewayServer({ plan: servePlan(plan, log), log, clock, telemetry: NO_TELEMETRY });
   const { host, port } = await server.listen();
-  const url = `http://${host}:${port}`;
-  const ground: Ground = {
-    config,
-    url,
-    behind_proxy,
-    clock,
-    upstream,
-    ledger,
-    recorded,
-    watch,
-    scripts: undefined,
-    idle: plan.idle,
-  };
+
+  /** Sends one request and waits until everything about it is over. */
+  async function playOne(wish: PlayWish, token: string): Promise<Omit<Played, 'broken_promises'>> {
+    const { request, caller = {}, path } = wish;
+    const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
+    for (const list of Object.values(recorded)) list.length = 0;
+    let arrivals = 0;
+    watch.begin();
+    const names = config.upstreams.map(({ name }) => name);
+    const played_by = openScripts(wish, names, clock);
+    scripts = played_by;
+    upstream.script = (exchange) => played_by.answer(exchange);
+    const forwarded_for = request.headers?.['x-forwarded-for'];
+    const proxy = behind_proxy ? proxyHeaders(caller, forwarded_for, config.server.region_header) : [];
+    const wanted = clientRequest(request, path, [...credentialHeaders(caller.credential, token), ...proxy]);
+    const answered = send(`http://${host}:${port}`, wanted, {
+      unanswered: played_by.unanswered,
+      answerBytes: () => played_by.body().length,
+      onArrival: () => arrivals++,
+    });
+    // Resolves when no request is in the plan.
+    const over = answered.then(plan.idle);
+    const ended = await passTime(over, clock, {
+      activity: () => watch.activity + arrivals + upstream.requests.length + played_by.activity(),
+      // Who leaves does so by himself.
+      waits: () => played_by.waits() && request.leaves === undefined,
+    });
+    const trace = watch.trace();
+    if (!ended) {
+      watch.giveUp();
+      await over;
+    }
+    return {
+      response: await answered,
+      sent_body: wanted.body,
+      calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
+      upstream_body: played_by.body(),
+      unscripted: played_by.unscripted,
+      is_unscripted: wish.upstream === undefined && wish.upstreams === undefined,
+      trace,
+      facts: trace?.facts ?? {},
+      attempts: trace?.attempts ?? [],
+      reservations: ledger.attempts.slice(marks[1]),
+      ledger: ledger.rows.slice(marks[2]),
+      ...{ audit: [...recorded.audit], log: [...recorded.log], refused: [...recorded.refused] },
+      ended,
+    };
+  }
 
   return {
     config,
@@ -198,13 +158,13 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
     spend: (spent, caller) => ledger.put(balanceOf(spent, caller, config)),
     grant(granted, caller) {
       const { spent, reserved, ...name } = balanceOf(granted, caller, config);
-      ledger.counters.grant(name, spent || reserved, Date.parse(granted.until));
+      ledger.grant(name, spent || reserved, Date.parse(granted.until));
     },
     count: (counted) => ledger.count(counted),
     async play(wish) {
       const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
       const held_before = ledger.reserved();
-      const played = await playOne(ground, wish, token);
+      const played = await playOne(wish, token);
       return { ...played, broken_promises: brokenPromises(played, token, ledger.reserved() - held_before) };
     },
     async close() {
@@ -257,21 +217,15 @@ function tokenIdOf(caller: Caller, config: GatewayConfig): string {
 }
 
 function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
-  const { credential, kind, user = SOMEBODY, token_name, groups = [], team, project } = caller;
+  const { credential, kind, user = SOMEBODY, token_name: name, groups = [], team, project } = caller;
   // Well formed, and nobody's.
   if (credential === 'wrong') return generateToken();
-  const wish = {
-    id: tokenIdOf(caller, config),
-    user,
-    groups,
-    team,
-    project,
+  return (kind === 'session' ? tokens.signIn : tokens.add)({
+    ...{ id: tokenIdOf(caller, config), user, name, group: groupFor(caller, config), groups, team, project },
+    roles: rolesOf(config.auth ?? {}, groups),
     ...(credential === 'expired' && { expires_at: now - 1000 }),
     ...(credential === 'revoked' && { revoked_at: now - 1000 }),
-  };
-  const group = groupFor(caller, config);
-  if (kind !== 'session') return tokens.add({ ...wish, name: token_name, group: group! });
-  return tokens.signIn({ ...wish, group, roles: rolesOf(config.auth ?? {}, groups) });
+  });
 }
 
 function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance {

@@ -11,7 +11,7 @@ import {
   type TestFile,
 } from '../../load/tests/test-file.ts';
 import type { Diagnostic } from '../../source/diagnostics/diagnostic.ts';
-import { createFindings } from '../../source/findings.ts';
+import { createFindings, type Findings } from '../../source/findings.ts';
 import type { SourcePosition } from '../../source/node.ts';
 import { filesAt } from '../../source/read-text.ts';
 import type { Loaded } from '../../source/spec.ts';
@@ -21,15 +21,6 @@ import { type Coverage, createCoverage } from './coverage.ts';
 import { type Mismatch, mismatches } from './expectations.ts';
 import { openPlayground, openSilentUpstream } from './play.ts';
 import type { Played } from './played.ts';
-
-/** What to test. */
-export interface SuiteOptions {
-  /** Test files, or directories of them. */
-  readonly paths: readonly string[];
-  /** The gateway.yaml under test; the nearest to each test file where absent. */
-  readonly config?: string | undefined;
-  readonly stages: readonly StageDefinition[];
-}
 
 /** Something that is not as a test expects, and where the test says so. */
 export interface Problem extends Mismatch {
@@ -47,50 +38,30 @@ export interface CaseResult {
   readonly played: readonly Played[];
 }
 
-/** A case that can be run. */
-export interface SuiteCase {
-  readonly name: string;
-  run(): Promise<CaseResult>;
-}
-
-/** A test file without mistakes, with a configuration without mistakes. */
-export interface SuiteFile {
-  readonly file: string;
-  readonly pipeline: string;
-  readonly cases: readonly SuiteCase[];
-}
-
 /** Test files, ready to run one after another. */
-export interface Suite {
-  readonly files: readonly SuiteFile[];
-  /** How many test files were found, broken ones included. */
-  readonly found: number;
-  /** Errors of test files and of the configurations they are about. */
-  readonly diagnostics: readonly Diagnostic[];
-  readonly sources: ReadonlyMap<string, string>;
-  /** What the cases run so far have seen. */
-  readonly coverage: Coverage;
-  close(): Promise<void>;
-}
+export type Suite = Awaited<ReturnType<typeof openSuite>>;
 
-/** What was wrong with anything, each thing once. */
-class Mistakes {
-  readonly sources = new Map<string, string>();
-  readonly #diagnostics = new Map<string, Diagnostic>();
-
-  /** @returns whether nothing was wrong. */
-  take(found: Pick<Loaded, 'diagnostics' | 'sources'>): boolean {
-    const errors = found.diagnostics.filter(({ severity }) => severity === 'error');
-    for (const error of errors) {
-      this.#diagnostics.set([error.code, error.file, error.line, error.column, error.message].join('\n'), error);
-    }
-    for (const [file, text] of found.sources) this.sources.set(file, text);
-    return errors.length === 0;
-  }
-
-  all(): Diagnostic[] {
-    return [...this.#diagnostics.values()];
-  }
+/** What was wrong with anything, each thing once, with the texts it stands in. */
+function createMistakes() {
+  const sources = new Map<string, string>();
+  const errors = new Map<string, Diagnostic>();
+  return {
+    sources,
+    all: () => [...errors.values()],
+    /** @returns whether nothing was wrong. */
+    take(found: Pick<Loaded, 'diagnostics' | 'sources'>): boolean {
+      const wrong = found.diagnostics.filter(({ severity }) => severity === 'error');
+      for (const error of wrong) {
+        errors.set([error.code, error.file, error.line, error.column, error.message].join('\n'), error);
+      }
+      for (const [file, text] of found.sources) sources.set(file, text);
+      return wrong.length === 0;
+    },
+    /** The same, of findings. */
+    takeFrom(findings: Findings): boolean {
+      return this.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
+    },
+  };
 }
 
 /** What a test file is about. */
@@ -112,7 +83,7 @@ async function loadSubject(
   test: TestFile,
   gateway_file: string | undefined,
   stages: readonly StageDefinition[],
-  mistakes: Mistakes,
+  mistakes: ReturnType<typeof createMistakes>,
 ): Promise<Subject | undefined> {
   const shared = await loadUnderTest(test, gateway_file, 'file', stages);
   if (!mistakes.take(shared)) return undefined;
@@ -127,24 +98,33 @@ async function loadSubject(
     if (its.config !== undefined) checkCase(test, index, its.config, findings);
     loaded.push(its);
   }
-  const fits = mistakes.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
+  const fits = mistakes.takeFrom(findings);
   const changes = changesConfiguration(test);
   const unchanged = changes ? await loadUnderTest(test, gateway_file, 'nobody', stages) : shared;
   return ok && fits ? { test, unchanged, loaded } : undefined;
 }
 
-/** Reads all test files and loads what they are about. Nothing runs yet but the operator's own stage modules. */
-export async function openSuite({ paths, config, stages }: SuiteOptions): Promise<Suite> {
-  const mistakes = new Mistakes();
+/**
+ * Reads all test files and loads what they are about. Nothing runs yet but the operator's own stage modules.
+ * @param options.paths test files, or directories of them
+ * @param options.config the gateway.yaml under test; the nearest to each test file where absent
+ */
+export async function openSuite(options: {
+  readonly paths: readonly string[];
+  readonly config?: string | undefined;
+  readonly stages: readonly StageDefinition[];
+}) {
+  const { paths, config, stages } = options;
+  const mistakes = createMistakes();
   const coverage = createCoverage();
   const search = createFindings();
   const found = [...new Set(paths.flatMap((path) => testFilesAt(resolve(path), search)))];
-  mistakes.take({ diagnostics: search.diagnostics(), sources: search.sources() });
+  mistakes.takeFrom(search);
   const subjects: Subject[] = [];
   for (const file of found) {
     const findings = createFindings();
     const test = readTestFile(file, findings);
-    mistakes.take({ diagnostics: findings.diagnostics(), sources: findings.sources() });
+    mistakes.takeFrom(findings);
     if (test === undefined) continue;
     const gateway_file = config === undefined ? gatewayFileFor(file) : resolve(config);
     const subject = await loadSubject(test, gateway_file, stages, mistakes);
@@ -153,16 +133,26 @@ export async function openSuite({ paths, config, stages }: SuiteOptions): Promis
     subjects.push(subject);
   }
   const upstream = await openSilentUpstream();
-  const files = subjects.map((subject): SuiteFile => {
+  const files = subjects.map((subject) => {
     const { file, pipeline, cases } = subject.test;
     const run = (index: number) => runCase(subject, index, upstream, coverage);
     return { file, pipeline, cases: cases.map(({ name }, index) => ({ name, run: () => run(index) })) };
   });
-  const { sources } = mistakes;
-  return { files, found: found.length, diagnostics: mistakes.all(), sources, coverage, close: () => upstream.close() };
+  return {
+    /** Test files without mistakes, with a configuration without mistakes. */
+    files,
+    /** How many test files were found, broken ones included. */
+    found: found.length,
+    /** Errors of test files and of the configurations they are about. */
+    diagnostics: mistakes.all(),
+    sources: mistakes.sources,
+    /** What the cases run so far have seen. */
+    coverage,
+    close: () => upstream.close(),
+  };
 }
 
-function testFilesAt(path: string, findings: Parameters<typeof filesAt>[1]): string[] {
+function testFilesAt(path: string, findings: Findings): string[] {
   const files = filesAt(path, findings);
   // What is named is meant, whatever it is called.
   return files.length === 1 && files[0] === path ? files : files.filter(isTestFile);
@@ -174,8 +164,8 @@ async function runCase(
   upstream: ScriptedUpstream,
   coverage: Coverage,
 ): Promise<CaseResult> {
-  const test_case = test.cases[index]!;
-  const loaded = all[index]!;
+  const [test_case, loaded] = [test.cases[index]!, all[index]!];
+  const { name } = test_case;
   const position = test.position(`/cases/${index}/name`);
   let played: Played[];
   try {
@@ -184,20 +174,17 @@ async function runCase(
     // What passed the checks and still can't be made: a stage of the operator's own that fails when it is created.
     const found = error instanceof Error ? error.message : String(error);
     const problem = { position, step: 0, pointer: '', expected: 'a gateway that can start', found };
-    return { name: test_case.name, position, problems: [problem], played: [] };
+    return { name, position, problems: [problem], played: [] };
   }
   for (const each of played) coverage.see(loaded, each);
   const problems = played.flatMap((each, step) => {
     const at = `/cases/${index}${stepPointer(step)}`;
     return mismatches(test_case.steps[step]!.expect, each).map((mismatch): Problem => {
-      return {
-        ...mismatch,
-        step,
-        position: test.position(mismatch.pointer === '' ? at : `${at}/expect${mismatch.pointer}`),
-      };
+      const pointer = mismatch.pointer === '' ? at : `${at}/expect${mismatch.pointer}`;
+      return { ...mismatch, step, position: test.position(pointer) };
     });
   });
-  return { name: test_case.name, position, problems, played };
+  return { name, position, problems, played };
 }
 
 async function playCase(

@@ -10,18 +10,12 @@ import { RequestContext } from '../../run/context.ts';
 import type { PipelineSpec, StageEntry } from '../../source/spec.ts';
 import type { Confinement } from '../no-network.ts';
 
-/** A guard as it was evaluated. */
-export interface GuardSeen {
-  readonly held: boolean;
-  readonly facts: FactView;
-}
-
 /** What an entry of a pipeline did on one request. */
 export interface StageTrace {
   readonly entry: StageEntry;
   readonly list: 'stages' | 'on_error' | 'finally';
   /** Its guard, when it was evaluated. */
-  guard: GuardSeen | undefined;
+  guard: { readonly held: boolean; readonly facts: FactView } | undefined;
   /** Whether one of its hooks ran. */
   ran: boolean;
   /** Facts it wrote, by dotted path. */
@@ -44,20 +38,10 @@ export interface RequestTrace {
 }
 
 /** A watch over the requests to one plan, which must come one after another. */
-export interface Watch {
-  readonly observer: PlanObserver;
-  /** Starts anew: what happens from now on belongs to the next request. */
-  begin(): void;
-  /** Makes the hooks that are still waited for fail. */
-  giveUp(): void;
-  /** What happened since; `undefined` when no pipeline took the request. */
-  trace(): RequestTrace | undefined;
-  /** Grows with everything that happens. */
-  readonly activity: number;
-}
+export type Watch = ReturnType<typeof createWatch>;
 
 /** Creates a watch. `factsOf` reads all facts of a request. */
-export function createWatch(factsOf: Services['facts'], confinement: Confinement): Watch {
+export function createWatch(factsOf: Services['facts'], confinement: Confinement) {
   let trace: RequestTrace | undefined;
   let latest: StageContext | undefined;
   let activity = 0;
@@ -83,9 +67,8 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     return trace;
   }
 
-  function stageTrace(pipeline: PipelineSpec, id: string): StageTrace {
-    return traceOf(pipeline).stages.find(({ entry }) => entry.id === id)!;
-  }
+  const stageTrace = (pipeline: PipelineSpec, id: string) =>
+    traceOf(pipeline).stages.find(({ entry }) => entry.id === id)!;
 
   function readFacts(ctx: StageContext): FactView {
     try {
@@ -138,51 +121,50 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
     }
   }
 
-  /** What kept the request from one upstream says nothing once it is made ready for another. */
-  function attemptAgain(
-    pipeline: PipelineSpec,
-    id: string,
-    ctx: StageContext,
-    hook: () => void | Promise<void>,
-  ): void | Promise<void> {
-    stageTrace(pipeline, id).raised = undefined;
-    return around(pipeline, id, ctx, hook);
-  }
-
-  /** What replaces a text runs later, and is the stage's all the same. */
-  function watchedRewrite(pipeline: PipelineSpec, id: string, hooks: StageHooks): NonNullable<StageHooks['rewrite']> {
-    return (ctx) => around(pipeline, id, ctx, () => hooks.rewrite!(ctx)) as Rewriting | undefined;
-  }
-
   function watchedHooks(pipeline: PipelineSpec, { id, mode }: StageEntry, hooks: StageHooks): StageHooks {
     const { request, attempt, response, rewrite, event, finish, finally: last, close } = hooks;
     // A stage that only watches is known to have been on duty by its finish hook.
     const is_observer = request === undefined && last === undefined;
+    const watch = <T>(ctx: StageContext, hook: () => T | Promise<T>) => around(pipeline, id, ctx, hook);
     return {
-      ...(request && { request: (ctx) => around(pipeline, id, ctx, () => request.call(hooks, ctx)) }),
-      ...(attempt && { attempt: (ctx) => attemptAgain(pipeline, id, ctx, () => attempt.call(hooks, ctx)) }),
-      ...(response && {
-        response: (ctx, head) => void around(pipeline, id, ctx, () => response.call(hooks, ctx, head)),
+      ...(request && { request: (ctx) => watch(ctx, () => request.call(hooks, ctx)) }),
+      ...(attempt && {
+        attempt(ctx) {
+          // What kept the request from one upstream says nothing once it is made ready for another.
+          stageTrace(pipeline, id).raised = undefined;
+          return watch(ctx, () => attempt.call(hooks, ctx));
+        },
       }),
-      ...(rewrite && { rewrite: mode === 'shadow' ? rewrite.bind(hooks) : watchedRewrite(pipeline, id, hooks) }),
+      ...(response && { response: (ctx, head) => void watch(ctx, () => response.call(hooks, ctx, head)) }),
+      // What replaces a text runs later, and is the stage's all the same.
+      ...(rewrite && {
+        rewrite:
+          mode === 'shadow'
+            ? rewrite.bind(hooks)
+            : (ctx) => watch(ctx, () => rewrite.call(hooks, ctx)) as Rewriting | undefined,
+      }),
       ...(event && { event: event.bind(hooks) }),
-      ...((finish || is_observer) && { finish: (ctx) => around(pipeline, id, ctx, () => finish?.call(hooks, ctx)) }),
-      ...(last && { finally: (ctx) => around(pipeline, id, ctx, () => last.call(hooks, ctx)) }),
+      ...((finish || is_observer) && { finish: (ctx) => watch(ctx, () => finish?.call(hooks, ctx)) }),
+      ...(last && { finally: (ctx) => watch(ctx, () => last.call(hooks, ctx)) }),
       ...(close && { close: close.bind(hooks) }),
     } satisfies StageHooks;
   }
 
-  return {
-    observer: {
-      onCreate: (pipeline, entry, create) => watchedHooks(pipeline, entry, confinement.run(entry.id, create)),
-      onGuard(pipeline, entry, facts, held) {
-        activity++;
-        stageTrace(pipeline, entry.id).guard = { held, facts };
-        traceOf(pipeline).facts = facts;
-      },
+  const observer: PlanObserver = {
+    onCreate: (pipeline, entry, create) => watchedHooks(pipeline, entry, confinement.run(entry.id, create)),
+    onGuard(pipeline, entry, facts, held) {
+      activity++;
+      stageTrace(pipeline, entry.id).guard = { held, facts };
+      traceOf(pipeline).facts = facts;
     },
+  };
+  return {
+    observer,
+    /** Starts anew: what happens from now on belongs to the next request. */
     begin,
+    /** Makes the hooks that are still waited for fail. */
     giveUp: () => given_up.reject(new Error('nothing happened any more, and the test gave the stage up')),
+    /** What happened since; `undefined` when no pipeline took the request. */
     trace() {
       if (trace !== undefined && latest !== undefined) {
         trace.facts = readFacts(latest);
@@ -190,6 +172,7 @@ export function createWatch(factsOf: Services['facts'], confinement: Confinement
       }
       return trace;
     },
+    /** Grows with everything that happens. */
     get activity() {
       return activity;
     },

@@ -224,7 +224,8 @@ export const DIAGNOSTICS = {
   },
   C4002: {
     title: 'A stage refuses its options or the configuration',
-    explanation: 'The stage itself checks what a schema cannot say; its message names the reason.',
+    explanation:
+      'The stage itself checks what a schema cannot say; its message names the reason. One of your own that cannot be created, or that returns no hooks, is told in the same way.',
     example:
       'finally:\n  - stage: audit\n    options: { table: false }   # and no json_lines: nothing would be recorded',
   },

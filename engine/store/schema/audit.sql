@@ -44,6 +44,14 @@ create index on admin_changes (at);
 create index on admin_changes (subject);
 create index on admin_changes (action, id);
 
+create function note_change(
+  p_at timestamptz, p_actor_kind text, p_actor text, p_action text, p_subject text, p_before jsonb, p_after jsonb
+) returns void
+language sql as $$
+  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+  values (p_at, p_actor_kind, p_actor, p_action, p_subject, p_before, p_after)
+$$;
+
 -- The words of a text in lower case: `user:ana@example.com per day` has `user`, `ana@example.com`, `per` and `day`.
 create function words_of(p_text text) returns text[]
 language sql immutable parallel safe as $$
@@ -86,6 +94,8 @@ begin
     (array_agg(a.request_id order by a.at desc))[1]
   from added a, jsonb_array_elements_text(
     case jsonb_typeof(a.record -> 'shadow') when 'array' then a.record -> 'shadow' else '[]' end) as n (name)
+  -- Nearly no record has any: the function above is called for none of those.
+  where a.record ? 'shadow'
   -- In one order, so that gateways never wait for each other in a circle.
   group by 1, 2, 3 order by 1, 2, 3
   on conflict (hour, name, upstream) do update set

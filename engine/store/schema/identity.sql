@@ -232,21 +232,12 @@ begin
   return null;
 end $$;
 
--- Somebody whose address changed at the identity provider keeps the access tokens they made themselves.
-create function move_own_tokens(p_from text, p_to text, p_now timestamptz) returns void
+-- Tells every gateway that what it knows of a person's access tokens may be wrong.
+create function announce_tokens(p_principal text) returns void
 language plpgsql as $$
-declare
-  v_moved record;
 begin
-  for v_moved in
-    update access_tokens set principal_id = p_to
-    where principal_id = p_from and self_service and revoked_at is null returning id, hash
-  loop
-    perform pg_notify('appscli_tokens', encode(v_moved.hash, 'base64'));
-    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-    values (p_now, 'gateway', 'sign-in', 'token.move', v_moved.id,
-      jsonb_build_object('owner', p_from), jsonb_build_object('owner', p_to));
-  end loop;
+  perform pg_notify('appscli_tokens', encode(hash, 'base64'))
+  from access_tokens where principal_id = p_principal and revoked_at is null;
 end $$;
 
 -- Writes down what the identity provider says about a person, and returns the id of the principal; null, and nothing is
@@ -257,7 +248,7 @@ declare
   v_id text := 'user:' || (p_person ->> 'email');
   v_groups text[] := array(select jsonb_array_elements_text(p_person -> 'groups'));
   v_former principals;
-  v_other record;
+  v_moved record;
 begin
   insert into principals (id, email, created_at) values (v_id, p_person ->> 'email', p_now) on conflict (id) do nothing;
   select * into v_former from principals where id = v_id for no key update;
@@ -265,13 +256,18 @@ begin
     return null;
   end if;
   if v_former.groups is distinct from v_groups or v_former.blocked_at is not null then
-    perform pg_notify('appscli_tokens', encode(hash, 'base64'))
-    from access_tokens where principal_id = v_id and revoked_at is null;
+    perform announce_tokens(v_id);
   end if;
-  for v_other in
-    select id from principals where issuer = p_person ->> 'issuer' and subject = p_person ->> 'subject' and id <> v_id
+  -- Somebody whose address changed at the identity provider keeps the access tokens they made themselves.
+  for v_moved in
+    update access_tokens t set principal_id = v_id from principals o
+    where o.issuer = p_person ->> 'issuer' and o.subject = p_person ->> 'subject' and o.id <> v_id
+      and t.principal_id = o.id and t.self_service and t.revoked_at is null
+    returning t.id, t.hash, o.id as owner
   loop
-    perform move_own_tokens(v_other.id, v_id, p_now);
+    perform pg_notify('appscli_tokens', encode(v_moved.hash, 'base64'));
+    perform note_change(p_now, 'gateway', 'sign-in', 'token.move', v_moved.id,
+      jsonb_build_object('owner', v_moved.owner), jsonb_build_object('owner', v_id));
   end loop;
   update principals
   set issuer = p_person ->> 'issuer', subject = p_person ->> 'subject', name = p_person ->> 'name',
@@ -306,141 +302,35 @@ begin
   if not found then
     return false;
   end if;
-  perform pg_notify('appscli_tokens', encode(hash, 'base64'))
-  from access_tokens where principal_id = v_id and self_service and revoked_at is null;
-  insert into admin_changes (at, actor_kind, actor, action, subject, after)
-  values (p_now, 'gateway', 'sign-in', 'person.suspend', p_email, jsonb_build_object('because', p_because));
+  perform announce_tokens(v_id);
+  perform note_change(p_now, 'gateway', 'sign-in', 'person.suspend', p_email, null,
+    jsonb_build_object('because', p_because));
   return true;
 end $$;
 
--- Tells every gateway that an access token is revoked, and writes down who did it and why.
-create function tell_revoked(
-  p_token access_tokens, p_email text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
-) returns void
-language plpgsql as $$
-begin
-  perform pg_notify('appscli_tokens', encode(p_token.hash, 'base64'));
-  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-  values (p_now, p_actor_kind, p_actor, 'token.revoke', p_token.id,
-    jsonb_build_object('user', p_email, 'group', p_token.token_group, 'name', p_token.name,
-      'expires_at', p_token.expires_at),
-    jsonb_build_object('revoked_at', p_now, 'because', p_because));
-end $$;
-
--- Lets an address go to another account: that of p_subject at p_issuer, or, where both are null, the next that signs in with it.
--- Sessions and sign-ins under way end; with p_with_tokens all access tokens, too.
-create function rebind_person(
-  p_email text, p_issuer text, p_subject text, p_with_tokens boolean, p_actor_kind text, p_actor text, p_now timestamptz
-) returns table (known boolean, sessions integer, tokens integer)
+-- Revokes access tokens that are not revoked yet, tells every gateway, and writes down who did it and why. Returns their ids.
+create function revoke_tokens(
+  p_ids text[], p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns setof text
 language plpgsql as $$
 declare
-  v_token access_tokens;
-  v_former principals;
-  v_because text := 'the e-mail address was bound to another account';
-  v_ended record;
+  v_token record;
 begin
-  sessions := 0;
-  tokens := 0;
-  update device_grants g set status = 'denied', person = null, sealed_grant = null
-  where g.status = 'approved' and g.person ->> 'email' = p_email;
-  select * into v_former from principals p where p.id = 'user:' || p_email for no key update;
-  known := found;
-  if not known then
-    return next;
-    return;
-  end if;
-  for v_ended in
-    select s.id, s.expires_at > p_now as mattered from sessions s
-    where s.principal_id = v_former.id and s.revoked_at is null
-  loop
-    perform end_session(v_ended.id, v_because, p_actor_kind, p_actor, p_now);
-    sessions := sessions + v_ended.mattered::integer;
-  end loop;
   for v_token in
-    update access_tokens t set revoked_at = p_now
-    where p_with_tokens and t.principal_id = v_former.id and t.revoked_at is null
-    returning t.*
+    update access_tokens t set revoked_at = p_now from principals p
+    where t.id = any (p_ids) and p.id = t.principal_id and t.revoked_at is null
+    returning t.*, p.email
   loop
-    perform tell_revoked(v_token, p_email, v_because, p_actor_kind, p_actor, p_now);
-    tokens := tokens + 1;
+    perform pg_notify('appscli_tokens', encode(v_token.hash, 'base64'));
+    perform note_change(p_now, p_actor_kind, p_actor, 'token.revoke', v_token.id,
+      jsonb_build_object('user', v_token.email, 'group', v_token.token_group, 'name', v_token.name,
+        'expires_at', v_token.expires_at),
+      jsonb_strip_nulls(jsonb_build_object('revoked_at', p_now, 'because', p_because)));
+    return next v_token.id;
   end loop;
-  update principals p set issuer = p_issuer, subject = p_subject, open_to_sign_in = p_subject is null
-  where p.id = v_former.id;
-  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-  values (p_now, p_actor_kind, p_actor, 'person.rebind', p_email,
-    jsonb_build_object('issuer', v_former.issuer, 'subject', v_former.subject),
-    jsonb_build_object('issuer', p_issuer, 'subject', p_subject, 'sessions', sessions, 'tokens', tokens));
-  return next;
 end $$;
 
--- Ends everything of a person. Each statement sees what the one before waited for: a sign-in that turns into a session, or a
--- session that makes a token, at this very moment ends as well.
-create function deprovision(
-  p_email text, p_tokens text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
-) returns table (known boolean, sessions integer, tokens integer)
-language plpgsql as $$
-declare
-  v_token access_tokens;
-  v_principal text := 'user:' || p_email;
-  v_ended record;
-  v_tokens_before integer;
-begin
-  sessions := 0;
-  tokens := 0;
-  update device_grants g set status = 'denied', person = null, sealed_grant = null
-  where g.status = 'approved' and g.person ->> 'email' = p_email;
-  perform 1 from principals where id = v_principal for no key update;
-  known := found;
-  if known then
-    insert into admin_changes (at, actor_kind, actor, action, subject, after)
-    values (p_now, p_actor_kind, p_actor, 'person.deprovision', p_email,
-      jsonb_build_object('because', p_because, 'tokens', p_tokens));
-  end if;
-  for v_ended in
-    update sessions s
-    set revoked_at = p_now, revoked_because = p_because, sealed_grant = '', refreshing_until = null
-    where s.principal_id = v_principal and s.revoked_at is null
-    returning s.id, s.expires_at > p_now as mattered, s.client, s.created_at
-  loop
-    perform pg_notify('appscli_sessions', v_ended.id);
-    continue when not v_ended.mattered;
-    sessions := sessions + 1;
-    insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-    values (p_now, p_actor_kind, p_actor, 'session.end', v_ended.id,
-      jsonb_build_object('user', p_email, 'client', v_ended.client, 'created_at', v_ended.created_at),
-      jsonb_build_object('revoked_at', p_now, 'because', p_because));
-  end loop;
-  if p_tokens = 'suspend' then
-    update principals set blocked_at = p_now where id = v_principal;
-    perform pg_notify('appscli_tokens', encode(hash, 'base64'))
-    from access_tokens where principal_id = v_principal and self_service and revoked_at is null;
-  end if;
-  -- Whoever was waited for may have replaced a token: once more, until there is none.
-  loop
-    v_tokens_before := tokens;
-    for v_token in
-      update access_tokens t set revoked_at = p_now
-      where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
-        and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)
-      returning t.*
-    loop
-      perform tell_revoked(v_token, p_email, p_because, p_actor_kind, p_actor, p_now);
-      tokens := tokens + 1;
-    end loop;
-    exit when tokens = v_tokens_before;
-  end loop;
-  return next;
-end $$;
-
--- A function of its own sees what others committed while the caller's statement waited for the principal.
-create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
-language sql volatile as $$
-  select count(*) from access_tokens t
-  where t.principal_id = p_principal and t.self_service and t.revoked_at is null
-    and (t.expires_at is null or t.expires_at > p_now)
-$$;
-
--- Where no actor is named, it is the person of the session.
+-- Ends a session. Where no actor is named, it is the person of the session.
 create function end_session(
   p_session text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns boolean
@@ -455,32 +345,115 @@ begin
     return false;
   end if;
   perform pg_notify('appscli_sessions', p_session);
-  insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-  values (p_now, p_actor_kind, coalesce(p_actor, v_ended.email), 'session.end', p_session,
+  perform note_change(p_now, p_actor_kind, coalesce(p_actor, v_ended.email), 'session.end', p_session,
     jsonb_build_object('user', v_ended.email, 'client', v_ended.client, 'created_at', v_ended.created_at),
     jsonb_build_object('revoked_at', p_now, 'because', p_because));
   return true;
 end $$;
 
--- Somebody whose program was told that its refresh token is a replaced one signs in again with it: who has the newer one
--- is not them. Sessions of other programs, and those that went on from where the refusal was, are not concerned.
-create function end_refused_sessions(p_session text, p_now timestamptz) returns integer
+-- Ends the sessions of a person but one, and returns how many there were. Those whose time was over just now end as well, and
+-- do not count: the last session token of one may live a day longer.
+create function end_sessions(
+  p_principal text, p_but text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns integer
 language plpgsql as $$
 declare
-  v_ended record;
+  v_session record;
   v_count integer := 0;
 begin
-  for v_ended in
-    select s.id from sessions s join sessions anew on anew.id = p_session
-    where s.principal_id = anew.principal_id and s.id <> anew.id and s.revoked_at is null and s.expires_at > p_now
-      and s.refused_at is not null and split_part(s.client, '/', 1) = split_part(anew.client, '/', 1)
+  for v_session in
+    select id, (expires_at > p_now)::integer as counts from sessions
+    where principal_id = p_principal and revoked_at is null and expires_at > p_now - interval '2 days'
+      and id is distinct from p_but
+    order by id
   loop
-    perform end_session(v_ended.id, 'its person signed in again after a replaced refresh token was refused',
-      'gateway', 'sign-in', p_now);
-    v_count := v_count + 1;
+    if end_session(v_session.id, p_because, p_actor_kind, p_actor, p_now) then
+      v_count := v_count + v_session.counts;
+    end if;
   end loop;
   return v_count;
 end $$;
+
+-- Ends sign-ins of a person that the device has not collected yet.
+create function deny_sign_ins(p_email text) returns void
+language sql as $$
+  update device_grants set status = 'denied', person = null, sealed_grant = null
+  where status = 'approved' and person ->> 'email' = p_email
+$$;
+
+-- Lets an address go to another account: that of p_subject at p_issuer, or, where both are null, the next that signs in with it.
+-- Sessions and sign-ins under way end; with p_with_tokens all access tokens, too.
+create function rebind_person(
+  p_email text, p_issuer text, p_subject text, p_with_tokens boolean, p_actor_kind text, p_actor text, p_now timestamptz
+) returns table (known boolean, sessions integer, tokens integer)
+language plpgsql as $$
+declare
+  v_former principals;
+  v_because text := 'the e-mail address was bound to another account';
+begin
+  sessions := 0;
+  tokens := 0;
+  perform deny_sign_ins(p_email);
+  select * into v_former from principals p where p.id = 'user:' || p_email for no key update;
+  known := found;
+  if known then
+    sessions := end_sessions(v_former.id, null, v_because, p_actor_kind, p_actor, p_now);
+    select count(*) into tokens from revoke_tokens(
+      array(select t.id from access_tokens t where p_with_tokens and t.principal_id = v_former.id),
+      v_because, p_actor_kind, p_actor, p_now);
+    update principals p set issuer = p_issuer, subject = p_subject, open_to_sign_in = p_subject is null
+    where p.id = v_former.id;
+    perform note_change(p_now, p_actor_kind, p_actor, 'person.rebind', p_email,
+      jsonb_build_object('issuer', v_former.issuer, 'subject', v_former.subject),
+      jsonb_build_object('issuer', p_issuer, 'subject', p_subject, 'sessions', sessions, 'tokens', tokens));
+  end if;
+  return next;
+end $$;
+
+-- Ends everything of a person. Each statement sees what the one before waited for: a sign-in that turns into a session, or a
+-- session that makes a token, at this very moment ends as well.
+create function deprovision(
+  p_email text, p_tokens text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
+) returns table (known boolean, sessions integer, tokens integer)
+language plpgsql as $$
+declare
+  v_principal text := 'user:' || p_email;
+  v_revoked integer;
+begin
+  tokens := 0;
+  perform deny_sign_ins(p_email);
+  perform 1 from principals where id = v_principal for no key update;
+  known := found;
+  if known then
+    perform note_change(p_now, p_actor_kind, p_actor, 'person.deprovision', p_email, null,
+      jsonb_build_object('because', p_because, 'tokens', p_tokens));
+  end if;
+  sessions := end_sessions(v_principal, null, p_because, p_actor_kind, p_actor, p_now);
+  if p_tokens = 'suspend' then
+    update principals set blocked_at = p_now where id = v_principal;
+    perform announce_tokens(v_principal);
+  end if;
+  -- Whoever was waited for may have replaced a token: once more, until there is none.
+  loop
+    select count(*) into v_revoked from revoke_tokens(
+      array(
+        select t.id from access_tokens t
+        where t.principal_id = v_principal and t.revoked_at is null and (t.expires_at is null or t.expires_at > p_now)
+          and (p_tokens = 'all' or p_tokens = 'self_service' and t.self_service)),
+      p_because, p_actor_kind, p_actor, p_now);
+    tokens := tokens + v_revoked;
+    exit when v_revoked = 0;
+  end loop;
+  return next;
+end $$;
+
+-- A function of its own sees what others committed while the caller's statement waited for the principal.
+create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
+language sql volatile as $$
+  select count(*) from access_tokens t
+  where t.principal_id = p_principal and t.self_service and t.revoked_at is null
+    and (t.expires_at is null or t.expires_at > p_now)
+$$;
 
 -- Begins to renew a session. Those may who have the newest refresh token, or the one before as long as nothing shows that what
 -- replaced it arrived: no request came with a session token that was issued since. A token that was replaced a moment ago, and
@@ -697,7 +670,14 @@ begin
       set status = 'redeemed', person = null, sealed_grant = null, redeemed_at = p_now, session_id = p_session,
         sealed_refresh = p_sealed_refresh
       where g.id = v_grant.id;
-      perform end_refused_sessions(p_session, p_now);
+      -- Somebody whose program was told that its refresh token is a replaced one signs in again with it: who has the newer
+      -- one is not them. Sessions of other programs, and those that went on from where the refusal was, are not concerned.
+      perform end_session(s.id, 'its person signed in again after a replaced refresh token was refused',
+        'gateway', 'sign-in', p_now)
+      from sessions s
+      where s.principal_id = v_principal and s.id <> p_session and s.revoked_at is null and s.expires_at > p_now
+        and s.refused_at is not null and split_part(s.client, '/', 1) = split_part(v_grant.client, '/', 1)
+      order by s.id;
       outcome := 'signed_in';
       session_id := p_session;
       person := v_grant.person;

@@ -194,6 +194,32 @@ create table limit_grants (
 create index on limit_grants (scope, key, window_kind, unit) where revoked_at is null;
 create index on limit_grants (granted_at);
 
+-- What is set in the place of configured limits on a counter, and what is granted on top of them at a moment: one row, by index.
+-- All that reserves, refuses and tells people of limits reads it. Grants have times in milliseconds since the epoch.
+create function changed_limit(p_scope text, p_key text, p_kind text, p_unit text, p_at timestamptz) returns table (
+  amount bigint, reason text, set_at timestamptz, set_by text, granted bigint, grants jsonb
+)
+language sql stable as $$
+  select s.amount, s.reason, s.set_at, s.set_by, g.granted, g.grants
+  from (
+    select coalesce(sum(g.amount), 0)::bigint as granted, coalesce(jsonb_agg(jsonb_build_object('id', g.id, 'amount', g.amount,
+      'reason', g.reason, 'at', floor(extract(epoch from g.granted_at) * 1000)::bigint, 'by', g.granted_by,
+      'expires_at', floor(extract(epoch from g.expires_at) * 1000)::bigint) order by g.expires_at, g.id), '[]') as grants
+    from limit_grants g
+    where g.scope = p_scope and g.key = p_key and g.window_kind = p_kind and g.unit = p_unit
+      and g.revoked_at is null and g.granted_at <= p_at and p_at < g.expires_at
+  ) as g
+  left join limit_settings s on s.scope = p_scope and s.key = p_key and s.window_kind = p_kind and s.unit = p_unit
+$$;
+
+-- The counters on which something is set, or granted at a moment.
+create function changed_counters(p_at timestamptz) returns table (scope text, key text, window_kind text, unit text)
+language sql stable as $$
+  select scope, key, window_kind, unit from limit_settings
+  union select scope, key, window_kind, unit from limit_grants
+  where revoked_at is null and granted_at <= p_at and p_at < expires_at
+$$;
+
 -- Windows.
 
 -- Of two moments that the clock on the wall calls the same, an hour apart, the first; other moments as they are. PostgreSQL
@@ -285,16 +311,10 @@ begin
   if not exists (select from limit_settings) and not exists (select from limit_grants where revoked_at is null) then
     return;
   end if;
-  select array_agg(l.amount order by c.position), array_agg(g.amount order by c.position)
+  select array_agg(l.amount order by c.position), array_agg(l.granted order by c.position)
   into amounts, granted
   from unnest(p_scopes, p_keys, p_kinds, p_units) with ordinality as c (scope, key, kind, unit, position)
-  left join limit_settings l
-    on l.scope = c.scope and l.key = c.key and l.window_kind = c.kind and l.unit = c.unit
-  cross join lateral (
-    select coalesce(sum(g.amount), 0)::bigint as amount
-    from limit_grants g
-    where g.scope = c.scope and g.key = c.key and g.window_kind = c.kind and g.unit = c.unit
-      and g.revoked_at is null and g.granted_at <= p_now and p_now < g.expires_at) as g;
+  cross join lateral changed_limit(c.scope, c.key, c.kind, c.unit, p_now) as l;
 end $$;
 
 -- The limit in force: the one that was set in place of what is configured, and what is granted on top. Null without any. This

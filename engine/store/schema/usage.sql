@@ -43,68 +43,47 @@ create table usage_waiting (
   possible_nano_usd bigint not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
-create table usage_hours (
-  start timestamptz not null,
-  user_n integer not null,
-  team_n integer not null,
-  project_n integer not null,
-  token_n integer not null,
-  model_n integer not null,
-  upstream_n integer not null,
-  upstream_model_n integer not null,
-  protocol_n integer not null,
-  answered_model_n integer not null,
-  service_tier_n integer not null,
-  speed_n integer not null,
-  status_n integer not null,
-  estimated_n integer not null,
-  -- The last settlement of these lines: whoever looks for them in the ledger need not read on.
-  settled_until timestamptz not null,
-  lines bigint not null,
-  requests bigint not null,
-  input_tokens bigint not null,
-  output_tokens bigint not null,
-  cache_read_tokens bigint not null,
-  cache_write_5m_tokens bigint not null,
-  cache_write_1h_tokens bigint not null,
-  cost_nano_usd bigint not null,
-  adjusted_nano_usd bigint not null,
-  possibly_billed_nano_usd bigint not null,
-  possible_nano_usd bigint not null,
-  primary key (
-    start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
-    service_tier_n, speed_n, status_n, estimated_n
-  )
-) partition by range (start);
+-- What tells waiting rows apart (text) or is summed up (bigint), as a list for a statement; p_form has %1$s for the name of a column.
+create function usage_columns(p_type regtype, p_form text) returns text
+language sql stable as $$
+  select string_agg(format(p_form, attname), ', ' order by attnum)
+  from pg_attribute where attrelid = 'usage_waiting'::regclass and atttypid = p_type and attnum > 0
+$$;
+
+-- Of each hour and day the same columns, with numbers of names in place of them, and the last settlement: whoever looks for the lines in
+-- the ledger need not read on.
+do $do$ begin
+  execute format(
+    'create table usage_hours (
+       start timestamptz not null, %s, settled_until timestamptz not null, %s, primary key (start, %s)) partition by range (start)',
+    usage_columns('text', '%1$s_n integer not null'), usage_columns('bigint', '%1$s bigint not null'),
+    usage_columns('text', '%1$s_n'));
+end $do$;
 create table usage_hours_default partition of usage_hours default;
 
 create table usage_days (like usage_hours including indexes) partition by range (start);
 create table usage_days_default partition of usage_days default;
 
--- Lines of a ledger row as they wait for the sums; with a sign of -1, what takes them back.
+-- Lines of a ledger row as they wait for the sums, as ledger_lines tells them; with a sign of -1, what takes them back.
 create function usage_of(l ledger, p_sign integer) returns setof usage_waiting
 language sql stable as $$
   select date_trunc('hour', l.forwarded_at, 'UTC'), l.settled_at, l.user_email, l.team, l.project, l.token_id, l.model,
          a.upstream, a.upstream_model, l.protocol, a.billed ->> 'model', a.billed ->> 'service_tier', a.billed ->> 'speed',
          left(l.status::text, 1) || 'xx',
          case a.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end,
-         p_sign, case when a.is_last and l.kind = 'request' then p_sign else 0 end,
-         case when a.is_last then p_sign * l.input_tokens else 0 end,
-         case when a.is_last then p_sign * l.output_tokens else 0 end,
-         case when a.is_last then p_sign * l.cache_read_tokens else 0 end,
-         case when a.is_last then p_sign * l.cache_write_5m_tokens else 0 end,
-         case when a.is_last then p_sign * l.cache_write_1h_tokens else 0 end,
+         p_sign, case l.kind when 'request' then a.last else 0 end, a.last * l.input_tokens, a.last * l.output_tokens,
+         a.last * l.cache_read_tokens, a.last * l.cache_write_5m_tokens, a.last * l.cache_write_1h_tokens,
          p_sign * a.cost, case l.kind when 'adjustment' then p_sign * a.cost else 0 end,
          case when a.cost_from is distinct from 'possible' then p_sign * a.possible else 0 end,
          case when a.cost_from = 'possible' then p_sign * a.possible else 0 end
   from (
-    select l.upstream, l.upstream_model, true as is_last, l.billed, l.cost_nano_usd as cost,
+    select l.upstream, l.upstream_model, p_sign as last, l.billed, l.cost_nano_usd as cost,
            coalesce(l.provenance ->> 'of', l.provenance ->> 'cost') as cost_from,
            case l.kind when 'request' then coalesce((l.provenance ->> 'possibly_billed_nano_usd')::bigint, 0) else 0 end as possible
     where l.attempts is null or l.kind <> 'request'
     union all
-    select a.upstream, a.upstream_model, i.is_last, case when i.is_last then l.billed end, a.cost_nano_usd, a.provenance,
-           coalesce(a.possibly_billed_nano_usd, 0)
+    select a.upstream, a.upstream_model, i.is_last::integer * p_sign, case when i.is_last then l.billed end, a.cost_nano_usd,
+           a.provenance, coalesce(a.possibly_billed_nano_usd, 0)
     from jsonb_to_recordset(l.attempts) as a (
       n int, upstream text, upstream_model text, provenance text, cost_nano_usd bigint, possibly_billed_nano_usd bigint)
     cross join lateral (select a.n = jsonb_array_length(l.attempts) as is_last) as i
@@ -186,13 +165,9 @@ begin
   end if;
   -- Nobody but the holder of the lock deletes what waits, and nobody changes it.
   v_rows := array(select w.ctid from usage_waiting w limit p_most);
-  v_names := array(
-    select distinct n.name
-    from usage_waiting w
-    cross join lateral unnest(array[
-      user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier, speed,
-      status, estimated]) as n (name)
-    where w.ctid = any (v_rows) and n.name is not null);
+  execute format(
+    'select array_agg(distinct n.name) from usage_waiting w cross join lateral unnest(array[%s]) as n (name)
+     where w.ctid = any ($1) and n.name is not null', usage_columns('text', '%1$s')) into v_names using v_rows;
   insert into usage_names (digest, name)
   select name_digest(n.name), n.name from unnest(v_names) as n (name)
   where not exists (select from usage_names k where k.digest = name_digest(n.name));
@@ -203,35 +178,14 @@ begin
   from unnest(v_names) as n (name) join usage_names k on k.digest = name_digest(n.name);
 
   foreach v_span in array array['hour', 'day'] loop
-    execute format($sum$
-      insert into usage_%1$ss as u (
-        start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
-        service_tier_n, speed_n, status_n, estimated_n,
-        settled_until, lines, requests, input_tokens, output_tokens, cache_read_tokens, cache_write_5m_tokens,
-        cache_write_1h_tokens, cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd)
-      select date_trunc(%1$L, hour, 'UTC'), name_number($2, user_email), name_number($2, team), name_number($2, project),
-             name_number($2, token_id), name_number($2, model), name_number($2, upstream), name_number($2, upstream_model),
-             name_number($2, protocol), name_number($2, answered_model), name_number($2, service_tier), name_number($2, speed),
-             name_number($2, status), name_number($2, estimated),
-             max(settled_at), sum(lines), sum(requests), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
-             sum(cache_write_5m_tokens), sum(cache_write_1h_tokens), sum(cost_nano_usd), sum(adjusted_nano_usd),
-             sum(possibly_billed_nano_usd), sum(possible_nano_usd)
-      from usage_waiting where ctid = any ($1)
-      group by 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14
-      on conflict (
-        start, user_n, team_n, project_n, token_n, model_n, upstream_n, upstream_model_n, protocol_n, answered_model_n,
-        service_tier_n, speed_n, status_n, estimated_n) do update set
-        settled_until = greatest(u.settled_until, excluded.settled_until), lines = u.lines + excluded.lines,
-        requests = u.requests + excluded.requests, input_tokens = u.input_tokens + excluded.input_tokens,
-        output_tokens = u.output_tokens + excluded.output_tokens,
-        cache_read_tokens = u.cache_read_tokens + excluded.cache_read_tokens,
-        cache_write_5m_tokens = u.cache_write_5m_tokens + excluded.cache_write_5m_tokens,
-        cache_write_1h_tokens = u.cache_write_1h_tokens + excluded.cache_write_1h_tokens,
-        cost_nano_usd = u.cost_nano_usd + excluded.cost_nano_usd,
-        adjusted_nano_usd = u.adjusted_nano_usd + excluded.adjusted_nano_usd,
-        possibly_billed_nano_usd = u.possibly_billed_nano_usd + excluded.possibly_billed_nano_usd,
-        possible_nano_usd = u.possible_nano_usd + excluded.possible_nano_usd
-    $sum$, v_span) using v_rows, v_numbers;
+    execute format(
+      'insert into usage_%1$ss as u (start, %2$s, settled_until, %3$s)
+       select date_trunc(%1$L, hour, ''UTC''), %4$s, max(settled_at), %5$s
+       from usage_waiting where ctid = any ($1) group by 1, %6$s
+       on conflict (start, %2$s) do update set settled_until = greatest(u.settled_until, excluded.settled_until), %7$s',
+      v_span, usage_columns('text', '%1$s_n'), usage_columns('bigint', '%1$s'),
+      usage_columns('text', 'name_number($2, %1$s)'), usage_columns('bigint', 'sum(%1$s)'), usage_columns('text', '%1$s'),
+      usage_columns('bigint', '%1$s = u.%1$s + excluded.%1$s')) using v_rows, v_numbers;
   end loop;
   delete from usage_waiting w where w.ctid = any (v_rows);
   return cardinality(v_rows);
@@ -242,23 +196,24 @@ end $$;
 create function wait_again(
   p_from timestamptz, p_until timestamptz, p_settled_from timestamptz, p_settled_until timestamptz
 ) returns bigint
-language sql as $$
-  with gone as (
-    delete from usage_waiting
-    where hour >= p_from and hour < p_until and settled_at >= p_settled_from and settled_at < p_settled_until
-  ), lines as (
-    insert into usage_waiting
-    select hour, max(settled_at), user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model,
-           service_tier, speed, status, estimated, sum(lines), sum(requests), sum(input_tokens), sum(output_tokens),
-           sum(cache_read_tokens), sum(cache_write_5m_tokens), sum(cache_write_1h_tokens), sum(cost_nano_usd),
-           sum(adjusted_nano_usd), sum(possibly_billed_nano_usd), sum(possible_nano_usd)
-    from usage_lines
-    where forwarded_at >= p_from and forwarded_at < p_until and settled_at >= p_settled_from and settled_at < p_settled_until
-    group by hour, user_email, team, project, token_id, model, upstream, upstream_model, protocol, answered_model, service_tier,
-             speed, status, estimated
-    returning lines
-  ) select coalesce(sum(lines), 0)::bigint from lines
-$$;
+language plpgsql as $$
+declare
+  v_lines bigint;
+begin
+  execute format(
+    'with gone as (
+       delete from usage_waiting where hour >= $1 and hour < $2 and settled_at >= $3 and settled_at < $4
+     ), added as (
+       insert into usage_waiting (hour, settled_at, %1$s, %2$s)
+       select hour, max(settled_at), %1$s, %3$s from usage_lines
+       where forwarded_at >= $1 and forwarded_at < $2 and settled_at >= $3 and settled_at < $4
+       group by hour, %1$s
+       returning lines
+     ) select coalesce(sum(lines), 0)::bigint from added',
+    usage_columns('text', '%1$s'), usage_columns('bigint', '%1$s'), usage_columns('bigint', 'sum(%1$s)')
+  ) into v_lines using p_from, p_until, p_settled_from, p_settled_until;
+  return v_lines;
+end $$;
 
 -- Lets the days from p_from until p_until (midnights of UTC) wait to be summed anew. Returns the lines they have, or null while
 -- another process is at work on the sums.

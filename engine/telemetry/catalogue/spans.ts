@@ -1,5 +1,7 @@
+import { WINDOWS } from '../../contract/config.ts';
 import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../contract/forwarding.ts';
 import type { OperationName } from '../../contract/telemetry.ts';
+import type { CounterMetric } from './metrics.ts';
 
 export interface AttributeSpec {
   /** A double has fractions; the SDK sends one that is whole as an integer. */
@@ -141,7 +143,7 @@ export const REQUEST_ATTRIBUTES = {
   'gateway.reserved_usd': double('What was reserved before the request left, in US dollars'),
   'gateway.unreserved': flag('True where it went out with nothing reserved, because the database was away'),
   'gateway.budget.rule': text('Rule of the limit in money with the least room for the request'),
-  'gateway.budget.window': text('Window of that limit', ['day', 'week', 'month']),
+  'gateway.budget.window': text('Window of that limit', WINDOWS),
   'gateway.budget.used_ratio': double('Part of that limit that was spent or reserved, this request included'),
   'gateway.budget.remaining_usd': double('What was left of that limit, in US dollars'),
   'gateway.time_to_first_byte': double('Seconds from forwarding to the first byte of an answer that is no stream'),
@@ -178,13 +180,15 @@ export const REQUEST_ATTRIBUTES = {
 
 export interface OperationSpanSpec {
   readonly meaning: string;
-  /** By name, what an attribute says: a sentence without its full stop. Others are left out. */
-  readonly attributes: Readonly<Record<string, string>>;
+  /** Counts them; absent for the start, which every other metric sees. */
+  readonly counter?: CounterMetric;
+  /** Others are left out. */
+  readonly attributes: Readonly<Record<string, AttributeSpec>>;
 }
 
-const REQUEST = { 'gateway.request_id': 'Identifier of the request, as in its answer and in the log' } as const;
-const ERROR = { 'error.type': 'What went wrong, in one word; absent when it went well' } as const;
-const HASH = { 'gateway.config.hash': 'Hash of the configuration in force' } as const;
+const REQUEST = { 'gateway.request_id': text('Identifier of the request, as in its answer and in the log') };
+const ERROR = { 'error.type': text('What went wrong, in one word; absent when it went well') };
+const HASH = { 'gateway.config.hash': text('Hash of the configuration in force') };
 
 /**
  * Spans of what is no request of a pipeline. Each is the root of a trace, unless its caller sent a `traceparent`. None says who
@@ -192,50 +196,59 @@ const HASH = { 'gateway.config.hash': 'Hash of the configuration in force' } as 
  */
 export const OPERATION_SPANS = {
   'gateway.sign_in': {
+    counter: 'gateway.sign_ins',
     meaning: 'A step of a sign-in: it was begun, or the person came back from the identity provider',
     attributes: {
-      'gateway.sign_in.outcome': 'begun, approved, declined (by the person), refused (by provider or gateway), failed',
+      'gateway.sign_in.outcome': text(
+        'begun, approved, declined (by the person), refused (by provider or gateway), failed',
+      ),
       ...REQUEST,
       ...ERROR,
     },
   },
   'gateway.session': {
+    counter: 'gateway.sessions',
     meaning: 'A session began, was renewed or ended at the wish of its client',
     attributes: {
-      'gateway.session.outcome': 'began, repeated (an answer that got lost), renewed, refused, ended, failed',
+      'gateway.session.outcome': text('began, repeated (an answer that got lost), renewed, refused, ended, failed'),
       ...REQUEST,
       ...ERROR,
     },
   },
   'gateway.account_check': {
+    counter: 'gateway.account_checks',
     meaning: 'The identity provider was asked whether somebody may stay',
-    attributes: { 'gateway.account_check.outcome': 'verified, not_admitted, refused, unaskable, busy, unavailable' },
+    attributes: {
+      'gateway.account_check.outcome': text('verified, not_admitted, refused, unaskable, busy, unavailable'),
+    },
   },
   'gateway.admin_change': {
+    counter: 'gateway.admin_changes',
     meaning:
       'Somebody changed something through the admin API or tried to, or the gateway did because of what the identity provider says; what commands change is in `admin_changes` alone',
     attributes: {
-      'gateway.admin.action': 'What was to be done, as `admin_changes` names it',
-      'gateway.admin.actor_kind': 'person, service, gateway, or none where nobody was recognised',
-      'gateway.admin.subject': 'Identifier of the token, session or grant that was made or changed',
+      'gateway.admin.action': text('What was to be done, as `admin_changes` names it'),
+      'gateway.admin.actor_kind': text('person, service, gateway, or none where nobody was recognised'),
+      'gateway.admin.subject': text('Identifier of the token, session or grant that was made or changed'),
       ...REQUEST,
       ...ERROR,
     },
   },
   'gateway.reload': {
+    counter: 'gateway.reloads',
     meaning: 'The configuration was read again',
     attributes: {
-      'gateway.reload.result': 'in_force or failed',
-      'gateway.reload.changed_files': 'How many files are different from those in force before',
-      'gateway.reload.needs_restart': 'Keys whose old value stays in force until a restart',
-      'gateway.reload.findings': 'Codes of the findings that kept it from being put in force',
+      'gateway.reload.result': text('in_force or failed'),
+      'gateway.reload.changed_files': number('How many files are different from those in force before'),
+      'gateway.reload.needs_restart': list('Keys whose old value stays in force until a restart'),
+      'gateway.reload.findings': list('Codes of the findings that kept it from being put in force'),
       ...HASH,
       ...ERROR,
     },
   },
   'gateway.start': {
     meaning: 'A gateway started, from the start of its process until it listened',
-    attributes: { 'gateway.start.pipelines': 'How many pipelines it serves', ...HASH },
+    attributes: { 'gateway.start.pipelines': number('How many pipelines it serves'), ...HASH },
   },
 } as const satisfies Readonly<Record<OperationName, OperationSpanSpec>>;
 
@@ -301,38 +314,25 @@ export const REQUEST_SPANS = {
   },
 } as const satisfies Readonly<Record<string, SpanSpec>>;
 
-const KINDS: Readonly<Record<string, AttributeSpec['kind']>> = {
-  'gateway.reload.changed_files': 'number',
-  'gateway.reload.needs_restart': 'strings',
-  'gateway.reload.findings': 'strings',
-  'gateway.start.pipelines': 'number',
-};
-
 const OPERATIONS = Object.entries<OperationSpanSpec>(OPERATION_SPANS);
 
-function attributesOfOperations(): Record<string, AttributeSpec> {
-  const all = OPERATIONS.flatMap(([, { attributes }]) => Object.entries(attributes));
-  return Object.fromEntries(all.map(([name, meaning]) => [name, { kind: KINDS[name] ?? 'string', meaning }]));
-}
-
-function spansOfOperations(): Record<string, SpanSpec> {
-  return Object.fromEntries(
-    OPERATIONS.map(([name, { meaning, attributes }]) => [
-      name,
-      { name, kind: 'internal', meaning, attributes: Object.keys(attributes), events: [] },
-    ]),
-  );
-}
-
 export const ATTRIBUTES: Readonly<Record<string, AttributeSpec>> = {
-  ...attributesOfOperations(),
+  ...Object.assign({}, ...OPERATIONS.map(([, { attributes }]) => attributes)),
   ...REQUEST_ATTRIBUTES,
   ...MODEL_ATTRIBUTES,
 };
 
 export const EVENTS: Readonly<Record<string, EventSpec>> = REQUEST_EVENTS;
 
-export const SPANS: Readonly<Record<string, SpanSpec>> = { ...REQUEST_SPANS, ...spansOfOperations() };
+export const SPANS: Readonly<Record<string, SpanSpec>> = {
+  ...REQUEST_SPANS,
+  ...Object.fromEntries(
+    OPERATIONS.map(([name, { meaning, attributes }]): [string, SpanSpec] => [
+      name,
+      { name, kind: 'internal', meaning, attributes: Object.keys(attributes), events: [] },
+    ]),
+  ),
+};
 
 export const LABEL_ATTRIBUTES = {
   'service.version': text('Version of the gateway'),

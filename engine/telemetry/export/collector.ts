@@ -235,14 +235,12 @@ export function createCollectorLog(options: {
   let is_dropping = false;
   let dropped = 0;
 
-  function wentWrong(answer: NotTaken): void {
-    if (is_failing || (answer.outcome === 'refused' && destination !== undefined && ++refusals < REFUSALS_MAX)) return;
+  function wentWrong({ outcome, why }: NotTaken): void {
+    if (is_failing || (outcome === 'refused' && destination !== undefined && ++refusals < REFUSALS_MAX)) return;
     is_failing = true;
     const what =
-      answer.outcome === 'refused'
-        ? `${collector} refuses ${telemetry}, which is lost`
-        : `${collector} does not take ${telemetry}, which waits for it`;
-    log.warn({ signal, url, reason: answer.why, code: 'collector_failing' }, what);
+      outcome === 'refused' ? `refuses ${telemetry}, which is lost` : `does not take ${telemetry}, which waits for it`;
+    log.warn({ signal, url, reason: why, code: 'collector_failing' }, `${collector} ${what}`);
   }
 
   return {
@@ -251,17 +249,10 @@ export function createCollectorLog(options: {
       dropped += items;
       if (is_dropping || reason === 'refused') return;
       is_dropping = true;
-      if (reason === 'closing') {
-        log.warn(
-          { signal, url, items, code: 'telemetry_dropped' },
-          `${telemetry} that waited for ${collector} is lost`,
-        );
-        return;
-      }
-      log.warn(
-        { signal, url, reason, code: 'telemetry_dropped' },
-        `${telemetry} is dropped: ${collector} has not taken it`,
-      );
+      const code = 'telemetry_dropped';
+      if (reason === 'closing')
+        log.warn({ signal, url, items, code }, `${telemetry} that waited for ${collector} is lost`);
+      else log.warn({ signal, url, reason, code }, `${telemetry} is dropped: ${collector} has not taken it`);
     },
     sent(_items, answer) {
       if (destination === undefined) {

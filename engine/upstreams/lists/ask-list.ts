@@ -4,13 +4,7 @@ import { exchange } from '../../kit/net/exchange.ts';
 import { formatNetworkError } from '../../kit/net/format-network-error.ts';
 import { configuredWay } from '../../kit/net/way.ts';
 import { isPrintableLine } from '../../kit/text/printable.ts';
-import {
-  describeTranslated,
-  fixedHeaders,
-  messagesHeaders,
-  upstreamCredential,
-  upstreamPaths,
-} from '../upstream-headers.ts';
+import { describeTranslated, fixedHeaders, messagesHeaders, upstreamCredential, upstreamPaths } from '../headers.ts';
 
 const PAGE_BYTES_MAX = 4 * 1024 * 1024;
 const PAGES_MAX = 20;

@@ -316,7 +316,7 @@ function createOutcomes(window_ms: number) {
  * Failures in a row, by who saw them. One request that an upstream cannot take fails as often as it is sent, so each counts once, and
  * a caller counts for half of what opens a breaker at most. A failure without a witness says as much as one of a caller of its own.
  */
-export class FailureRun {
+class FailureRun {
   /** By caller and request, how often it failed. */
   readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;

@@ -291,11 +291,11 @@ export interface ModelEntry {
 }
 
 /** Address and name of the credential, which have a breaker of their own. */
-export function placeOf({ base_url, api_key_env, auth_token_env }: UpstreamConfig): string {
+function placeOf({ base_url, api_key_env, auth_token_env }: UpstreamConfig): string {
   return `${new URL(base_url).href} ${api_key_env ?? auth_token_env ?? ''}`;
 }
 
-export function createUpstreamEntry(
+function createUpstreamEntry(
   upstream: UpstreamConfig,
   credential: CredentialBreaker,
   surroundings: (about: TroubleSubject) => BreakerSurroundings,
@@ -349,7 +349,7 @@ export function createUpstreamEntry(
 export type UpstreamEntry = ReturnType<typeof createUpstreamEntry>;
 
 /** Whether all is as it should be, and has been for long: nearly always, and then not even the time has to be known. */
-export function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | undefined): boolean {
+function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | undefined): boolean {
   if (!connect.is_quiet || !credential.is_quiet) return false;
   return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
 }
@@ -358,7 +358,7 @@ export function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntr
  * What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers.
  * @param seen_by whose request it is, and which, where that is known
  */
-export function whatCloses(
+function whatCloses(
   entry: UpstreamEntry,
   upstream_model: string,
   now: number,
@@ -474,12 +474,7 @@ type Told = Pick<UpstreamState, 'state' | 'until' | 'last'>;
 type Epoch = (time: number) => number;
 
 /** A line for the upstream, and one for each model that is not as it should be. */
-export function describeEntry(
-  entry: UpstreamEntry,
-  drained: Drained | undefined,
-  now: number,
-  epoch: Epoch,
-): UpstreamState[] {
+function describeEntry(entry: UpstreamEntry, drained: Drained | undefined, now: number, epoch: Epoch): UpstreamState[] {
   const { name: upstream, active, models, mode } = entry;
   const shadow = mode === 'shadow' && { shadow: true as const };
   const whole: UpstreamState = {
@@ -545,7 +540,7 @@ const WHAT: Readonly<Record<Trouble['kind'], string>> = {
 };
 
 /** Says in the log that trouble began; once, until it is over. */
-export function logTrouble(log: Log, { kind, until, failing_ms: _, ...about }: Trouble, is_enforced: boolean): void {
+function logTrouble(log: Log, { kind, until, failing_ms: _, ...about }: Trouble, is_enforced: boolean): void {
   const fields = { ...about, until: new Date(until).toISOString() };
   const message =
     is_enforced || kind === 'limited'
@@ -556,7 +551,7 @@ export function logTrouble(log: Log, { kind, until, failing_ms: _, ...about }: T
   else log.warn(fields, message);
 }
 
-export function logRecovery(log: Log, { kind, ...about }: TroubleSubject, open_ms: number): void {
+function logRecovery(log: Log, { kind, ...about }: TroubleSubject, open_ms: number): void {
   const message = kind === 'credential' ? 'an upstream takes the credential again' : 'an upstream serves again';
   log.info({ ...about, seconds: Math.round(open_ms / 1000) }, message);
 }

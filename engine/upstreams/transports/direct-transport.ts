@@ -12,12 +12,14 @@ import {
   placeOf,
   writtenForProxy,
 } from '../../kit/net/tunnel.ts';
-import { createReachability, openWatchedTunnel, type Reachability } from './reachability.ts';
 import {
+  createReachability,
+  Delivery,
   IDLE_CONNECTIONS_MAX,
   type OutgoingRequest,
+  openWatchedTunnel,
+  type Reachability,
   type Sending,
-  STALE_MS,
   type Transport,
   type TransportOptions,
   UNREAD_MS,
@@ -90,30 +92,17 @@ class DirectTransport implements Transport, ConnectionOwner {
   }
 }
 
-class DirectSending implements Sending, Handler {
-  readonly answer: Promise<UpstreamResponse>;
-  attempts = 0;
-  resent: 'stale_socket' | undefined;
+class DirectSending extends Delivery implements Handler {
   readonly #transport: DirectTransport;
-  readonly #started: number;
-  #request: OutgoingRequest | undefined;
-  #resolve!: (response: UpstreamResponse) => void;
-  #reject!: (error: Error) => void;
   #connection: Connection;
   #controller: Controller | undefined;
   #received: ReceivedAnswer | undefined;
   /** What its connection had received before; a connection can serve many requests. */
   #read_before = 0;
-  #over = false;
 
   constructor(transport: DirectTransport, request: OutgoingRequest) {
+    super(request, transport.clock);
     this.#transport = transport;
-    this.#request = request;
-    this.#started = transport.clock.monotonic();
-    this.answer = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
     this.#connection = transport.connection(false);
     this.#send(request);
   }
@@ -128,30 +117,21 @@ class DirectSending implements Sending, Handler {
   }
 
   get body_is_sent(): boolean {
-    return (
-      this.#over && this.resent === undefined && this.attempts > 0 && this.#connection.socket!.writableLength === 0
-    );
+    return this.over && this.resent === undefined && this.attempts > 0 && this.#connection.socket!.writableLength === 0;
   }
 
-  abandon(reason: Error): void {
-    if (this.#over) return;
-    this.#end();
-    this.#reject(reason);
+  protected cut(): void {
     this.#connection.destroy();
   }
 
-  forgetBody(): void {
-    this.#request = undefined;
-  }
-
   onRequestStart(controller: Controller): void {
-    if (this.#over) {
+    if (this.over) {
       controller.abort(hungUp());
       return;
     }
     this.#controller = controller;
     this.attempts++;
-    if (this.#connection.requests === 0) this.#request = undefined;
+    if (this.#connection.requests === 0) this.forgetBody();
     else this.#read_before = this.#connection.socket!.bytesRead;
     this.#connection.begin();
   }
@@ -159,23 +139,16 @@ class DirectSending implements Sending, Handler {
   onResponseStart(controller: Controller, status: number, headers: IncomingHttpHeaders, message?: string): void {
     // Nobody asked for another protocol.
     if (status === 101) controller.abort(hungUp());
-    if (status < 200 || this.#over) return;
+    if (status < 200 || this.over) return;
     const { for_proxy } = this.#transport;
     if (status === PROXY_REFUSES && for_proxy !== undefined) {
-      this.#refuseProxy(new NoTunnel(status, for_proxy.proxy, headers));
+      // Nothing of the request has gone on to the upstream.
+      this.attempts = 0;
+      this.abandon(new NoTunnel(status, for_proxy.proxy, headers));
       return;
     }
-    this.#end();
     this.#received = new ReceivedAnswer(controller, status, headers, message);
-    this.#resolve(this.#received);
-  }
-
-  /** Nothing of the request has gone on to the upstream. */
-  #refuseProxy(error: NoTunnel): void {
-    this.attempts = 0;
-    this.#end();
-    this.#reject(error);
-    this.#connection.destroy();
+    this.succeed(this.#received);
   }
 
   onResponseData(_controller: Controller, chunk: Buffer): void {
@@ -191,45 +164,21 @@ class DirectSending implements Sending, Handler {
     this.#received?.break(error);
     // What is broken is not used again, whatever undici thinks of it.
     this.#connection.destroy();
-    if (this.#over) return;
+    if (this.over) return;
     const known = error.code === 'UND_ERR_SOCKET' ? hungUp() : error;
-    if (this.#wasNotBegun()) {
-      this.#sendAnew();
-    } else if (this.#isStale(known)) {
-      this.resent = 'stale_socket';
-      this.#sendAnew();
-    } else {
-      this.#end();
-      this.#reject(known);
+    // The upstream had closed a kept connection, and undici saw it before it wrote.
+    const was_begun = this.#controller !== undefined || this.#connection.requests === 0;
+    // What was sent again over a tunnel that could not be opened has no socket.
+    const { socket } = this.#connection;
+    const is_unread = this.#controller !== undefined && socket?.bytesRead === this.#read_before;
+    const is_stale = was_begun && is_unread && this.isStale(known);
+    if (was_begun && !is_stale) {
+      this.fail(known);
+      return;
     }
-  }
-
-  /** The upstream had closed a kept connection, and undici saw it before it wrote. */
-  #wasNotBegun(): boolean {
-    return this.#controller === undefined && this.#connection.requests > 0;
-  }
-
-  #sendAnew(): void {
+    if (is_stale) this.resent = 'stale_socket';
     this.#connection = this.#transport.connection(true);
-    this.#send(this.#request!);
-  }
-
-  #end(): void {
-    this.#over = true;
-    this.#request = undefined;
-  }
-
-  /** RFC 9110 section 9.2.2 leaves it to us; nothing was answered, and every client tries such a request once more. */
-  #isStale({ code }: NodeJS.ErrnoException): boolean {
-    const { clock } = this.#transport;
-    return (
-      this.resent === undefined &&
-      this.#request !== undefined &&
-      this.#controller !== undefined &&
-      (code === 'ECONNRESET' || code === 'EPIPE') &&
-      this.#connection.socket!.bytesRead === this.#read_before &&
-      clock.monotonic() - this.#started < STALE_MS
-    );
+    this.#send(this.request!);
   }
 }
 
@@ -375,7 +324,7 @@ export class Connection {
 type Connected = (error: Error | null, socket: Socket | null) => void;
 
 /** As Node's own client says it. */
-export function hungUp(): NodeJS.ErrnoException {
+function hungUp(): NodeJS.ErrnoException {
   return Object.assign(new Error('socket hang up'), { code: 'ECONNRESET' });
 }
 
@@ -392,7 +341,7 @@ const STATUS_AT = 9;
  * Lets a connection say `100 Continue` unasked, as any server may before its answer (RFC 9110 section 15.2). undici takes that for
  * an attack and cuts the connection, but leaves out every other announcement: it is shown `102`, in the same place.
  */
-export class Announcements {
+class Announcements {
   #awaiting = false;
   #at = 0;
   #tens_are_zero = false;

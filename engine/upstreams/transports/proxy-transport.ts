@@ -9,7 +9,6 @@ import type { Socket } from 'node:net';
 import type { Stream } from 'node:stream';
 import { createProxyServer } from 'http-proxy-3';
 import type { Clock } from '../../contract/services.ts';
-import type { UpstreamResponse } from '../../contract/upstream-response.ts';
 import {
   type ForProxy,
   NoTunnel,
@@ -19,12 +18,13 @@ import {
   writtenForProxy,
 } from '../../kit/net/tunnel.ts';
 import { TunnelAgent } from '../../kit/net/tunnel-agent.ts';
-import { createReachability, openWatchedTunnel, type Reachability } from './reachability.ts';
 import {
+  createReachability,
+  Delivery,
   IDLE_CONNECTIONS_MAX,
   type OutgoingRequest,
-  type Sending,
-  STALE_MS,
+  openWatchedTunnel,
+  type Reachability,
   type Transport,
   type TransportOptions,
   UNREAD_MS,
@@ -111,38 +111,24 @@ interface Surroundings {
 }
 
 /** One request on its way; the proxy takes it for the client's request. */
-class Attempt implements Sending {
+class Attempt extends Delivery {
   readonly method: string;
   readonly url: string;
   readonly headers: IncomingHttpHeaders;
   readonly socket = NO_SOCKET;
-  readonly answer: Promise<UpstreamResponse>;
-  attempts = 0;
-  resent: 'stale_socket' | undefined;
   readonly #surroundings: Surroundings;
-  readonly #started: number;
-  readonly #resolve: (response: UpstreamResponse) => void;
-  readonly #reject: (error: Error) => void;
-  #body: Buffer | undefined;
-  #request: ClientRequest | undefined;
+  #sent: ClientRequest | undefined;
   #socket: Socket | undefined;
   /** What its connection had received before; a connection can serve many requests. */
   #read_before = 0;
-  #over = false;
 
-  constructor({ method, path, headers, body }: OutgoingRequest, surroundings: Surroundings) {
-    const { promise, resolve, reject } = Promise.withResolvers<UpstreamResponse>();
-    this.method = method;
-    const { for_proxy } = surroundings;
-    this.url = path;
+  constructor(request: OutgoingRequest, surroundings: Surroundings) {
+    super(request, surroundings.clock);
+    this.method = request.method;
+    this.url = request.path;
     // The proxy adds to them.
-    this.headers = { ...headers, ...for_proxy?.headers };
-    this.answer = promise;
-    this.#body = body;
+    this.headers = { ...request.headers, ...surroundings.for_proxy?.headers };
     this.#surroundings = surroundings;
-    this.#started = surroundings.clock.monotonic();
-    this.#resolve = resolve;
-    this.#reject = reject;
   }
 
   /** The proxy listens for errors of the client, which are not the upstream's to know. */
@@ -152,7 +138,7 @@ class Attempt implements Sending {
 
   /** A stand-in for a stream that hands the whole body to the request in one write, and then forgets it. */
   bodySource(): Stream {
-    let rest = this.#body;
+    let rest = this.request?.body;
     const pipe = (destination: ClientRequest) => {
       destination.end(rest);
       rest = undefined;
@@ -161,87 +147,61 @@ class Attempt implements Sending {
   }
 
   onSocket(request: ClientRequest, socket: Socket): void {
-    this.#request = request;
-    if (this.#over) return void request.destroy();
+    this.#sent = request;
+    if (this.over) return void request.destroy();
     this.#socket = socket;
     this.#read_before = socket.bytesRead;
     if (!socket.connecting) {
       this.attempts++;
       return;
     }
-    this.#body = undefined;
+    this.forgetBody();
     const refusal = this.#surroundings.reachability.watch(socket, () => this.attempts++);
     if (refusal !== undefined) request.destroy(refusal);
   }
 
   onResponse(response: IncomingMessage): void {
-    if (this.#over) return void response.destroy();
+    if (this.over) return void response.destroy();
     const { for_proxy } = this.#surroundings;
     if (for_proxy !== undefined && response.statusCode === PROXY_REFUSES) {
       // Nothing of the request has gone on to the upstream.
       this.attempts = 0;
       response.destroy();
-      this.#end();
-      this.#reject(new NoTunnel(PROXY_REFUSES, for_proxy.proxy, response.headers));
+      this.fail(new NoTunnel(PROXY_REFUSES, for_proxy.proxy, response.headers));
       return;
     }
-    this.#end();
-    if (this.#request?.writableFinished === false) response.once('end', this.#stopSending);
-    this.#resolve(response);
+    this.#socket = undefined;
+    if (this.#sent?.writableFinished === false) response.once('end', this.#stopSending);
+    this.succeed(response);
   }
 
   onError(error: NodeJS.ErrnoException): void {
-    if (this.#over) return;
-    if (this.#isStale(error)) {
+    if (this.over) return;
+    const is_unread = this.#sent?.reusedSocket === true && this.#socket?.bytesRead === this.#read_before;
+    if (is_unread && this.isStale(error)) {
       this.resent = 'stale_socket';
       this.#surroundings.dispatch(this, false);
       return;
     }
-    this.#end();
     const { for_proxy } = this.#surroundings;
     const is_proxys = for_proxy !== undefined && this.attempts === 0;
-    this.#reject(is_proxys ? new ProxyUnreachable(for_proxy.proxy, error) : error);
+    this.fail(is_proxys ? new ProxyUnreachable(for_proxy.proxy, error) : error);
   }
 
   get body_is_sent(): boolean {
-    return this.#over && this.resent === undefined && this.#request?.writableFinished === true;
+    return this.over && this.resent === undefined && this.#sent?.writableFinished === true;
   }
 
-  abandon(reason: Error): void {
-    if (this.#over) return;
-    this.#end();
-    this.#reject(reason);
-    this.#request?.destroy();
-  }
-
-  forgetBody(): void {
-    this.#body = undefined;
+  protected cut(): void {
+    this.#sent?.destroy();
   }
 
   /** An upstream that has answered all it has to say may never read the rest. */
   readonly #stopSending = (): void => {
-    const request = this.#request!;
+    const request = this.#sent!;
     const timer = this.#surroundings.clock.after(UNREAD_MS, () => {
       if (!request.writableFinished) request.destroy();
     });
     timer.unref();
   };
-
-  #end(): void {
-    this.#over = true;
-    this.#body = undefined;
-    this.#socket = undefined;
-  }
-
-  /** RFC 9110 section 9.2.2 leaves it to us; nothing was answered, and every client tries such a request once more. */
-  #isStale({ code }: NodeJS.ErrnoException): boolean {
-    return (
-      this.resent === undefined &&
-      this.#body !== undefined &&
-      this.#request?.reusedSocket === true &&
-      (code === 'ECONNRESET' || code === 'EPIPE') &&
-      this.#socket?.bytesRead === this.#read_before &&
-      this.#surroundings.clock.monotonic() - this.#started < STALE_MS
-    );
-  }
 }

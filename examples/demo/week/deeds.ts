@@ -4,7 +4,7 @@ import { listPeople, rebindAs } from '../../../engine/identity/sessions/bindings
 import { createToken, revokeToken, rotateToken } from '../../../engine/identity/tokens/tokens.ts';
 import { grantLimit, setLimit } from '../../../engine/money/limits/limit-settings.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { drainUpstream, resumeUpstream } from '../../../engine/upstreams/states/drained-upstreams.ts';
+import { drainUpstream, resumeUpstream } from '../../../engine/upstreams/states/shared-states.ts';
 import type { MovableClock } from './clock.ts';
 import { MEMBERS, type MemberName } from './members.ts';
 import type { Ask, Deed } from './plan.ts';

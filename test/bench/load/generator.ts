@@ -15,6 +15,8 @@ export interface RequestsJob extends Target {
   readonly body: BodyName;
   readonly connections: number;
   readonly duration_ms: number;
+  /** Ends it before its time. */
+  readonly most?: number;
 }
 
 export interface RequestsResult {
@@ -81,6 +83,7 @@ async function requests(job: RequestsJob): Promise<RequestsResult> {
   const body = requestBody(job.body);
   const latencies: number[] = [];
   let failed = 0;
+  let left = job.most ?? Number.POSITIVE_INFINITY;
   const started = performance.now();
   const deadline = started + job.duration_ms;
   const parts = prepare(job, body);
@@ -90,7 +93,7 @@ async function requests(job: RequestsJob): Promise<RequestsResult> {
       const next = (exchange?: Exchange) => {
         if (exchange?.failed) failed++;
         else if (exchange) latencies.push(exchange.ended_at - exchange.sent_at);
-        if (!exchange?.failed && performance.now() < deadline) return connection.send(parts, next);
+        if (!exchange?.failed && left-- > 0 && performance.now() < deadline) return connection.send(parts, next);
         if (!exchange?.failed) keep(job.url, connection);
         else connection.close();
         resolve();

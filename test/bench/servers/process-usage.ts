@@ -58,11 +58,17 @@ export function descendantsOf(pid: number): number[] {
   }
 }
 
-/** CPU time of some processes; those that are gone, or that the system doesn't tell of, count nothing. */
+/** CPU time of the children of a process that ended: a database ends connections that have nothing to do. */
+function cpuOfEnded(pid: number): number {
+  const fields = statOf(pid);
+  return (Number(fields[13]) + Number(fields[14])) * MICROSECONDS_PER_TICK;
+}
+
+/** CPU time of some processes and what they ended; those gone, or that the system doesn't tell of, count nothing. */
 export function cpuOfAll(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => {
     try {
-      return sum + cpuOf(pid);
+      return sum + cpuOf(pid) + cpuOfEnded(pid);
     } catch {
       return sum;
     }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { estimate, estimateRatio, width } from '../statistics.ts';
+import { estimate, estimateRatio, isSteady, width } from '../statistics.ts';
 
 const values = (least: number) => fc.array(fc.integer({ min: 1, max: 100_000 }), { minLength: least, maxLength: 40 });
 
@@ -52,6 +52,18 @@ test('a fifth of the rounds may be spoiled without moving an estimate out of the
       const { value } = estimate([...good, ...bad]);
       assert.ok(value >= Math.min(...good) - 1e-9 && value <= Math.max(...good) + 1e-9, `${value}`);
     }),
+  );
+});
+
+test('a server is warm once three slices cost what the three before them did', () => {
+  assert.deepEqual(
+    [
+      [900, 500, 300],
+      [900, 500, 400, 300, 280, 270],
+      [300, 290, 280, 285, 270, 282],
+      [900, 300, 300, 300, 300, 299, 298],
+    ].map(isSteady),
+    [false, false, true, true],
   );
 });
 

@@ -1,8 +1,6 @@
 /** What `check --live`, `doctor --config` and commands for people say of the way to a server, through proxies and without. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import tls from 'node:tls';
 import { examineAll } from '../../doctor/host/support.ts';
@@ -10,6 +8,7 @@ import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type ForwardProxy, startForwardProxy, startTlsFront } from '../../support/net/forward-proxy.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import { cli, startCli } from '../support.ts';
 
 const { first, second } = CERTIFICATES;
@@ -48,9 +47,7 @@ before(async () => {
       res.end(JSON.stringify(/well-known/.test(req.url!) ? discovery : { data: [], keys: [{ kty: 'RSA' }] }));
     }),
   );
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  port = (server.address() as AddressInfo).port;
+  port = await ownPort(server);
   const fronts = [opened(await startTlsFront(port, first)), opened(await startTlsFront(port, second))];
   const servers = { [first.name]: fronts[0]!.port, [second.name]: fronts[1]!.port, 'plain.example': port };
   proxy = opened(await startForwardProxy({ servers, credential: CREDENTIAL }));
@@ -73,7 +70,6 @@ models: [{ id: gpt-5 }]
 routing: { default_upstream: tunnel }
 `,
   });
-  closing.unshift({ close: () => project.remove() });
 });
 after(async () => {
   for (const one of closing) await one.close();
@@ -152,7 +148,6 @@ test('a proxy of the environment that cannot be used is told at load, at what wo
 
 test('a command of a person reaches a gateway through the proxy, and says so where that refuses', async () => {
   const ca = createProject({ 'ca.pem': first.cert });
-  after(() => ca.remove());
   const login = (env: Record<string, string | undefined>) =>
     startCli(['login', '--base-url', `https://${first.name}`], {
       env: { PATH: process.env.PATH, HOME: ca.path('.'), NODE_EXTRA_CA_CERTS: ca.path('ca.pem'), ...env },

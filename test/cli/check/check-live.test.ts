@@ -2,32 +2,26 @@ import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer, type RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
+import { createServer as createTcpServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { renderLive } from '../../../engine/cli/check.ts';
 import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
 import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
 import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
+import { load } from '../../../engine/load/index.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { openDatabase } from '../../../engine/store/database.ts';
+import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import { cli, collectingLog } from '../support.ts';
 
 const SECRET = 'sk-planted-0123456789';
-const servers: Server[] = [];
-after(() => {
-  for (const server of servers) server.close();
-});
-
-async function listen(server: Server): Promise<string> {
-  servers.push(server);
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
+const listen = async (server: Server) => `127.0.0.1:${await ownPort(server)}`;
 
 const answering = async (listener: RequestListener): Promise<string> =>
   `http://${await listen(createServer(listener))}`;
@@ -35,49 +29,18 @@ const answering = async (listener: RequestListener): Promise<string> =>
 async function upstream(
   base_url: string,
   credential: object = { api_key_env: 'UPSTREAM_KEY' },
-  sections: object = {},
+  models: object = { models: [{ id: 'coder-1', pricing: { input: 3, output: 15 } }] },
 ): Promise<LiveCheck> {
-  const config = stageConfig({
-    ...sections,
+  const written = {
+    server: { listen: '127.0.0.1:8080', public_url: 'https://gateway.example.com' },
     database: { embedded: { data_dir: 'nowhere' } },
-    upstreams: [
-      {
-        name: 'main',
-        type: 'vendor',
-        base_url,
-        protocols: ['messages'],
-        supports: {
-          prompt_cache_1h: true,
-          count_tokens: true,
-          stream_usage: true,
-          max_tokens_0: false,
-          request_encodings: [],
-          unproven_reasoning: false,
-          unsigned_reasoning: true,
-        },
-        honours: ['max_tokens', 'max_output_tokens'],
-        transport: 'direct',
-        on_client_abort: 'drain',
-        drain_limits: { seconds: 300, bytes: 33_554_432, requests: 256 },
-        price_multiplier: 1,
-        cache_pool: 'main',
-        state_boundary: 'main',
-        on_unsupported_cache: 'downgrade',
-        hold: 'first_event',
-        breaker: {
-          mode: 'enforce',
-          failures: 5,
-          failure_percent: 50,
-          requests_min: 20,
-          window_seconds: 30,
-          open_seconds: 5,
-          open_seconds_max: 60,
-        },
-        retry_budget: { percent: 20, least: 3 },
-        ...credential,
-      },
-    ],
-  });
+    upstreams: [{ name: 'main', base_url, ...credential }],
+    routing: { default_upstream: 'main' },
+    ...models,
+  };
+  const project = createProject({ 'gateway.yaml': JSON.stringify(written) });
+  const { config, diagnostics } = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
+  assert.ok(config, JSON.stringify(diagnostics));
   const found = await checkLive(config, { UPSTREAM_KEY: SECRET }, 0.5);
   const check = found.find(({ name }) => name === 'upstream main');
   assert.ok(check);
@@ -114,7 +77,7 @@ test('without a section `models` an upstream is asked for its list, and which of
   const url = await answering((_request, response) =>
     response.writeHead(200, { 'content-type': 'application/json' }).end(list),
   );
-  const ask = () => upstream(url, undefined, { models: [], from_model_lists: true });
+  const ask = () => upstream(url, undefined, {});
   const { ok, notes = [], warnings } = await ask();
   assert.deepEqual({ ok, warnings }, { ok: true, warnings: [] });
   assert.equal(notes[0], '2 of the 3 models on its list are served: claude-sonnet-4-5, claude-haiku-4-5');
@@ -200,23 +163,8 @@ test('an upstream without a list of models is fine, too', async () => {
 
 const OIDC = oidcConfig('', { client_secret_env: 'SECRET' });
 
-function authOf(oidc: OidcConfig): AuthConfig {
-  return {
-    oidc,
-    session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30 },
-    admin_groups: ['platform'],
-    self_made_tokens: { check_minutes: 60 },
-    teams: [],
-    projects: [],
-    limits: {
-      device_authorizations: 30,
-      code_submissions: 10,
-      requests: 6000,
-      refused_credentials: 300,
-      window_seconds: 600,
-    },
-  };
-}
+const authOf = (oidc: OidcConfig) =>
+  ({ oidc, admin_groups: ['platform'], teams: [], projects: [] }) as unknown as AuthConfig;
 
 async function checkIssuer(oidc: OidcConfig, timeout_seconds = 0.5): Promise<LiveCheck> {
   const config = stageConfig({ auth: authOf(oidc), database: { embedded: { data_dir: 'nowhere' } } });
@@ -310,7 +258,6 @@ test('an identity provider is believed with the certificates that the configurat
   assert.match(unknown.what, /not trusted/);
   assert.match(unknown.help ?? '', /ca_file/);
   const project = createProject({ 'ca.pem': cert });
-  after(() => project.remove());
   const known = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('ca.pem') });
   assert.equal(known.what, 'its certificate is for another host');
   const missing = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('missing.pem') });
@@ -348,7 +295,6 @@ spend_limits: { spool_dir: spool }
 test('the command prints one line each, changes nothing in the database, and fails when one fails', async () => {
   const url = await answering((_request, response) => response.end('{}'));
   const project = createProject({ 'gateway.yaml': gateway(url) });
-  after(() => project.remove());
   const run = (env: NodeJS.ProcessEnv, ...more: string[]) =>
     cli(['check', '--config', project.path('gateway.yaml'), '--live', ...more], {
       env: { PATH: process.env.PATH, ...env },
@@ -387,7 +333,6 @@ test('the command prints one line each, changes nothing in the database, and fai
 
 test('variables must be set, and nothing is asked while the files have errors', async () => {
   const project = createProject({ 'gateway.yaml': gateway('http://127.0.0.1:1') });
-  after(() => project.remove());
   const { exit_code, stdout, stderr } = await cli(['check', '--config', project.path('gateway.yaml'), '--live'], {
     env: {},
   });

@@ -1,23 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { symlinkSync } from 'node:fs';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { defineStage } from '../../../engine/api.ts';
 import { type CheckOptions, runCheck } from '../../../engine/cli/check.ts';
 import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
 import { stages as shipped } from '../../../stages/index.ts';
-import { createProject, GATEWAY, type Project, pipelineYaml } from '../../load/support/project.ts';
-
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
-
-function project(files: Readonly<Record<string, string>>): Project {
-  const created = createProject(files);
-  projects.push(created);
-  return created;
-}
+import { createProject, GATEWAY, pipelineYaml } from '../../load/support/project.ts';
 
 async function check(paths: readonly string[], options: Partial<CheckOptions> = {}) {
   const data: string[] = [];
@@ -37,7 +26,7 @@ async function check(paths: readonly string[], options: Partial<CheckOptions> = 
 }
 
 test('a configuration without mistakes is ok, and the check says what it looked at; what follows is for who asks', async () => {
-  const { path } = project({ 'gateway.yaml': GATEWAY });
+  const { path } = createProject({ 'gateway.yaml': GATEWAY });
   const { exit_code, data, info } = await check([path('gateway.yaml')]);
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
   assert.match(info, /^ok: [1-9]\d* pipelines, 1 model, 1 upstream\n$/);
@@ -47,7 +36,7 @@ test('a configuration without mistakes is ok, and the check says what it looked 
 });
 
 test('the verdict is the last line, whatever was found and asked', async () => {
-  const { path } = project({
+  const { path } = createProject({
     'gateway.yaml': GATEWAY,
     'broken.yaml': GATEWAY.replace('listen', 'lissten'),
   });
@@ -82,6 +71,31 @@ test('the verdict is the last line, whatever was found and asked', async () => {
   }
 });
 
+test('a stage that cannot be created is a finding where it stands, unless it asked for a secret, which is not known here', async () => {
+  const odd = (create: string) => `import { defineStage } from 'appscli';
+const options = { type: 'object', additionalProperties: false, properties: {} };
+export default defineStage({ name: 'odd', version: 1, summary: 'Odd.', options, examples: [], create: ${create} });
+`;
+  for (const [create, problem] of [
+    ["() => { throw new Error('no disk'); }", 'no disk'],
+    ['() => undefined', 'its `create` returns no hooks'],
+    ["(_, { secret }) => { throw new Error(secret('KEY')); }", undefined],
+    ['() => ({ finish() {} })', undefined],
+  ] as const) {
+    const { path } = createProject({
+      'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [odd.mjs]\n`,
+      'own/mine.yaml': pipelineYaml('  - stage: odd\n  - stage: answer'),
+      'odd.mjs': odd(create),
+    });
+    const { exit_code, data } = await check([path('gateway.yaml')], { format: 'json' });
+    const { diagnostics } = JSON.parse(data) as { diagnostics: { code: string; line: number; message: string }[] };
+    assert.deepEqual(
+      [exit_code, diagnostics.map(({ code, line, message }) => [code, line, message])],
+      problem === undefined ? [0, []] : [1, [['C4002', 6, `the stage "odd" cannot be created: ${problem}`]]],
+    );
+  }
+});
+
 const TEST_FILE = `pipeline: messages
 cases:
   - name: is served
@@ -98,13 +112,13 @@ test('the tests beside gateway.yaml and its pipelines are checked with it', asyn
     'elsewhere/messages.test.yaml': 'cases: 5\n',
     'staging.test.yaml': 'cases: 5\n',
   };
-  const sound = project(files);
+  const sound = createProject(files);
   const config = sound.path('gateway.yaml');
   for (const { exit_code, data, info } of [await check([config]), await check([], { config })]) {
     assert.deepEqual([exit_code, data], [0, '']);
     assert.match(info, /^ok: .*, 2 test files\n/);
   }
-  const wrong = project({
+  const wrong = createProject({
     ...files,
     'gateway.test.yaml': TEST_FILE.replace('expect', 'expct'),
     'pipelines/messages.test.yaml': TEST_FILE.replace('[forward]', '[forwrd]'),
@@ -112,7 +126,7 @@ test('the tests beside gateway.yaml and its pipelines are checked with it', asyn
   const { exit_code, data } = await check([], { config: wrong.path('gateway.yaml') });
   assert.equal(exit_code, 1);
   assert.match(data, /error\[C3001\]: unknown key `expct`\n +--> .*gateway\.test\.yaml:5/);
-  const other = project({ ...files, 'gateway.test.yaml': TEST_FILE.replace('[forward]', '[forwrd]') });
+  const other = createProject({ ...files, 'gateway.test.yaml': TEST_FILE.replace('[forward]', '[forwrd]') });
   assert.match(
     (await check([], { config: other.path('gateway.yaml') })).data,
     /^error\[C8003\]: the pipeline "messages" has no stage "forwrd"\n +--> .*gateway\.test\.yaml:5[\s\S]+did you mean `forward`\?/,
@@ -124,7 +138,7 @@ test('a test file alone is checked with the gateway.yaml that it would run with'
     '[forward]',
     '[forwrad]',
   );
-  const { path } = project({
+  const { path } = createProject({
     'gateway.yaml': GATEWAY,
     'gateway.test.yaml': wrong,
     'pipelines/messages.test.yaml': wrong,
@@ -143,7 +157,7 @@ test('a test file alone is checked with the gateway.yaml that it would run with'
 
 test('the check says how much memory bodies can take', async () => {
   const limits = '  limits: { body_bytes: 8388608, buffered_bytes: 67108864 }\n';
-  const { path } = project({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
+  const { path } = createProject({ 'gateway.yaml': GATEWAY.replace(/^( {2}public_url: .*\n)/m, `$1${limits}`) });
   const { info: wrapped } = await check([path('gateway.yaml')], { verbose: true });
   for (const line of wrapped.split('\n')) assert.ok(line.length <= 80, line);
   const info = wrapped.replaceAll('\n  ', ' ');
@@ -159,34 +173,24 @@ test('the check says how much memory bodies can take', async () => {
 
 test('a model that is named alone needs neither prices nor a window nor a longest answer', async () => {
   const named = (id: string) => GATEWAY.replace(/^models:\n(?: .*\n)+/m, `models: [{ id: ${id} }]\n`);
-  const { path } = project({ 'known.yaml': named('claude-sonnet-4-5'), 'half.yaml': named('mistral-large-latest') });
+  const { path } = createProject({
+    'known.yaml': named('claude-sonnet-4-5'),
+    'half.yaml': named('mistral-large-latest'),
+  });
   const { data } = await check([], { config: path('known.yaml') });
   assert.doesNotMatch(data, /W7027/);
   assert.match((await check([], { config: path('half.yaml') })).data, /W7027/);
 });
 
-test('a mistake is exit code 1, findings are data and the count is information', async () => {
-  const { path } = project({ 'gateway.yaml': GATEWAY.replace('listen', 'lissten') });
-  const { exit_code, data, info } = await check([path('gateway.yaml')]);
-  assert.equal(exit_code, 1);
-  assert.match(data, /^error\[C3001\]: unknown key `lissten`\n/);
-  assert.equal(info, '\n1 error; appscli explain C3001 says more\n');
-});
-
-test('a variable that is not set is a warning, and an error only when the gateway is to start', async () => {
-  const { path } = project({ 'gateway.yaml': GATEWAY });
-  const file = [path('gateway.yaml')];
-  const warned = await check(file, { env: {} });
-  assert.equal(warned.exit_code, 0);
-  assert.match(warned.info, /; 1 warning\n$/);
-  assert.equal((await check(file, { env: {}, deny_warnings: true })).exit_code, 1);
-  const required = await check(file, { env: {}, environment: 'required' });
+test('a variable that is not set is an error only when the gateway is to start', async () => {
+  const { path } = createProject({ 'gateway.yaml': GATEWAY });
+  const required = await check([path('gateway.yaml')], { env: {}, environment: 'required' });
   assert.equal(required.exit_code, 1);
   assert.match(required.data, /error\[C4011\]/);
 });
 
 test('json is one document on standard output and nothing else', async () => {
-  const { path } = project({ 'gateway.yaml': GATEWAY });
+  const { path } = createProject({ 'gateway.yaml': GATEWAY });
   const { data, info } = await check([path('gateway.yaml')], { format: 'json' });
   assert.deepEqual(JSON.parse(data), {
     errors: 0,
@@ -202,7 +206,7 @@ test('json is one document on standard output and nothing else', async () => {
 });
 
 test('a directory is searched for configuration; other YAML files are passed over', async () => {
-  const { directory } = project({
+  const { directory } = createProject({
     'gateway.yaml': `${GATEWAY}pipelines: own\n`,
     'own/mine.yaml': pipelineYaml('  - stage: list-modles'),
     'unused/other.yaml': pipelineYaml('  - stage: list-models', 'Other Name'),
@@ -229,27 +233,28 @@ test('a directory is searched for configuration; other YAML files are passed ove
 });
 
 test('a pipeline can be checked by itself', async () => {
-  const { path } = project({ 'mine.yaml': pipelineYaml('  - stage: report-health') });
+  const { path } = createProject({ 'mine.yaml': pipelineYaml('  - stage: report-health') });
   const { exit_code, info } = await check([path('mine.yaml')]);
   assert.equal(exit_code, 0);
   assert.equal(info, 'ok: 1 pipeline\n');
 });
 
 test('a file that was asked for and does not exist is a finding', async () => {
-  const { path } = project({});
+  const { path } = createProject({});
   const { exit_code, data } = await check([path('missing.yaml')]);
   assert.equal(exit_code, 1);
   assert.match(data, /error\[C1001\]/);
 });
 
-test('a configuration under any name is one when it is named as such', async () => {
-  const { path } = project({ 'staging.yaml': GATEWAY.replace('listen', 'lissten') });
-  const { data } = await check([], { config: path('staging.yaml') });
+test('a configuration under any name is one when it is named as such; findings are data, their count is information', async () => {
+  const { path } = createProject({ 'staging.yaml': GATEWAY.replace('listen', 'lissten') });
+  const { data, info } = await check([], { config: path('staging.yaml') });
   assert.match(data, /^error\[C3001\]: unknown key `lissten`\n/);
+  assert.equal(info, '\n1 error; appscli explain C3001 says more\n');
 });
 
 test('a pipeline by itself is checked with the gateway.yaml above it, not with another one', async () => {
-  const { path } = project({
+  const { path } = createProject({
     'a/gateway.yaml': GATEWAY.replaceAll('main', 'alpha'),
     'b/gateway.yaml': GATEWAY.replaceAll('main', 'beta'),
     'a/more/mine.yaml': pipelineYaml(
@@ -273,7 +278,7 @@ test('a pipeline by itself is checked with the gateway.yaml above it, not with a
 });
 
 test('links are followed, also in circles, and one that leads nowhere is a finding', async () => {
-  const { directory, path } = project({ 'real/gateway.yaml': GATEWAY, '..data/gateway.yaml': GATEWAY });
+  const { directory, path } = createProject({ 'real/gateway.yaml': GATEWAY, '..data/gateway.yaml': GATEWAY });
   symlinkSync(path('..data/gateway.yaml'), path('gateway.yaml'));
   symlinkSync(directory, path('real/up'));
   assert.equal((await check([directory])).exit_code, 0);
@@ -284,14 +289,14 @@ test('links are followed, also in circles, and one that leads nowhere is a findi
 });
 
 test('a pipe is not read, as that might never end', async () => {
-  const { path } = project({});
+  const { path } = createProject({});
   execFileSync('mkfifo', [path('gateway.yaml')]);
   const { data } = await check([path('gateway.yaml')]);
   assert.match(data, /error\[C1002\]: the file cannot be read: it is a pipe, a socket or a device/);
 });
 
 test('findings cannot command the terminal', async () => {
-  const { path } = project({ 'gateway.yaml': `${GATEWAY}"\\e[2Jkey": 1\n` });
+  const { path } = createProject({ 'gateway.yaml': `${GATEWAY}"\\e[2Jkey": 1\n` });
   const { data } = await check([path('gateway.yaml')]);
   assert.match(data, /unknown key `\uFFFD\[2Jkey`/);
   assert.ok(!data.includes('\x1b'));
@@ -299,7 +304,7 @@ test('findings cannot command the terminal', async () => {
 
 /** What check says about spending, of a gateway.yaml with this section. */
 async function moneyOf(spend_limits: string, gateway = GATEWAY): Promise<string> {
-  const { path } = project({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
+  const { path } = createProject({ 'gateway.yaml': `${gateway}spend_limits: ${spend_limits}\n` });
   const { info, data } = await check([path('gateway.yaml')], { verbose: true });
   assert.equal(data, '');
   return info.slice(0, info.indexOf('memory for bodies'));
@@ -339,7 +344,7 @@ test('limits are passed by their share or by one request where what is typical i
     beside its own, summaries of conversations, fees that are not by use
 `,
   );
-  const { path } = project({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
+  const { path } = createProject({ 'gateway.yaml': `${GATEWAY}spend_limits: ${limits}\n` });
   const { data } = await check([path('gateway.yaml')], { format: 'json' });
   const [spend_limits] = JSON.parse(data).spend_limits;
   assert.deepEqual(
@@ -405,7 +410,7 @@ test('what goes out while the database is away is not bounded', async () => {
 test('without a section `models` the check says which there are, and warns of nothing', async () => {
   const without = GATEWAY.replace(/^models:\n(?: .*\n)+/m, '');
   assert.ok(!without.includes('models:'));
-  const { path } = project({ 'gateway.yaml': without });
+  const { path } = createProject({ 'gateway.yaml': without });
   const { exit_code, data, info } = await check([path('gateway.yaml')], { deny_warnings: true, verbose: true });
   assert.deepEqual({ exit_code, data }, { exit_code: 0, data: '' });
   assert.match(info, /\nok: [1-9]\d* pipelines, models as upstreams list them, 1 upstream\n$/);

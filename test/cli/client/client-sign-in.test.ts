@@ -8,7 +8,7 @@ import { parseToml } from '../../../engine/client-files/toml-text.ts';
 import { held, keep } from '../../client/keep-credentials.ts';
 import { startScriptedGateway } from '../../client/scripted-gateway.ts';
 import { startCli } from '../support.ts';
-import { backend, buildCli, codingCli, home, messages, put, read, typing, useBackend } from './set-up.ts';
+import { backend, buildCli, codingCli, home, messages, piped, put, read, typing, useBackend } from './set-up.ts';
 
 const BASE = 'https://gateway.example.com/llm';
 const PROGRAM = { runtime: '/opt/node 24/bin/node', script: "/home/o'neil/appscli.js" };
@@ -261,6 +261,25 @@ describe('taking it back', () => {
     await messages(backend.context, { ...write, signIn: true }, HERE);
     await removeClient(backend.context, 'messages', write, HERE);
     assert.equal(read('.client', 'settings.json'), client);
+  });
+
+  test('leaves no key behind that another way to a credential took the place of', async () => {
+    const write = { ...MODEL, baseUrl: BASE, write: true } as const;
+    await codingCli(backend.context, { ...write, tokenStdin: true }, { ...HERE, input: piped('gw_planted_token_1') });
+    put(read('.codingcli', 'auth.json').replace('{', '{ "last_refresh": "x",'), '.codingcli', 'auth.json');
+    await codingCli(backend.context, { ...write, apiKeyEnv: 'GATEWAY_TOKEN' }, HERE);
+    assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { last_refresh: 'x' });
+    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE);
+    assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { last_refresh: 'x' });
+    assert.doesNotMatch(backend.info(), /planted/);
+  });
+
+  test('of a sign-in leaves the variables of another gateway', async () => {
+    const env = { VENDOR_BASE_URL: 'https://other.example.com', VENDOR_AUTH_TOKEN: 'gw_of_other' };
+    const sign_in = { forceLoginMethod: 'gateway', forceLoginGatewayUrl: BASE };
+    put(JSON.stringify({ ...sign_in, env }), '.client', 'settings.json');
+    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE);
+    assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env });
   });
 
   test('leaves alone what belongs to another gateway', async () => {

@@ -24,6 +24,8 @@ const readToml = (...parts: string[]) => JSON.parse(JSON.stringify(parse(read(..
 
 const SIGNALS = ['metrics', 'logs'] as const;
 const wish = { baseUrl: BASE, model: 'coder-1', contextWindow: 500_000, write: true, telemetry: SIGNALS } as const;
+/** The same where nobody speaks of telemetry. */
+const { telemetry: _, ...silent } = wish;
 
 /** What the Messages client is told by `--telemetry`, without a credential. */
 const VARIABLES = {
@@ -87,7 +89,6 @@ describe('telemetry of the Messages client', () => {
   });
 
   test('has the credential of the client, whatever that is changed to', async () => {
-    const { telemetry: _, ...silent } = wish;
     await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
     await messages(backend.context, { ...silent, tokenStdin: true }, another);
     assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: ANOTHER_HEADER });
@@ -100,7 +101,6 @@ describe('telemetry of the Messages client', () => {
   });
 
   test('that goes elsewhere keeps its headers', async () => {
-    const { telemetry: _, ...silent } = wish;
     const env = {
       ...VARIABLES,
       OTEL_EXPORTER_OTLP_ENDPOINT: 'https://elsewhere.example',
@@ -116,7 +116,6 @@ describe('telemetry of the Messages client', () => {
     for (const way of [{ tokenStdin: true }, { keyHelper: true }] as const) {
       await messages(backend.context, { ...wish, ...way }, surroundings);
       const on = read(...SETTINGS);
-      const { telemetry: _, ...silent } = wish;
       await messages(backend.context, { ...silent, ...way }, surroundings);
       assert.equal(read(...SETTINGS), on);
       await messages(backend.context, { ...wish, ...way, telemetry: false }, surroundings);
@@ -164,30 +163,24 @@ describe('telemetry of the coding CLI', () => {
   const exporter = (signal: string, headers?: object) => ({
     'otlp-http': { endpoint: `${BASE}/v1/${signal}`, protocol: 'binary', ...headers },
   });
+  const both = (headers?: object) => ({
+    ...{ log_user_prompt: false, metrics_exporter: exporter('metrics', headers), exporter: exporter('logs', headers) },
+  });
 
   test('goes to the gateway, with the token in a file that only its user can read', async () => {
     await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
     const headers = { headers: { authorization: `Bearer ${TOKEN}` } };
-    assert.deepEqual(otel(), {
-      log_user_prompt: false,
-      metrics_exporter: exporter('metrics', headers),
-      exporter: exporter('logs', headers),
-    });
+    assert.deepEqual(otel(), both(headers));
     assert.equal(statSync(home(...CONFIG)).mode & 0o077, 0);
     assert.doesNotMatch(backend.info(), /planted/);
     assert.doesNotMatch(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS/);
   });
 
   test('has the token of the client, whatever that is changed to', async () => {
-    const { telemetry: _, ...silent } = wish;
     await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
     await codingCli(backend.context, { ...silent, tokenStdin: true }, another);
     const headers = { headers: { authorization: 'Bearer gw_planted_token_2' } };
-    assert.deepEqual(otel(), {
-      log_user_prompt: false,
-      metrics_exporter: exporter('metrics', headers),
-      exporter: exporter('logs', headers),
-    });
+    assert.deepEqual(otel(), both(headers));
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
@@ -195,7 +188,6 @@ describe('telemetry of the coding CLI', () => {
     const elsewhere =
       'endpoint = "https://elsewhere.example/v1/logs"\nprotocol = "json"\nheaders = { key = "theirs" }\n';
     put(`[otel.exporter.otlp-http]\n${elsewhere}`, ...CONFIG);
-    const { telemetry: _, ...silent } = wish;
     await codingCli(backend.context, { ...silent, tokenStdin: true }, surroundings);
     assert.equal(otel().exporter['otlp-http'].headers.key, 'theirs');
     await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
@@ -204,11 +196,7 @@ describe('telemetry of the coding CLI', () => {
 
   test('without a token in the file says how the client gets one', async () => {
     await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS' }, surroundings);
-    assert.deepEqual(otel(), {
-      log_user_prompt: false,
-      metrics_exporter: exporter('metrics'),
-      exporter: exporter('logs'),
-    });
+    assert.deepEqual(otel(), both());
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
     await codingCli(backend.context, { ...wish, keyHelper: true }, surroundings);
     assert.match(backend.info(), /Bearer \$\(appscli token --base-url https:\/\/gateway\.example\.com\)"/);
@@ -354,7 +342,7 @@ describe('appscli token --headers', () => {
     const gateway = await startScriptedGateway();
     keep(backend, { [gateway.url]: held(3600) });
     const clock = frozenClock(NOW);
-    assert.equal(await token(backend.context, { baseUrl: gateway.url, headers: true }, { clock }), 0);
+    assert.equal(await token({ ...backend.context, clock }, { baseUrl: gateway.url, headers: true }), 0);
     assert.deepEqual(JSON.parse(backend.data()), { Authorization: 'Bearer access-0' });
   });
 });

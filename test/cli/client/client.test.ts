@@ -321,6 +321,9 @@ describe('every client', () => {
       });
     }
     await assert.rejects(codingCli(backend.context, wish, { input }), /where is the token\?/);
+    // Names that objects have of their own are names like others.
+    await buildCli(backend.context, { ...wish, alias: 'constructor', print: true }, { input });
+    assert.match(backend.data(), /^\[model\.constructor\]\nmodel = "coder-1"$/m);
     for (const alias of ['a.b', '__proto__', '', 'a b']) {
       await assert.rejects(buildCli(backend.context, { ...wish, alias }, { input }), /--alias is the name of an entry/);
     }

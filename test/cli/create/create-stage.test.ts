@@ -1,19 +1,14 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { cli } from '../support.ts';
 
-let root: string;
 let directory: string;
-before(async () => {
-  root = await mkdtemp(join(tmpdir(), 'appscli-create-'));
+beforeEach(() => {
+  directory = ownDirectory();
 });
-beforeEach(async () => {
-  directory = await mkdtemp(join(root, 'case-'));
-});
-after(() => rm(root, { recursive: true, force: true }));
 
 const run = (...arguments_: string[]) =>
   cli(arguments_, { cwd: directory, env: { ...process.env, UPSTREAM_KEY: 'set' } });

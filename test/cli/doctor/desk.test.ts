@@ -1,24 +1,13 @@
 import assert from 'node:assert/strict';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, test } from 'node:test';
+import { beforeEach, describe, test } from 'node:test';
 import type { Input } from '../../../engine/cli/client/client-write.ts';
 import { type DeskOptions, doctorDesk } from '../../../engine/cli/doctor/desk.ts';
 import type { ClientKind } from '../../../engine/client-files/clients.ts';
 import { openDesk } from '../../../engine/doctor/desk.ts';
 import { programVersion } from '../../../engine/kit/package-root.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { cli, collectingTerminal } from '../support.ts';
 
 const GATEWAY = 'http://127.0.0.1:9';
@@ -27,9 +16,8 @@ const OTHER = 'sk-planted-legacy-2';
 
 let home: string;
 beforeEach(() => {
-  home = realpathSync(mkdtempSync(join(tmpdir(), 'appscli-doctor-')));
+  home = ownDirectory();
 });
-afterEach(() => rmSync(home, { recursive: true, force: true }));
 
 const at = (path: string) => join(home, path);
 const read = (path: string) => readFileSync(at(path), 'utf8');

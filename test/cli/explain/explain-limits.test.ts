@@ -1,9 +1,9 @@
 /** Limits as explain tells them: of every kind, with what the ledger counts, set and granted at run time. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { commandBench } from '../command-bench.ts';
 import { cli } from '../support.ts';
 
@@ -27,16 +27,14 @@ spend_limits:
     - { name: others, scope: user, window: day, limit_usd_by_group: { research: 9 } }
 `;
 
-let directory: string;
+const directory = ownDirectory();
 let file: string;
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-explain-'));
   await writeFile(join(directory, 'gateway.yaml'), CONFIG);
   file = join(directory, 'request.json');
   const messages = [{ role: 'user', content: 'Hi' }];
   await writeFile(file, JSON.stringify({ model: 'coder-1', max_tokens: 10, messages }));
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 const explain = (...arguments_: string[]) => cli(['explain', ...arguments_], { cwd: directory });
 

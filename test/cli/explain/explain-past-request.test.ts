@@ -1,17 +1,17 @@
 /** A request that the audit log remembers, judged by the configuration of today, and which upstreams requests can go to. */
 import assert from 'node:assert/strict';
-import { after, before, describe, it, test } from 'node:test';
+import { before, describe, it, test } from 'node:test';
 import { describeDryRun } from '../../../engine/cli/explain/describe-dry-run.ts';
 import { explain } from '../../../engine/cli/explain/explain.ts';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import type { DryRun } from '../../../engine/explain/dry-run.ts';
 import { replayRecord } from '../../../engine/explain/past-request.ts';
+import { recordFor } from '../../../engine/explain/told-limits.ts';
 import { load } from '../../../engine/load/index.ts';
-import type { Counted } from '../../../engine/money/limits/room.ts';
-import type { Counter } from '../../../engine/money/reports/spending.ts';
+import type { Balance, Counted } from '../../../engine/money/limits/room.ts';
 import type { Loaded } from '../../../engine/source/spec.ts';
 import { stages } from '../../../stages/index.ts';
-import { createProject, type Project } from '../../load/support/project.ts';
+import { createProject } from '../../load/support/project.ts';
 import { collectingContext } from '../support.ts';
 
 const CONFIG = `server: { listen: "127.0.0.1:8080", public_url: "https://gateway.example.com" }
@@ -97,22 +97,20 @@ const RECORD = {
   token_group: 'all',
 };
 
-let project: Project;
+const project = createProject({
+  'gateway.yaml': CONFIG,
+  'pipelines/messages.yaml': PIPELINE,
+  'pipelines/files.yaml': FILES,
+  'policies/guests.yaml': POLICY,
+});
 let usable: { loaded: Loaded; config: GatewayConfig };
 before(async () => {
-  project = createProject({
-    'gateway.yaml': CONFIG,
-    'pipelines/messages.yaml': PIPELINE,
-    'pipelines/files.yaml': FILES,
-    'policies/guests.yaml': POLICY,
-  });
   const loaded = await load(project.path('gateway.yaml'), { stages, env: {}, environment: 'ignored' });
   assert.ok(loaded.config, JSON.stringify(loaded.diagnostics));
   usable = { loaded, config: loaded.config };
 });
-after(() => project.remove());
 
-const replay = (change: object, balances: readonly Counter[] = [], more: Partial<Counted> = {}) =>
+const replay = (change: object, balances: readonly Balance[] = [], more: Partial<Counted> = {}) =>
   replayRecord(usable, { record: { ...RECORD, ...change }, counted: { balances, ...more } });
 const fates = (change: object) => Object.fromEntries(replay(change).stages.map(({ id, fate }) => [id, fate]));
 
@@ -215,7 +213,7 @@ describe('a past request', () => {
 });
 
 describe('the limits of a past request', () => {
-  const mine: Counter = {
+  const mine: Balance = {
     scope: 'user',
     key: 'ann@example.com',
     window: 'day',
@@ -227,7 +225,7 @@ describe('the limits of a past request', () => {
   };
 
   it('are those it comes under today, with what is used now and what it likely costs', () => {
-    const other: Counter = { ...mine, key: 'bob@example.com' };
+    const other: Balance = { ...mine, key: 'bob@example.com' };
     const { limits } = replay({ estimate_usd: 0.2 }, [other, mine]);
     assert.deepEqual(limits, [
       {
@@ -301,18 +299,14 @@ const cached = [{ type: 'text', text: 'Hi', cache_control: { type: 'ephemeral', 
 const request = (model: string, more: object = {}) =>
   JSON.stringify({ model, max_tokens: 10, messages: [{ role: 'user', content: 'Hi' }], ...more });
 
-let routes: Project;
-before(() => {
-  routes = createProject({
-    'gateway.yaml': ROUTES,
-    'plain.json': request('coder-1'),
-    'cached.json': request('coder-1', { system: cached }),
-    'far.json': request('far-1', { system: cached }),
-    'lone.json': request('lone-1'),
-    'shared.json': request('mini-1'),
-  });
+const routes = createProject({
+  'gateway.yaml': ROUTES,
+  'plain.json': request('coder-1'),
+  'cached.json': request('coder-1', { system: cached }),
+  'far.json': request('far-1', { system: cached }),
+  'lone.json': request('lone-1'),
+  'shared.json': request('mini-1'),
 });
-after(() => routes.remove());
 
 async function explained(file: string, path?: string): Promise<{ readonly run: DryRun; readonly text: string }> {
   const word = routes.path(file);
@@ -465,4 +459,10 @@ describe('a past request with several upstreams', () => {
     );
     assert.deepEqual((await replay({ attempts: 1 })).run.past?.attempts, []);
   });
+});
+
+test('a record that a stage wrote oddly is told to a person without whoever set and granted, as far as it can be read', () => {
+  const limit = { rule: 'few', set_by: 'ann', grants: [null, 7, { amount: 1, granted_by: 'bob' }] };
+  const { limits } = recordFor({ is_admin: false }, { limits: [null, 7, limit, { grants: 'none' }] });
+  assert.deepEqual(limits, [null, 7, { rule: 'few', grants: [{ amount: 1 }] }, {}]);
 });

@@ -1,9 +1,9 @@
 /** What a configuration does, told without running it: pipelines, rules, requests that are never sent. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { cli } from '../support.ts';
 
 const CONFIG = `server:
@@ -52,14 +52,12 @@ finally:
   - stage: audit
 `;
 
-let directory: string;
+const directory = ownDirectory();
 before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'appscli-explain-'));
   await writeFile(join(directory, 'gateway.yaml'), CONFIG);
   await mkdir(join(directory, 'pipelines'));
   await writeFile(join(directory, 'pipelines', 'messages.yaml'), PIPELINE);
 });
-after(() => rm(directory, { recursive: true, force: true }));
 
 const explain = (...arguments_: string[]) => cli(['explain', ...arguments_], { cwd: directory });
 
@@ -313,6 +311,24 @@ describe('explain', () => {
     assert.match(stderr, /--token-name <name>' cannot be used with option '--signed-in'/);
   });
 
+  it('says in one line which stage cannot be created, and why', async () => {
+    const cwd = join(directory, 'odd');
+    await mkdir(join(cwd, 'pipelines'), { recursive: true });
+    await writeFile(join(cwd, 'gateway.yaml'), `${CONFIG}stages: [odd.mjs]\n`);
+    await writeFile(join(cwd, 'pipelines', 'messages.yaml'), PIPELINE.replace('  - stage: read', '  - stage: odd\n$&'));
+    const options = "{ type: 'object', additionalProperties: false, properties: {} }";
+    const create = "() => { throw new Error('no disk'); }";
+    const definition = `{ name: 'odd', version: 1, summary: 'Odd.', options: ${options}, examples: [], create: ${create} }`;
+    await writeFile(
+      join(cwd, 'odd.mjs'),
+      `import { defineStage } from 'appscli';\nexport default defineStage(${definition});\n`,
+    );
+    const file = join(directory, await request('small.json', 1));
+    const { exit_code, stdout, stderr } = await cli(['explain', file, '--group', 'research'], { cwd });
+    assert.deepEqual([exit_code, stdout], [78, '']);
+    assert.match(stderr, /^appscli: the stage "odd" \(.*messages\.yaml:9\) cannot be created: no disk\n$/);
+  });
+
   it('says in one line what is missing or misspelt', async () => {
     const file = await request('small.json', 1);
     const wrong: [string[], RegExp][] = [
@@ -322,7 +338,6 @@ describe('explain', () => {
       [[file, '--group', 'research', '--region', 'eu'], /--region: no request has a region here; .*region_header/],
       [['a-folder'], /called a-folder/],
       [['mesages'], /did you mean `messages`\?/],
-      [['nothing.json'], /called nothing\.json/],
     ];
     await mkdir(join(directory, 'a-folder'));
     for (const [arguments_, expected] of wrong) {

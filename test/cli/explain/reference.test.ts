@@ -1,6 +1,6 @@
 /** `appscli explain WORD`: what the generated reference says, found by its words. */
 import assert from 'node:assert/strict';
-import { after, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { explain } from '../../../engine/cli/explain/explain.ts';
 import { entriesOf, KINDS } from '../../../engine/cli/explain/reference.ts';
 import { ERRORS } from '../../../engine/contract/errors.ts';
@@ -81,6 +81,8 @@ describe('a word is explained by what the reference says of it', () => {
         kind,
       );
     }
+    // What is rendered in 80 columns is not indented out of them; only lines of YAML are longer as they are.
+    for (const line of (await explained(['C3001'])).split('\n')) assert.ok(line.length <= 80, line);
     for (const kind of ['failover', 'telemetry', 'fact', 'error', 'header', 'field', 'key', 'translation']) {
       for (const line of (await explained([kind])).split('\n'))
         assert.ok(line.length <= 80 || line.startsWith('  '), line);
@@ -96,6 +98,8 @@ test('an unknown word is a usage error that says what was probably meant, else w
     ['agent-of-nobody', /no pipeline, file or word of the reference called agent-of-nobody/],
     ['failover overlodaed', /no failover overlodaed; did you mean `overloaded`\?/],
     ['flower forward', /no kind of word flower; there is code, stage, /],
+    ['request.json', /there is no file request\.json; appscli explain key request\.json looks for a key/],
+    ['pipelines/none.yaml', /there is no file pipelines\/none\.yaml/],
   ];
   for (const [words, message] of CASES) {
     await assert.rejects(explained(words.split(' ')), (error: StartError) => {
@@ -105,21 +109,16 @@ test('an unknown word is a usage error that says what was probably meant, else w
       return true;
     });
   }
+  assert.match((await cli(['explain', ''])).stderr, /^appscli: .*It is empty\./);
   const { exit_code, stdout, stderr } = await cli(['explain', 'C9999']);
   assert.deepEqual([exit_code, stdout], [64, '']);
   assert.match(stderr, /^appscli: there is no code C9999; .*\n$/);
 });
 
 describe('beside a configuration', () => {
-  const projects: ReturnType<typeof createProject>[] = [];
-  after(() => {
-    for (const project of projects) project.remove();
+  const withFiles = (files: Readonly<Record<string, string>>) => ({
+    ...{ config: createProject(files).path('gateway.yaml'), config_named: true },
   });
-  const withFiles = (files: Readonly<Record<string, string>>) => {
-    const project = createProject(files);
-    projects.push(project);
-    return { config: project.path('gateway.yaml'), config_named: true };
-  };
 
   test('a code and a key are explained where it is what they complain about', async () => {
     const broken = withFiles({
@@ -131,6 +130,14 @@ describe('beside a configuration', () => {
       await explained(['spend_limits.rules'], broken),
       /^gateway\.yaml: spend_limits\.rules\n[\s\S]*has mistakes/,
     );
+  });
+
+  test('a configuration is not taken for the body of a request', async () => {
+    const whole = withFiles({ 'gateway.yaml': GATEWAY });
+    await assert.rejects(explained([whole.config], whole), {
+      exit_code: 64,
+      message: /no file with a request, which is JSON; appscli check .*gateway\.yaml checks it/,
+    });
   });
 
   test('a pipeline comes before a key of its name, which is mentioned', async () => {

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { readRequest, withHeaders } from '../../../engine/cli/explain/request-file.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-request-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = ownDirectory();
 
 function read(text: string) {
   const file = join(directory, 'request.json');

@@ -1,20 +1,19 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type BillColumns, parseAmount, readBill } from '../../../engine/cli/ledger/bill-file.ts';
 import { StartError } from '../../../engine/contract/start-error.ts';
 import { formatUsd } from '../../../engine/kit/money.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 
-const directory = mkdtempSync(join(tmpdir(), 'appscli-test-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = ownDirectory();
 const file = join(directory, 'invoice.csv');
 
 function costsOf(text: string | Buffer, columns?: BillColumns) {
   writeFileSync(file, text);
-  return readBill(file, columns).costs;
+  return readBill(file, columns);
 }
 
 /** What is said of a file that is refused, from the place on. */

@@ -1,18 +1,17 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { describeReconciliation } from '../../../engine/cli/ledger/reconcile.ts';
 import { describeRepricing } from '../../../engine/cli/ledger/reprice.ts';
 import { gatewayConfig } from '../../support/gateway.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { assertNarrow } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
 import { cli } from '../support.ts';
 
 const bench = commandBench();
-const directory = mkdtempSync(join(tmpdir(), 'appscli-test-'));
-after(() => rmSync(directory, { recursive: true, force: true }));
+const directory = ownDirectory();
 
 /** One request, at 0.0016575 USD. */
 const COST = '0.0016575';

@@ -3,7 +3,6 @@ import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'no
 import { dirname } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import { login } from '../../../engine/cli/sign-in/login.ts';
-import { StartError } from '../../../engine/contract/start-error.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import {
   type Backend,
@@ -14,6 +13,7 @@ import {
   startScriptedGateway,
   tokens,
 } from '../../client/scripted-gateway.ts';
+import { failure } from '../at-gateway.ts';
 
 const START = '2027-01-31T12:00:00Z';
 const PENDING = oauthError('authorization_pending');
@@ -36,18 +36,14 @@ type Given = { json?: true; browser?: boolean; baseUrl?: string | undefined };
 
 function signIn(given: Given = {}, env = backend.env): Promise<number> {
   const options = { baseUrl: gateway.url, browser: true, ...given };
-  return drive(clock, login({ ...backend.context, env }, options, { clock, open: (url) => void opened.push(url) }));
+  return drive(
+    clock,
+    login({ ...backend.context, env, clock }, options, (url) => void opened.push(url)),
+  );
 }
 
 /** The same; gives the error it must end with. */
-async function refused(given: Given = {}): Promise<StartError> {
-  const error = await signIn(given).then(
-    () => assert.fail('it succeeded'),
-    (reason) => reason,
-  );
-  assert.ok(error instanceof StartError, String(error?.stack));
-  return error;
-}
+const refused = (given: Given = {}) => failure(signIn(given));
 
 /** What the credentials file holds. */
 const kept = () => JSON.parse(readFileSync(backend.path, 'utf8'));

@@ -20,6 +20,7 @@ import {
   startScriptedGateway,
   tokens,
 } from '../../client/scripted-gateway.ts';
+import { failure } from '../at-gateway.ts';
 import { cli } from '../support.ts';
 
 let gateway: ScriptedGateway;
@@ -33,15 +34,11 @@ beforeEach(async () => {
   clock = frozenClock(NOW);
 });
 
-const run = (given = {}, context = backend.context) => drive(clock, token(context, given, { clock }));
+const run = (given = {}, context = backend.context) => drive(clock, token({ ...context, clock }, given));
 const refreshes = () => gateway.to('/oauth/token').length;
 
 async function refused(given = {}): Promise<StartError> {
-  const error = await run(given).then(
-    () => assert.fail('it succeeded'),
-    (reason) => reason,
-  );
-  assert.ok(error instanceof StartError, String(error?.stack));
+  const error = await failure(run(given));
   assert.equal(backend.data(), '');
   return error;
 }
@@ -123,7 +120,7 @@ describe('many calls at once', () => {
       asked();
       return { never: true };
     });
-    const stuck = token(createdOn(backend), {}, { clock }).catch(() => {});
+    const stuck = token({ ...createdOn(backend), clock }, {}).catch(() => {});
     await under_way;
     await run();
     assert.equal(backend.data(), 'access-0\n');
@@ -263,7 +260,7 @@ describe('appscli whoami', () => {
 
   test('who it is, with what and for how long, in 80 columns', async () => {
     gateway.scripts.set('/admin/api/me', () => ({ body: me }));
-    assert.equal(await whoami(backend.context, {}, { clock }), 0);
+    assert.equal(await whoami({ ...backend.context, clock }, {}), 0);
     assert.equal(
       backend.data(),
       `alice@example.com at ${gateway.url}
@@ -283,7 +280,7 @@ Token until  2027-01-31 12:50 UTC
     const none = { ...me, token_group: null, models: [] };
     const no_models_because = 'you are a member of no token group (your groups are eng); an administrator adds one';
     gateway.scripts.set('/admin/api/me', () => ({ body: { ...none, no_models_because } }));
-    await whoami(backend.context, {}, { clock });
+    await whoami({ ...backend.context, clock }, {});
     assert.match(
       backend.data().replace(/\s+/g, ' '),
       /Models none: you are a member of no token group \(your groups are eng\);/,
@@ -291,20 +288,20 @@ Token until  2027-01-31 12:50 UTC
     backend = createBackend();
     keep(backend, { [gateway.url]: held(3000) });
     gateway.scripts.set('/admin/api/me', () => ({ body: none }));
-    await whoami(backend.context, {}, { clock });
+    await whoami({ ...backend.context, clock }, {});
     assert.match(backend.data(), /^Models +none: ask an administrator/m);
   });
 
   test('with --json it is what the gateway says, and the token is not in it', async () => {
     gateway.scripts.set('/admin/api/me', () => ({ body: me }));
-    await whoami(backend.context, { json: true }, { clock });
+    await whoami({ ...backend.context, clock }, { json: true });
     const token_expires_at = '2027-01-31T12:50:00.000Z';
     assert.deepEqual(JSON.parse(backend.data()), { base_url: gateway.url, ...me, token_expires_at });
   });
 
   test('names are shown without what a terminal acts upon', async () => {
     gateway.scripts.set('/admin/api/me', () => ({ body: { ...me, groups: ['\x1b[2Jeng\n', 7, { id: '\x07' }] } }));
-    await whoami(backend.context, {}, { clock });
+    await whoami({ ...backend.context, clock }, {});
     assert.match(backend.data(), /^Groups {7}\uFFFD\[2Jeng, \uFFFD$/m);
   });
 
@@ -315,13 +312,13 @@ Token until  2027-01-31 12:50 UTC
       [{ body: [] }, /status 200, without saying why/],
     ] as const) {
       gateway.scripts.set('/admin/api/me', () => reply);
-      await assert.rejects(whoami(backend.context, {}, { clock }), words);
+      await assert.rejects(whoami({ ...backend.context, clock }, {}), words);
     }
   });
 
   test('a sign-in that has ended is words and exit code 1', async () => {
     gateway.scripts.set('/admin/api/me', () => ({ status: 401, body: {} }));
-    await assert.rejects(whoami(backend.context, {}, { clock }), {
+    await assert.rejects(whoami({ ...backend.context, clock }, {}), {
       exit_code: 1,
       message: /any more: the gateway refuses it\. Run: appscli login/,
     });

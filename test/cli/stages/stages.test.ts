@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { explain } from '../../../engine/cli/explain/explain.ts';
 import { stages as listStages } from '../../../engine/cli/stages.ts';
 import { StartError } from '../../../engine/contract/start-error.ts';
 import { ConfigurationError } from '../../../engine/source/configuration-error.ts';
 import { stages } from '../../../stages/index.ts';
-import { createProject, GATEWAY, type Project } from '../../load/support/project.ts';
+import { createProject, GATEWAY } from '../../load/support/project.ts';
 import { collectingContext } from '../support.ts';
 
 const NOWHERE = { config: 'no-such-gateway.yaml', config_named: false };
@@ -23,16 +23,7 @@ export default defineStage({
 });
 `;
 
-const projects: Project[] = [];
-after(() => {
-  for (const project of projects) project.remove();
-});
-
-function projectWith(files: Readonly<Record<string, string>>): string {
-  const project = createProject(files);
-  projects.push(project);
-  return project.path('gateway.yaml');
-}
+const projectWith = (files: Readonly<Record<string, string>>) => createProject(files).path('gateway.yaml');
 
 const ownStage = (module: string) =>
   projectWith({ 'gateway.yaml': `${GATEWAY}stages: [siem.ts]\n`, 'siem.ts': module });

@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
 import { describe, test } from 'node:test';
 import { createProject } from '../../load/support/project.ts';
 import { startHostile } from '../../selfcheck/hostile-gateways.ts';
 import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import {
   answersErrorPage,
   answersOkToAll,
@@ -100,17 +99,13 @@ describe('the way to a gateway', () => {
 
   test('is trusted where the client knows its authority, and nobody else does', async () => {
     const { cert, key } = LOOPBACK_CERTIFICATE;
-    const server = createTlsServer({ cert, key }, standIn()).listen(0, '127.0.0.1');
-    await once(server, 'listening');
+    const url = `https://127.0.0.1:${await ownPort(createTlsServer({ cert, key }, standIn()))}`;
     const files = createProject({ 'ca.pem': cert });
     const look = async (authorities: readonly string[]) => {
-      const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`;
       return faultsOf((await examine(url, { connections: [{ authorities }] })).diagnoses);
     };
     assert.deepEqual(await look([files.path('nothing.pem')]), ['models']);
     assert.deepEqual(await look([files.path('ca.pem')]), []);
-    server.close();
-    files.remove();
   });
 
   test('is told as slow where the list takes longer than the Messages client waits', async (t) => {

@@ -1,26 +1,15 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import type { Connection, Diagnosis } from '../../../engine/doctor/desk.ts';
 import { examineGateway } from '../../../engine/doctor/gateway/examine-gateway.ts';
-import { atFileEnd } from '../../support/file-end.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import { deskWith } from '../support.ts';
 
 /** A token that must never be seen. */
 export const TOKEN = 'gw_planted-token-7d1f04c2a9';
 
 /** Listens at a free port until the tests of the file are over; returns the port. */
-export async function listen(listener: RequestListener): Promise<number> {
-  const server = createServer(listener);
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  atFileEnd(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return (server.address() as AddressInfo).port;
-}
+export const listen = (listener: RequestListener) => ownPort(createServer(listener));
 
 /** What a stand-in is to answer. */
 export interface StandIn {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import type { CheckResult } from '../../../engine/contract/checks.ts';
 import { freePort } from '../../support/free-port.ts';
 import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 import {
   answersErrorPage,
   answersOkToAll,
@@ -77,8 +77,7 @@ async function answersAsGateway(version: string) {
         : `# Model gateway: protocol\n\nSpoken by appscli ${version} at ${proxy.url}, written`,
     ),
   );
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return [server, `127.0.0.1:${(server.address() as AddressInfo).port}`] as const;
+  return [server, `127.0.0.1:${await ownPort(server)}`] as const;
 }
 
 /** Results of the public URL where the proxy does so. */
@@ -193,14 +192,11 @@ describe('a gateway that runs behind a proxy', () => {
 
 describe('a machine on which the gateway does not run', () => {
   test('a port that somebody else has is told of, and nothing is asked of the public URL in vain', async () => {
-    const other = createServer((_, res) => res.end('hello'));
-    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve));
-    const { port: taken } = other.address() as AddressInfo;
+    const taken = await ownPort(createServer((_, res) => res.end('hello')));
     const file = `${gateway.config_file}.other.yaml`;
     const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, `127.0.0.1:${taken}`);
     writeFileSync(file, text);
     const results = await examineAll(file, gateway.env);
-    other.close();
     const listening = only(results, 'host.listen');
     assert.equal(listening.verdict, 'failed');
     assert.match(listening.found, /^taken by another program: it is no gateway of this program$/);
@@ -224,15 +220,11 @@ describe('a machine on which the gateway does not run', () => {
   });
 
   test('whoever says nothing is waited for as long as was said, and no longer', async () => {
-    const silent = createServer(() => {});
-    await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
-    const address = `http://127.0.0.1:${(silent.address() as AddressInfo).port}`;
+    const address = `http://127.0.0.1:${await ownPort(createServer(() => {}))}`;
     const file = `${gateway.config_file}.silent.yaml`;
     const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, address.slice(7));
     writeFileSync(file, text.replaceAll(upstream.url, address).replaceAll(proxy.url, `${address}/public`));
     const results = await examineAll(file, gateway.env, { timeout_seconds: 0.2 });
-    silent.closeAllConnections();
-    silent.close();
     assert.match(only(results, 'host.listen').found, /does not answer as a gateway: no answer within 0\.2 seconds/);
     assert.match(only(results, 'upstream.reach').found, /no answer within 0\.2 seconds/);
     assert.equal(only(results, 'public_url.gateway').verdict, 'skipped');

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { after, test } from 'node:test';
+import { test } from 'node:test';
 import { type DatabaseFacts, judgeDatabase } from '../../../engine/doctor/host/database.ts';
 import { clockIn, examineClock } from '../../../engine/doctor/host/host.ts';
 import { askWhoItIs, createDirectAsk } from '../../../engine/doctor/host/listening.ts';
@@ -11,6 +9,7 @@ import { announceBody } from '../../../engine/doctor/host/public-url.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
+import { ownPort } from '../../support/net/own-port.ts';
 
 test('a clock is wrong where it differs from those of all others, and may be where it differs from one', () => {
   const ahead = (...seconds: number[]) =>
@@ -78,21 +77,6 @@ test("connections of the embedded database are nobody else's business", () => {
   );
 });
 
-const cleanups: (() => void)[] = [];
-after(() => {
-  for (const clean of cleanups) clean();
-});
-
-async function listen(made: Server): Promise<number> {
-  cleanups.push(() => {
-    made.close();
-    made.closeAllConnections();
-  });
-  made.listen(0, '127.0.0.1');
-  await once(made, 'listening');
-  return (made.address() as AddressInfo).port;
-}
-
 test('a large body is announced and never sent', async () => {
   const seen: string[] = [];
   let behaviour: (req: IncomingMessage, res: ServerResponse) => void = () => {};
@@ -102,7 +86,7 @@ test('a large body is announced and never sent', async () => {
     req.on('data', () => seen.push('body'));
     behaviour(req, res);
   });
-  const url = `http://127.0.0.1:${await listen(made)}`;
+  const url = `http://127.0.0.1:${await ownPort(made)}`;
   const ask = (does: typeof behaviour, seconds = 5) => {
     behaviour = does;
     return announceBody(url, { bytes: 32 * 1024 * 1024, seconds });
@@ -117,14 +101,13 @@ test('a large body is announced and never sent', async () => {
 test('a gateway is asked at its own socket with the certificate of its file, and nobody with another one is', async () => {
   const { first, second } = CERTIFICATES;
   const project = createProject({ 'a.crt': first.cert });
-  cleanups.push(() => project.remove());
   const seen: (string | undefined)[] = [];
   const tls = async ({ cert, key }: { readonly cert: string; readonly key: string }) =>
-    listen(
+    ownPort(
       createTlsServer({ cert, key }, (req, res) => {
         seen.push(req.headers.authorization);
         res.end('# Model gateway: protocol\n\nSpoken by appscli 1.2.3 at https://first.example.com, written ...');
-      }) as unknown as Server,
+      }),
     );
   const cert_file = project.path('a.crt');
   const config = stageConfig({

@@ -12,55 +12,45 @@ import {
   type Received,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { type Response, send } from '../support/client.ts';
-import { askBody, modelVia, type Nine, nineConfig, PRICING, post, sending, useNine } from '../support/nine.ts';
+import { askBody, modelVia, type Nine, nineConfig, post, sending, useNine } from '../support/nine.ts';
 import { idOf } from '../support/odd.ts';
 import { auditRecord, ledgerRow } from '../support/state.ts';
 
 /** Upstreams of the three protocols without a cache of an hour, and Messages upstreams that have one, refuse or pass. */
 function config(url: string): ConfigSections {
-  const { upstreams, models, routing, ...rest } = nineConfig(url) as Record<string, readonly object[]> & {
-    routing: { readonly default_upstream: string; readonly rules: readonly object[] };
-  };
   const none = { supports: { prompt_cache_1h: false } };
-  const vendor = { type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' };
-  const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
   const rule = (name: string, upstream: string, more: object = {}) => ({ name, models: [name], upstream, ...more });
+  const { upstreams, ...rest } = nineConfig(url, {
+    models: [
+      ...['hour-1', 'refusing-1', 'passing-1', 'ruled-1', 'spared-1', 'undone-1', 'chosen-1'].map((id) => ({ id })),
+      { id: 'minutes-1', ...none },
+    ],
+    rules: [
+      ...['hour', 'refusing', 'passing'].map((name) => rule(`${name}-1`, name)),
+      rule('ruled-1', 'messages', { on_unsupported_cache: 'refuse' }),
+      rule('minutes-1', 'hour'),
+      rule('chosen-1', 'hour', { when: { '===': [{ var: 'cache.requested_ttl' }, '1h'] } }),
+      rule('chosen-1', 'messages', { name: 'not-asked' }),
+      { name: 'spared-1', models: ['spared-1'], upstreams: [{ upstream: 'messages' }, { upstream: 'hour' }] },
+      {
+        name: 'undone-1',
+        models: ['undone-1'],
+        upstreams: [
+          { upstream: 'messages', order: 1 },
+          { upstream: 'passing', order: 2 },
+        ],
+      },
+    ],
+  });
+  const vendor = { type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' };
   return {
     ...rest,
     upstreams: [
-      ...upstreams!.map((upstream) => ({ ...upstream, ...none })),
+      ...(upstreams as object[]).map((upstream) => ({ ...upstream, ...none })),
       { name: 'hour', ...vendor },
       { name: 'refusing', ...vendor, ...none, on_unsupported_cache: 'refuse' },
       { name: 'passing', ...vendor, ...none, on_unsupported_cache: 'pass' },
     ],
-    models: [
-      ...models!,
-      ...['hour-1', 'refusing-1', 'passing-1', 'ruled-1', 'spared-1', 'undone-1', 'chosen-1'].map((id) => ({
-        ...model,
-        id,
-      })),
-      { ...model, id: 'minutes-1', supports: { prompt_cache_1h: false } },
-    ],
-    routing: {
-      ...routing,
-      rules: [
-        ...['hour', 'refusing', 'passing'].map((name) => rule(`${name}-1`, name)),
-        rule('ruled-1', 'messages', { on_unsupported_cache: 'refuse' }),
-        rule('minutes-1', 'hour'),
-        rule('chosen-1', 'hour', { when: { '===': [{ var: 'cache.requested_ttl' }, '1h'] } }),
-        rule('chosen-1', 'messages', { name: 'not-asked' }),
-        { name: 'spared-1', models: ['spared-1'], upstreams: [{ upstream: 'messages' }, { upstream: 'hour' }] },
-        {
-          name: 'undone-1',
-          models: ['undone-1'],
-          upstreams: [
-            { upstream: 'messages', order: 1 },
-            { upstream: 'passing', order: 2 },
-          ],
-        },
-        ...routing.rules,
-      ],
-    },
   };
 }
 

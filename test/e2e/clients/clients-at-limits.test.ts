@@ -1,21 +1,21 @@
 /** What coding clients and SDKs, with their own retries, make of every kind of refusal by a limit. */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { before, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { buildCli, codingCli, messagesClient, type Turn } from '../../support/coding-clients.ts';
-import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
+import { gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,
   type Exchange,
   message,
   type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, send } from '../support/client.ts';
 import { nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const MESSAGE_HEADER = 'x-coding-cli-message';
 const ADVICE = 'Frag „Zoë“ im Kanal.';
@@ -34,22 +34,15 @@ async function limit(spend_limits: object): Promise<void> {
   );
 }
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url });
-  await writeFile(
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+}, {});
+before(() =>
+  writeFile(
     gateway.config_file.replace('gateway.yaml', 'names.yaml'),
     `header_prefix: acme\nrefusal_header: ${MESSAGE_HEADER}\n`,
-  );
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
-});
+  ),
+);
 
 const turns = () => ({
   messages: messagesClient(gateway),

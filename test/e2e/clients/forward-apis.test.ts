@@ -1,14 +1,10 @@
 /** Upstreams of each protocol: the path, the credential and the body that reach them. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, type ConfigSections, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
-import {
-  answerBytes,
-  answerJson,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { beforeEach, describe, test } from 'node:test';
+import { type ConfigSections, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { answerBytes, answerJson, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
@@ -40,16 +36,10 @@ function sections(url: string): ConfigSections {
   };
 }
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: sections(upstream.url) });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+useGateway((opened) => {
+  ({ upstream, gateway } = opened);
+}, sections);
 beforeEach(() => {
-  upstream.requests.length = 0;
   upstream.script = answerJson({ id: 'x' });
 });
 

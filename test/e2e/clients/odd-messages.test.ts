@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { ONE_ATTEMPT } from '../../support/gateway.ts';
 import { answerChunks, answerJson, sse } from '../../support/model-provider/scripted-upstream.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';
 import { askBody, modelVia, type Nine, nineConfig, post, TRANSLATED, useNine } from '../support/nine.ts';
@@ -9,26 +10,16 @@ import { answered, completion, lossesOf, message, refusal, response, text } from
 
 let nine: Nine;
 
-interface Sections {
-  readonly upstreams: readonly object[];
-  readonly models: readonly object[];
-  readonly routing: { readonly rules: readonly object[] };
-}
-
 useNine(
   (started) => {
     nine = started;
   },
-  (url) => {
-    const { upstreams, models, routing } = nineConfig(url) as unknown as Sections;
-    const open = { ...upstreams[1]!, name: 'open', allow_fields: ['input_audio'] };
-    const rules = [...routing.rules, { name: 'open', models: ['hears-1'], upstream: 'open' }];
-    return {
-      upstreams: [...upstreams, open],
-      models: [...models, { ...models[0]!, id: 'hears-1', aliases: [], upstream_ids: {} }],
-      routing: { ...routing, rules },
-    };
-  },
+  (url) =>
+    nineConfig(url, {
+      upstreams: [{ name: 'open', type: 'compat', protocols: ['chat'], allow_fields: ['input_audio'], ...ONE_ATTEMPT }],
+      models: [{ id: 'hears-1' }],
+      rules: [{ name: 'open', models: ['hears-1'], upstream: 'open' }],
+    }),
 );
 
 describe('audio', () => {
@@ -67,6 +58,14 @@ describe('audio', () => {
 
 describe('tools that a provider has taught its models', () => {
   const SCREEN = 'https://screens.test/1.png';
+  /** What an upstream of this protocol gets of the input of a Responses client. */
+  const sentTo = async (upstream: Protocol, input: readonly object[]) => {
+    nine.provider.reset();
+    const answer = await post(nine.gateway, 'responses', { model: modelVia(upstream), input });
+    assert.equal(answer.status, 200, answer.text);
+    assert.deepEqual(nine.provider.refused, []);
+    return { answer, body: nine.provider.only().body };
+  };
 
   test('are not said to be run by the provider where the client runs them', async () => {
     const of_client = {
@@ -86,14 +85,9 @@ describe('tools that a provider has taught its models', () => {
       { type: 'apply_patch_call', call_id: 'c', status: 'completed', operation },
       { type: 'apply_patch_call_output', call_id: 'c', status: 'failed' },
     ];
-    const sentTo = async (upstream: Protocol) => {
-      nine.provider.reset();
-      const answer = await post(nine.gateway, 'responses', { model: modelVia(upstream), input });
-      assert.equal(answer.status, 200, answer.text);
-      return nine.provider.only().body.messages.at(-1);
-    };
-    assert.equal((await sentTo('messages')).content[0].is_error, true);
-    assert.match(JSON.stringify((await sentTo('chat')).content), /Error: /);
+    const last = async (upstream: Protocol) => (await sentTo(upstream, input)).body.messages.at(-1);
+    assert.equal((await last('messages')).content[0].is_error, true);
+    assert.match(JSON.stringify((await last('chat')).content), /Error: /);
   });
 
   test('may be a computer that is told several actions at once, or none', async () => {
@@ -108,13 +102,8 @@ describe('tools that a provider has taught its models', () => {
       { type: 'computer_call', call_id: 'c2' },
       screen('c2'),
     ];
-    for (const upstream of ['messages', 'chat'] as const) {
-      nine.provider.reset();
-      const answer = await post(nine.gateway, 'responses', { model: modelVia(upstream), input });
-      assert.equal(answer.status, 200, answer.text);
-      assert.deepEqual(nine.provider.refused, []);
-      assert.match(JSON.stringify(nine.provider.only().body), /screenshot.*wait/);
-    }
+    for (const upstream of ['messages', 'chat'] as const)
+      assert.match(JSON.stringify((await sentTo(upstream, input)).body), /screenshot.*wait/);
   });
 
   test('keep their calls and results in the history of a Responses client', async () => {
@@ -142,11 +131,8 @@ describe('tools that a provider has taught its models', () => {
       { role: 'user', content: 'Go on.' },
     ];
     for (const upstream of ['messages', 'chat'] as const) {
-      nine.provider.reset();
-      const answer = await post(nine.gateway, 'responses', { model: modelVia(upstream), input });
-      assert.equal(answer.status, 200, answer.text);
-      assert.deepEqual(nine.provider.refused, []);
-      const sent = JSON.stringify(nine.provider.only().body);
+      const { answer, body } = await sentTo(upstream, input);
+      const sent = JSON.stringify(body);
       for (const said of [SCREEN, 'screenshot', 'local_shell', 'a.txt', 'cat a.txt', 'Hello', 'delete_file', 'deleted'])
         assert.ok(sent.includes(said), said);
       assert.ok(!sent.includes('c4'), 'nobody answered the last call');

@@ -1,25 +1,22 @@
 /** Bodies at the path of another API: the answer names the path that takes them, where that is certain. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { describe, test } from 'node:test';
+import { serverSection, type TestGateway } from '../../support/gateway.ts';
+import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, send } from '../support/client.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  const key = { base_url: upstream.url, api_key_env: 'TEST_UPSTREAM_KEY' };
-  const limits = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
-  gateway = await bootGateway({
-    upstream_url: upstream.url,
-    config: {
+useGateway(
+  (opened) => {
+    ({ upstream, gateway } = opened);
+  },
+  (base_url) => {
+    const key = { base_url, api_key_env: 'TEST_UPSTREAM_KEY' };
+    const limits = { context_window: 200_000, max_output_tokens: 64_000, pricing: { input: 3, output: 15 } };
+    return {
       server: { ...serverSection({}), public_url: 'https://gateway.example.com/llm' },
       upstreams: [
         { name: 'vendor', type: 'vendor', ...key },
@@ -28,17 +25,9 @@ before(async () => {
       models: ['coder-1', 'chat-1'].map((id) => ({ id, ...limits })),
       token_groups: [{ name: 'all', models: ['*'] }],
       routing: { default_upstream: 'vendor', rules: [{ models: ['chat-1'], upstream: 'compat' }] },
-    },
-  });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
-});
+    };
+  },
+);
 
 const MESSAGES = '/v1/messages';
 const CHAT = '/v1/chat/completions';

@@ -4,7 +4,7 @@
  * @module
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { ConfigSections } from '../../support/gateway.ts';
+import { type ConfigSections, ONE_ATTEMPT } from '../../support/gateway.ts';
 import { answerChunks, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
 import { nineConfig } from '../support/nine.ts';
 
@@ -300,21 +300,16 @@ export const STATEFUL_SERVERS: readonly StatefulServer[] = [
 
 /** `nineConfig` with the models `twin`, at an upstream of the same address and credential, and `other`, at one of another account. */
 export function twinConfig(url: string): ConfigSections {
-  const config = nineConfig(url) as Json;
-  const chat = config.upstreams.find(({ name }: Json) => name === 'chat');
+  const chat = { type: 'compat', protocols: ['chat'], ...ONE_ATTEMPT };
   const others = ['twin', 'other'];
-  return {
+  return nineConfig(url, {
     upstreams: [
-      ...config.upstreams,
       { ...chat, name: 'chat-twin' },
       { ...chat, name: 'chat-other', api_key_env: 'TEST_DATABASE_URL' },
     ],
-    models: [...config.models, ...others.map((id) => ({ ...config.models[0], id, aliases: [] }))],
-    routing: {
-      ...config.routing,
-      rules: [...config.routing.rules, ...others.map((name) => ({ name, models: [name], upstream: `chat-${name}` }))],
-    },
-  };
+    models: others.map((id) => ({ id })),
+    rules: others.map((name) => ({ name, models: [name], upstream: `chat-${name}` })),
+  });
 }
 
 /** The server with identifiers of calls that no other conversation has, as nearly all servers make them. */

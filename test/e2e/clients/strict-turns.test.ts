@@ -6,42 +6,30 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ONE_ATTEMPT } from '../../support/gateway.ts';
 import type { Asked } from '../../support/model-provider/model-provider.ts';
-import { askBody, type Nine, nineConfig, PRICING, post, useNine } from '../support/nine.ts';
+import { askBody, type Nine, nineConfig, post, useNine } from '../support/nine.ts';
 import { lossesOf } from '../support/odd.ts';
 
 type Message = Readonly<Record<string, unknown>>;
-
-const MODEL = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
 
 let nine: Nine;
 useNine(
   (opened) => {
     nine = opened;
   },
-  (url) => {
-    const { upstreams, models, routing } = nineConfig(url) as Readonly<Record<string, unknown>>;
-    const { default_upstream, rules } = routing as { default_upstream: string; rules: object[] };
-    const own = { name: 'own', type: 'compat', protocols: ['chat'], base_url: url, ...ONE_ATTEMPT };
-    return {
+  (url) =>
+    nineConfig(url, {
       upstreams: [
-        ...(upstreams as object[]),
-        { ...own, supports: { strict_turns: true }, api_key_env: 'TEST_UPSTREAM_KEY' },
+        { name: 'own', type: 'compat', protocols: ['chat'], supports: { strict_turns: true }, ...ONE_ATTEMPT },
       ],
       models: [
-        ...(models as object[]),
-        { ...MODEL, id: 'coder-small', upstream_ids: { chat: 'mistralai/Devstral-Small-2507' } },
-        { ...MODEL, id: 'local', upstream_ids: { own: 'q4.gguf' } },
+        { id: 'coder-small', upstream_ids: { chat: 'mistralai/Devstral-Small-2507' } },
+        { id: 'local', upstream_ids: { own: 'q4.gguf' } },
       ],
-      routing: {
-        default_upstream,
-        rules: [
-          ...rules,
-          { name: 'small', models: ['coder-small'], upstream: 'chat' },
-          { name: 'local', models: ['local'], upstream: 'own' },
-        ],
-      },
-    };
-  },
+      rules: [
+        { name: 'small', models: ['coder-small'], upstream: 'chat' },
+        { name: 'local', models: ['local'], upstream: 'own' },
+      ],
+    }),
 );
 
 /** Why a strict template refuses these messages. */

@@ -22,7 +22,7 @@ import {
 import { IS_DEEP, inTurn } from '../../support/times.ts';
 import { eventsIn } from '../streams/streams.ts';
 import type { Response } from '../support/client.ts';
-import { askBody, COMBINATIONS, modelVia, nineConfig, PRICING, post } from '../support/nine.ts';
+import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
 import { auditRecord, ledgerRow, ledgerRows, nothingReserved } from '../support/state.ts';
 import { openForFile } from '../support/use-gateway.ts';
 
@@ -32,43 +32,24 @@ const BOTH = ['both', ...OTHER_MEANINGS.keys()].map((n) => `both-${n}`);
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-const at = (base_url: string) => ({
-  type: 'compat',
-  protocols: ['chat'],
-  base_url,
-  api_key_env: 'TEST_UPSTREAM_KEY',
-});
+const CHAT = { type: 'compat', protocols: ['chat'] };
 
 openForFile(
   async () => {
     const started = await startUpstream();
     const { url } = started;
-    const nine = nineConfig(url) as {
-      upstreams: object[];
-      models: object[];
-      routing: { default_upstream: string; rules: object[] };
-    };
-    const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
-    const opened = await bootGateway({
-      upstream_url: url,
-      config: {
-        ...nine,
-        upstreams: [
-          ...nine.upstreams,
-          { name: 'second', ...at(`${url}/second`), ...ONE_ATTEMPT },
-          { name: 'watched', ...at(`${url}/watched`) },
-        ],
-        models: [...nine.models, ...BOTH.map((id) => ({ ...model, id })), { ...model, id: 'watched' }],
-        routing: {
-          ...nine.routing,
-          rules: [
-            ...nine.routing.rules,
-            { name: 'both', models: BOTH, upstreams: ['chat', 'second'] },
-            { name: 'watched', models: ['watched'], upstream: 'watched' },
-          ],
-        },
-      },
-    }).catch(async (error) => {
+    const config = nineConfig(url, {
+      upstreams: [
+        { name: 'second', ...CHAT, base_url: `${url}/second`, ...ONE_ATTEMPT },
+        { name: 'watched', ...CHAT, base_url: `${url}/watched` },
+      ],
+      models: [...BOTH, 'watched'].map((id) => ({ id })),
+      rules: [
+        { name: 'both', models: BOTH, upstreams: ['chat', 'second'] },
+        { name: 'watched', models: ['watched'], upstream: 'watched' },
+      ],
+    });
+    const opened = await bootGateway({ upstream_url: url, config }).catch(async (error) => {
       await started.close();
       throw error;
     });

@@ -7,8 +7,6 @@ import { until } from '../../support/until.ts';
 import { seriousFaults } from './axe.ts';
 import { HOSTILE_SHORT, loaded, useConsole } from './scene.ts';
 
-const PHONE = { width: 390, height: 844 };
-
 const site = useConsole();
 /** Opens a view as administrator. */
 async function openView(query: string) {
@@ -52,6 +50,9 @@ describe('the page of the configuration', () => {
     await page.getByText('Was: goes to main, when request.message_count > 20').waitFor();
     assert.match(await textOf(page.locator('.config-line.removed')), /, 20\] \}/);
     assert.match(await textOf(page.locator('.config-line.added')), /, 50\] \}/);
+    await page.setViewportSize({ width: 360, height: 800 });
+    assert.equal(await overflow(page), 0);
+    assert.deepEqual(await seriousFaults(page), []);
   });
 
   test('says first that the last reload failed and what to do, and shows hostile texts as texts', async () => {
@@ -71,19 +72,6 @@ describe('the page of the configuration', () => {
     await page.keyboard.press('Enter');
     const change = page.getByRole('region', { name: 'The change that puts long-conversations in force' });
     assert.match(await textOf(change), /^-\s+mode: shadow$/m);
-  });
-
-  test('has nothing serious for axe in any view, and fits a phone', async () => {
-    const { page } = await site.open('anna', '/console/config');
-    const views = ['?view=rules&shipped=yes', '?view=shadow', '?view=files', '?view=findings'];
-    for (const [i, view] of [...views, `?from=${versions[0]}&to=${versions[1]}`].entries()) {
-      await page.goto(`${site.gateway.url}/console/config${view}`);
-      await loaded(page, 'Configuration');
-      await page.setViewportSize(PHONE);
-      await page.emulateMedia({ colorScheme: i % 2 === 0 ? 'dark' : 'light' });
-      assert.equal(await overflow(page), 0, view);
-      assert.deepEqual(await seriousFaults(page), [], view);
-    }
   });
 
   test('is not listed for a developer, who is told why it shows nothing', async () => {

@@ -114,32 +114,34 @@ describe('the trace of a request', () => {
     assert.ok(!JSON.stringify(record).includes(SECRET));
   });
 
-  test('that a limit refused begins with the sentence that its client was told', async () => {
-    const token = await opened.gateway.newToken({ user: 'poor@example.com', team: 'poor' });
-    const { status, id } = await ask(token);
-    assert.equal(status, 429);
-    const { request, trace } = await told('getRequest', id);
-    assert.match(
-      trace.why,
-      /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* It is written in gateway\.yaml:\d+\.$/,
-    );
-    assert.equal(request.refused_by, 'poor');
-    assert.deepEqual(trace.stages.at(-1).end, 'refused');
-    const { rule, limit, spent, refused } = trace.limits[0];
-    assert.deepEqual({ rule, limit, spent, refused }, { rule: 'poor', limit: 0.0001, spent: 0, refused: true });
-    const now = await told('explainRequest', id);
-    assert.equal(now.would, 'refused');
-    assert.match(now.words, /^It would be refused now by the limit poor: user poor@example\.com: .*As it did then\.$/);
-  });
-
-  test('whose model is not open to its token says which token group keeps it back', async () => {
-    const { status, id } = await ask(opened.gateway.token, { model: 'no-such-model' });
-    assert.equal(status, 404);
-    const { trace } = await told('getRequest', id);
-    assert.match(
-      trace.why,
-      /^Refused by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
-    );
+  test('that was refused begins with the sentence that its client was told, and says what would become of it now', async () => {
+    const poor = await opened.gateway.newToken({ user: 'poor@example.com', team: 'poor' });
+    const { token } = opened.gateway;
+    for (const [asked, status, why, now] of [
+      [
+        await ask(poor),
+        429,
+        /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* It is written in gateway\.yaml:\d+\.$/,
+        /^It would be refused now by the limit poor: user poor@example\.com: .*As it did then\.$/,
+      ],
+      [
+        await ask(token, { model: 'no-such-model' }),
+        404,
+        /^Refused by the stage resolve-route.*: the model does not exist for this caller \(model_not_found\)\.$/,
+        /./,
+      ],
+      [await ask(token), 200, /^Served by main/, /^It would go to main now, by the rule big\. As it did then\.$/],
+    ] as const) {
+      assert.equal(asked.status, status);
+      const { request, trace } = await told('getRequest', asked.id);
+      assert.match(trace.why, why);
+      const replay = await told('explainRequest', asked.id);
+      assert.match(replay.words, now);
+      if (status !== 429) continue;
+      assert.deepEqual([request.refused_by, trace.stages.at(-1).end, replay.would], ['poor', 'refused', 'refused']);
+      const { rule, limit, spent, refused } = trace.limits[0];
+      assert.deepEqual({ rule, limit, spent, refused }, { rule: 'poor', limit: 0.0001, spent: 0, refused: true });
+    }
   });
 
   test('names to who is no administrator no condition but those that held for them', async () => {
@@ -152,12 +154,5 @@ describe('the trace of a request', () => {
       now.rules.map(({ name }: { name: string }) => name),
       ['big'],
     );
-  });
-
-  test('tells what would become of it now', async () => {
-    const { id } = await ask(opened.gateway.token);
-    await told('getRequest', id);
-    const now = await told('explainRequest', id);
-    assert.deepEqual([now.would, now.words], ['go_out', 'It would go to main now, by the rule big. As it did then.']);
   });
 });

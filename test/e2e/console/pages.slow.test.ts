@@ -1,8 +1,9 @@
 /** Every page of the console in a real browser: as administrator and developer, wide and narrow, light and dark, without a mouse. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { describe, test } from 'node:test';
+import { test } from 'node:test';
 import { overflow, tabThrough } from '../../support/identity/page-checks.ts';
+import { until } from '../../support/until.ts';
 import { seriousFaults } from './axe.ts';
 import { HOSTILE_SHORT, loaded, useConsole } from './scene.ts';
 
@@ -57,37 +58,62 @@ for (const [role, { sub, pages }] of Object.entries(WHO)) {
 /** A part of every hostile name, as people see it where it is no more than a text. */
 const PART = '<img src=x';
 
-/** Pages, what is pressed there, and what of a hostile name has to be read in what opens. */
-const OPENED: Readonly<Record<'anna' | 'ben', readonly (readonly [path: string, button: RegExp, shows: string])[]>> = {
+interface View {
+  readonly path: string;
+  /** Of a drawer or dialog: what opens it, unless the address does. */
+  readonly button?: RegExp;
+  readonly is_dialog?: false;
+  /** What has to be read in it. */
+  readonly shows?: string;
+}
+
+const counter = new URLSearchParams({ user: 'ben@example.com', window: 'day', unit: 'usd' });
+const grant = new URLSearchParams({ grant: counter.toString(), amount: '5' });
+
+/** Drawers, dialogs and views beside what the list of pages leads to. */
+const VIEWS: Readonly<Record<'anna' | 'ben', readonly View[]>> = {
   anna: [
-    ['/console/requests?user=mallory@example.com', /\d\d:\d\d/, PART],
-    ['/console/requests?user=ben@example.com&error=model_not_found', /\d\d:\d\d/, PART],
-    ['/console/tokens?user=mallory@example.com', /^Rotate/, PART],
-    ['/console/tokens?user=mallory@example.com', /^Revoke/, PART],
-    ['/console/tokens?tab=service', RegExp(`^Revoke ${HOSTILE_SHORT}`), PART],
-    ['/console/upstreams', /^Resume second/, PART],
-    ['/console/audit?action=limit.grant&subject=ben@example.com', /\d\d:\d\d/, PART],
-    ['/console/audit?list=refused', /\d\d:\d\d/, ''],
-    ['/console/people?search=mallory', /^mallory@example\.com/, PART],
-    ['/console/limits?user=mallory@example.com', /^Give a grant/, ''],
+    { path: 'requests?user=mallory@example.com', button: /\d\d:\d\d/, shows: PART },
+    { path: 'requests?user=ben@example.com&error=model_not_found', button: /\d\d:\d\d/, shows: PART },
+    { path: 'tokens?user=mallory@example.com', button: /^Rotate/, shows: PART },
+    { path: 'tokens?user=mallory@example.com', button: /^Revoke/, shows: PART },
+    { path: 'tokens?tab=service', button: RegExp(`^Revoke ${HOSTILE_SHORT}`), shows: PART },
+    { path: 'tokens?create=token', shows: 'For somebody else' },
+    { path: 'tokens?tab=service&create=service', shows: 'see usage and costs' },
+    { path: 'upstreams', button: /^Resume second/, shows: PART },
+    { path: 'audit?action=limit.grant&subject=ben@example.com', button: /\d\d:\d\d/, shows: PART },
+    { path: 'audit?list=refused', button: /\d\d:\d\d/ },
+    { path: 'people?search=mallory', button: /^mallory@example\.com/, shows: PART },
+    { path: 'people', is_dialog: false, shows: PART },
+    { path: 'limits?user=mallory@example.com', button: /^Give a grant/ },
+    { path: 'limits?user=mallory@example.com', button: /^Set the limit/, shows: PART },
+    { path: 'limits?grant=new' },
+    { path: `limits?${grant}`, shows: 'With the grant' },
+    { path: `limits?team=${encodeURIComponent(HOSTILE_SHORT)}`, is_dialog: false, shows: PART },
+    { path: 'config?view=rules&shipped=yes', is_dialog: false, shows: PART },
+    { path: 'config?view=shadow', is_dialog: false },
+    { path: 'config?view=files', is_dialog: false },
+    { path: 'config?view=findings', is_dialog: false },
   ],
-  ben: [['/console/limits', /^Ask for more/, '']],
+  ben: [{ path: 'limits', button: /^Ask for more/ }],
 };
 
-describe('names that would like to be scripts', () => {
-  for (const [sub, opened] of Object.entries(OPENED)) {
-    test(`stay texts in whatever drawer or dialog ${sub === 'anna' ? 'an administrator' : 'a developer'} opens`, async () => {
-      const { page, complaints } = await site.open(sub);
-      for (const [path, button, shows] of opened) {
-        await page.goto(`${site.gateway.url}${path}`);
-        await page.locator('main').getByRole('button', { name: button }).first().click();
-        const panel = page.getByRole('dialog');
-        await panel.waitFor();
-        if (shows !== '') await panel.getByText(shows, { exact: false }).first().waitFor();
-        await panel.locator('.skeleton').first().waitFor({ state: 'detached' });
-        assert.equal(await page.evaluate('window.taken'), undefined, `${path}: a name became a script`);
-      }
-      assert.deepEqual(complaints, []);
-    });
-  }
-});
+for (const [sub, views] of Object.entries(VIEWS)) {
+  test(`drawers, dialogs and views of ${sub} fit a phone, with nothing serious for axe, and names there stay texts`, async () => {
+    const { page, complaints } = await site.open(sub, '/console', { viewport: { width: 360, height: 800 } });
+    for (const [i, { path, button, is_dialog = true, shows }] of views.entries()) {
+      const at = `${path} ${button ?? ''}`;
+      await page.emulateMedia({ colorScheme: i % 2 === 0 ? 'dark' : 'light' });
+      await page.goto(`${site.gateway.url}/console/${path}`);
+      if (button !== undefined) await page.locator('main').getByRole('button', { name: button }).first().click();
+      const shown = is_dialog ? page.getByRole('dialog') : page.locator('main');
+      await shown.waitFor();
+      if (shows !== undefined) await shown.getByText(shows).first().waitFor();
+      await until(`${at} has loaded`, async () => (await shown.locator('.skeleton, .stale').count()) === 0);
+      assert.equal(await overflow(page), 0, at);
+      assert.deepEqual(await seriousFaults(page), [], at);
+      assert.equal(await page.evaluate('window.taken'), undefined, `${at}: a name became a script`);
+    }
+    assert.deepEqual(complaints, []);
+  });
+}

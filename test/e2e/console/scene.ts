@@ -17,16 +17,11 @@ import type { BrowserContextOptions, Page } from 'playwright-core';
 import type { Changing } from '../../../engine/audit/admin-changes.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { reportUsage } from '../../../engine/money/reports/usage.ts';
-import { type ConsolePerson, openAs, signInToConsole } from '../../support/console.ts';
+import { openAs, signInToConsole } from '../../support/console.ts';
 import { atProcessEnd } from '../../support/file-end.ts';
 import { mainUpstream, type TestGateway } from '../../support/gateway.ts';
 import { useBrowser, type Watched } from '../../support/identity/browser.ts';
-import {
-  PEOPLE,
-  startIdentityProvider,
-  type TestIdentityProvider,
-  type TestPerson,
-} from '../../support/identity/identity-provider.ts';
+import { PEOPLE, startIdentityProvider, type TestPerson } from '../../support/identity/identity-provider.ts';
 import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { answerJson, message, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
@@ -37,38 +32,11 @@ export const HOSTILE = `"'><img src=x onerror="window.taken=1"><script>window.ta
 export const HOSTILE_SHORT = `"><img src=x onerror=window.taken=1>`;
 
 /** How many requests of one model made the breaker of `failing` open, and were served by `spare`. */
-export const SERVED_BY_SPARE = 6;
+const SERVED_BY_SPARE = 6;
 /** Requests of ben that were served. */
 const OF_BEN = 12;
 
-/** Somebody who can sign in. */
-interface Person {
-  /** Their name at the identity provider. */
-  readonly sub: string;
-  readonly email: string;
-}
-
-/** A gateway and what is around it. */
-interface Scene {
-  readonly gateway: TestGateway;
-  readonly provider: TestIdentityProvider;
-  close(): Promise<void>;
-}
-
-/** The console as the tests of a file use it. */
-export interface TestConsole {
-  readonly gateway: TestGateway;
-  /** Where what a test does without a browser is written down to come from. */
-  readonly by: Changing;
-  /** Makes somebody of whom no other test knows: a developer, where no groups are named. */
-  newPerson(more?: TestPerson): Person;
-  /** Opens a private window with a page, for somebody who is signed in. */
-  open(sub: string, path?: string, options?: BrowserContextOptions): Promise<Watched>;
-  /** Signs somebody in without a browser. */
-  signIn(sub: string): Promise<ConsolePerson>;
-  /** Sends a request with a new access token of somebody's and returns its id. */
-  ask(email: string, model?: string): Promise<string>;
-}
+type Scene = Awaited<ReturnType<typeof openScene>>;
 
 let shared: Promise<Scene> | undefined;
 let people = 0;
@@ -82,7 +50,7 @@ export async function closeScene(): Promise<void> {
 atProcessEnd(closeScene);
 
 /** The scene for the tests of a file; the first file that runs makes it. */
-export function useConsole(): TestConsole {
+export function useConsole() {
   const browser = useBrowser();
   let scene: Scene;
   before(async () => {
@@ -93,17 +61,20 @@ export function useConsole(): TestConsole {
     get gateway() {
       return scene.gateway;
     },
-    get by() {
+    /** Where what a test does without a browser is written down to come from. */
+    get by(): Changing {
       const { database } = scene.gateway;
-      return { database, clock: systemClock, actor: { kind: 'command', name: 'root@host' } } as const;
+      return { database, clock: systemClock, actor: { kind: 'command', name: 'root@host' } };
     },
-    newPerson(more = {}) {
+    /** Makes somebody of whom no other test knows: a developer, where no groups are named. */
+    newPerson(more: TestPerson = {}) {
       const sub = `person-${String(++people).padStart(3, '0')}`;
       const email = `${sub}@example.com`;
       scene.provider.people.set(sub, { email, email_verified: true, name: sub, groups: ['marketing'], ...more });
       return { sub, email };
     },
-    async open(sub, path = '/console', options = {}) {
+    /** Opens a private window with a page, for somebody who is signed in. */
+    async open(sub: string, path = '/console', options: BrowserContextOptions = {}): Promise<Watched> {
       const watched = await browser.open({
         viewport: { width: 1440, height: 900 },
         reducedMotion: 'reduce',
@@ -112,8 +83,10 @@ export function useConsole(): TestConsole {
       await openAs(watched.page, scene.gateway.url, sub, path);
       return watched;
     },
-    signIn: (sub) => signInToConsole(scene.gateway.url, sub),
-    ask: async (email, model = 'coder-1') =>
+    /** Signs somebody in without a browser. */
+    signIn: (sub: string) => signInToConsole(scene.gateway.url, sub),
+    /** Sends a request with a new access token of somebody's and returns its id. */
+    ask: async (email: string, model = 'coder-1') =>
       (await send(scene.gateway, await scene.gateway.newToken({ user: email }), model)).id,
   };
 }
@@ -125,8 +98,8 @@ export async function loaded(page: Page, title: string): Promise<void> {
 }
 
 /** Opens the scene and lets people use it. */
-async function openScene(): Promise<Scene> {
-  const hostile = { name: HOSTILE, groups: ['marketing', HOSTILE_SHORT] };
+async function openScene() {
+  const hostile = { name: HOSTILE, groups: ['marketing', HOSTILE_SHORT, 'b'.repeat(200)] };
   const provider = await startIdentityProvider({
     people: {
       ...PEOPLE,

@@ -1,15 +1,11 @@
 /** Fields and headers beside `model` by which a caller could have models, prices or accounts that are not its own. */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, describe, test } from 'node:test';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { before, describe, test } from 'node:test';
+import type { ConfigSections, TestGateway } from '../../support/gateway.ts';
+import { answerJson, message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
 import { auditRecord } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const CHEAP = { input: 1, output: 5 };
 const EXPENSIVE = { input: 300, output: 1500 };
@@ -73,18 +69,11 @@ function sections(url: string): ConfigSections {
   };
 }
 
+useGateway((opened) => {
+  ({ gateway, upstream } = opened);
+}, sections);
 before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: sections(upstream.url) });
   token = await gateway.newToken({ group: 'cheap', name: 'cheap' });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
-beforeEach(() => {
-  upstream.requests.length = 0;
-  upstream.script = answerJson(message());
 });
 
 const PATHS = { messages: '/v1/messages', chat: '/v1/chat/completions', responses: '/v1/responses' } as const;

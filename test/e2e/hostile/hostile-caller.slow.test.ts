@@ -1,39 +1,30 @@
 /** Everything at once that a caller with a valid token can do to a gateway. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { after, test } from 'node:test';
 import { startChild, stopChildren } from '../../bench/processes.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
+import type { TestGateway } from '../../support/gateway.ts';
 import { ATTACKS } from '../../support/identity/hostile-caller.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  const answer = answerJson(message());
+after(stopChildren);
+useGateway((opened) => {
+  ({ gateway, upstream } = opened);
+}, {});
+
+test('one hostile caller makes no request of anybody else fail', async () => {
+  const { url } = gateway;
+  const answer = upstream.script;
   upstream.script = (exchange) => {
     // Two minutes of requests would otherwise stay in memory.
     upstream.requests.length = 0;
     return answer(exchange);
   };
-  gateway = await bootGateway({ upstream_url: upstream.url });
-});
-after(async () => {
-  await stopChildren();
-  await gateway?.close();
-  await upstream?.close();
-});
-
-test('one hostile caller makes no request of anybody else fail', async () => {
-  const { url } = gateway;
   const people = Array.from({ length: 10 }, (_, i) => gateway.newToken({ user: `honest-${i}@example.com` }));
   const tokens = await Promise.all(people);
   const token = await gateway.newToken({ user: 'mallory@example.com' });

@@ -2,18 +2,10 @@
  * JSON made to be expensive: members to put into a request or an answer, of a given size in bytes; and a gateway to send it to.
  * @module
  */
-import { rm } from 'node:fs/promises';
-import { cli } from '../../cli/support.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { message, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { bearer, type Response, send } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { openProcessScene } from '../support/process-scene.ts';
 
 function filled(size: number, unit: string): string {
   return unit.repeat(Math.floor(size / Buffer.byteLength(unit)));
@@ -85,30 +77,12 @@ export interface HostileTarget {
 
 /** Starts it, with more options of Node.js where they are given. */
 export async function startHostileTarget(options = ''): Promise<HostileTarget> {
-  const upstream = await startUpstream(answerJson(message()));
-  const database = await createTestDatabase();
-  const server = { listen: '127.0.0.1:0', public_url: 'http://127.0.0.1' };
-  const { directory, config_file } = await writeConfig(gatewayConfig(upstream.url, { server }));
-  const env: NodeJS.ProcessEnv = {
-    ...process.env,
-    TEST_UPSTREAM_KEY: UPSTREAM_KEY,
-    TEST_DATABASE_URL: database.url,
-    NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --max-old-space-size=512 ${options}`,
-  };
-  const gateway = await startGatewayProcess(config_file, env);
-  const args = ['--config', config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'hostile'];
-  const token = (await cli(['tokens', 'create', ...args], { env })).stdout.trim();
-  return {
-    upstream,
-    database_url: database.url,
-    gateway,
-    token,
-    twice: (path, body) => Promise.all([1, 2].map(() => send(gateway.url, { path, headers: bearer(token), body }))),
-    async close() {
-      await gateway.end('SIGKILL');
-      await database.drop();
-      await upstream.close();
-      await rm(directory, { recursive: true, force: true });
-    },
-  };
+  const scene = await openProcessScene();
+  scene.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ''} --max-old-space-size=512 ${options}`;
+  const gateway = await scene.start();
+  const token = await scene.newToken();
+  const { upstream, database_url, close } = scene;
+  const twice = (path: string, body: Buffer | string) =>
+    Promise.all([1, 2].map(() => send(gateway.url, { path, headers: bearer(token), body })));
+  return { upstream, database_url, gateway, token, twice, close };
 }

@@ -3,34 +3,25 @@
  * belong it is refused or dropped, and is never repeated in an error, a log record, an audit record or a ledger row.
  */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';
-import {
-  answerBytes,
-  answerChunks,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerBytes, answerChunks, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { SEED } from '../../support/random.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { askBody, COMBINATIONS, modelVia, nineConfig, post } from '../support/nine.ts';
 import { auditRows, ledgerRows, nothingReserved } from '../support/state.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const PROMPT = 'The-merger closes on friday';
 
 let upstream: ScriptedUpstream;
 let gateway: TestGateway;
 
-before(async () => {
-  upstream = await startUpstream();
-  gateway = await bootGateway({ upstream_url: upstream.url, config: nineConfig(upstream.url) });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-});
+useGateway((opened) => {
+  ({ gateway, upstream } = opened);
+}, nineConfig);
 
 const SCHEMA = { type: 'object', properties: { a: { type: 'string' } }, required: ['a'] };
 

@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
-import { type Database, openDatabase } from '../../../engine/store/database.ts';
 import { cli } from '../../cli/support.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { serverSection, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { REACHED_SECONDS } from '../../support/limits.ts';
 import {
   answerBytes,
@@ -14,73 +11,54 @@ import {
   message,
   messageEvents,
   reset,
-  type ScriptedUpstream,
-  startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, bearer, messagesBody, open, send, sendRaw } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 import { auditRows, ledgerRows } from '../support/state.ts';
 
 const PROMPT = 'the-merger-closes-on-friday';
 const WRONG_TOKEN = `gw_${'wrongwrong'.repeat(5)}`;
 const WRONG_KEY = 'sk-somebody-elses-key-9d2f';
 
-let upstream: ScriptedUpstream;
-let test_database: Awaited<ReturnType<typeof createTestDatabase>>;
+let scene: ProcessScene;
 let relay: TcpRelay;
-let database: Database;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let env: NodeJS.ProcessEnv;
 let gateway: GatewayProcess;
 let token: string;
 
+useProcessScene(
+  (opened) => {
+    scene = opened;
+  },
+  {
+    sections: () => ({
+      server: serverSection({
+        timeouts: {
+          first_byte_seconds: REACHED_SECONDS,
+          unstreamed_first_byte_seconds: REACHED_SECONDS,
+          idle_seconds: REACHED_SECONDS,
+        },
+      }),
+    }),
+  },
+);
 before(async () => {
-  upstream = await startUpstream();
-  test_database = await createTestDatabase();
-  const direct = new URL(test_database.url);
-  relay = await startRelay(Number(direct.port));
-  const relayed = new URL(direct);
+  const relayed = new URL(scene.database_url);
+  relay = await startRelay(Number(relayed.port));
   relayed.port = String(relay.port);
-  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: relayed.href };
-  const timeouts = {
-    first_byte_seconds: REACHED_SECONDS,
-    unstreamed_first_byte_seconds: REACHED_SECONDS,
-    idle_seconds: REACHED_SECONDS,
-  };
-  const server = {
-    listen: '127.0.0.1:0',
-    public_url: 'http://127.0.0.1',
-    timeouts,
-    drain: { accept_seconds: 0 },
-  };
-  config = await writeConfig(gatewayConfig(upstream.url, { server }));
-  gateway = await startGatewayProcess(config.config_file, env);
-  const quiet = { debug() {}, info() {}, warn() {}, error() {} };
-  const database_only = { database: { postgres: { url_env: 'URL', pool_max: 3 } } };
-  database = await openDatabase({
-    config: database_only as never,
-    env: { URL: direct.href },
-    log: quiet,
-    wait: 'until-ready',
-  });
-  token = await makeToken(database);
+  scene.env.TEST_DATABASE_URL = relayed.href;
+  gateway = await scene.start();
+  token = await scene.newToken();
 });
-after(async () => {
-  gateway?.child.kill('SIGKILL');
-  await gateway?.ended;
-  await database?.close();
-  await relay?.stop();
-  await test_database?.drop();
-  await upstream?.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
+after(() => relay?.stop());
 
 const PROMPTED = { messages: [{ role: 'user', content: PROMPT }], system: PROMPT };
 
 /** Takes every path that could say too much, and returns all that clients were sent. */
 async function exercise(): Promise<string[]> {
+  const { upstream, database, database_url } = scene;
   const said: string[] = [];
   const hear = async (response: Promise<{ raw_headers: readonly string[]; text: string }>) => {
     const { raw_headers, text } = await response.catch((error) => ({ raw_headers: [], text: String(error) }));
@@ -131,7 +109,7 @@ async function exercise(): Promise<string[]> {
     return response.status === 503;
   });
   await hear(send(gateway.url, { method: 'GET', path: '/readyz' }));
-  relay.target_port = Number(new URL(test_database.url).port);
+  relay.target_port = Number(new URL(database_url).port);
   upstream.script = answerJson(message());
   await until('the gateway serves again', async () => (await prompted()).status === 200);
   return said;
@@ -139,7 +117,8 @@ async function exercise(): Promise<string[]> {
 
 test('no secret and no prompt text is in any output, error, audit record or ledger row', async () => {
   const places: Record<string, string> = { 'what clients were sent': (await exercise()).join('\n') };
-  const with_config = ['--config', config.config_file];
+  const { database, database_url, config_file, env } = scene;
+  const with_config = ['--config', config_file];
   const commands = [
     ['check'],
     ['tokens', 'list', '--json'],
@@ -172,7 +151,7 @@ test('no secret and no prompt text is in any output, error, audit record or ledg
     'the secret part of an access token': token.slice(-24),
     'a wrong token': WRONG_TOKEN,
     'a foreign key': WRONG_KEY,
-    'the database password': new URL(test_database.url).password,
+    'the database password': new URL(database_url).password,
     'prompt text': PROMPT,
   };
   const found: string[] = [];

@@ -1,24 +1,14 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import { type Database, openDatabase } from '../../../engine/store/database.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, makeToken, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
-import {
-  EVENT_STREAM,
-  type Exchange,
-  message,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { EVENT_STREAM, type Exchange, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 import { ledgerRows, nothingReserved, reserved } from '../support/state.ts';
 
 const ROUNDS = times(3);
@@ -27,34 +17,22 @@ const EVENTS = messageEvents();
 /** How many steps the requests of a round take: half of them are streams. */
 const STEPS = (CALLERS / 2) * (2 + EVENTS.length + 3);
 
-let upstream: ScriptedUpstream;
-let test_database: Awaited<ReturnType<typeof createTestDatabase>>;
-let database: Database;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let env: NodeJS.ProcessEnv;
-let gateway: GatewayProcess | undefined;
+let scene: ProcessScene;
+let gateway: GatewayProcess;
 /** What upstream and callers do, in steps, is counted; at one of them the gateway is killed. */
 let step = () => {};
 
-before(async () => {
-  upstream = await startUpstream();
-  test_database = await createTestDatabase();
-  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: test_database.url };
-  const server = serverSection({});
-  const spend_limits = { defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 }, on_exceeded: 'deny' };
-  config = await writeConfig(gatewayConfig(upstream.url, { server, spend_limits }));
-  gateway = await startGatewayProcess(config.config_file, env);
-  const quiet = { debug() {}, info() {}, warn() {}, error() {} };
-  const database_only = { database: { postgres: { url_env: 'TEST_DATABASE_URL', pool_max: 3 } } };
-  database = await openDatabase({ config: database_only as never, env, log: quiet, wait: 'until-ready' });
-});
-after(async () => {
-  await gateway?.end('SIGKILL');
-  await database?.close();
-  await test_database?.drop();
-  await upstream?.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
+useProcessScene(
+  (opened) => {
+    scene = opened;
+  },
+  {
+    script: answerInSteps,
+    sections: () => ({
+      spend_limits: { defaults: { user_daily_usd: 100, team_monthly_usd: 10_000 }, on_exceeded: 'deny' },
+    }),
+  },
+);
 
 /** As JSON or as a stream in pieces: a step when a request arrives, and one with each piece. */
 async function answerInSteps({ received, res }: Exchange): Promise<void> {
@@ -73,7 +51,8 @@ async function answerInSteps({ received, res }: Exchange): Promise<void> {
 }
 
 test('whenever the gateway is killed, every request the upstream saw has exactly one ledger row, and nothing stays reserved', async () => {
-  upstream.script = answerInSteps;
+  const { upstream, database, newToken } = scene;
+  gateway = await scene.start();
   const random = randomOf('crash');
   /** One user per request, because that is what a ledger row and a request have in common. */
   let users = 0;
@@ -83,10 +62,10 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     const tokens = await Promise.all(
       Array.from({ length: CALLERS }, async () => {
         const user = `caller-${users++}@example.com`;
-        return { user, token: await makeToken(database, { user, team: 'crashers' }) };
+        return { user, token: await newToken({ user, team: 'crashers' }) };
       }),
     );
-    const { url, child, ended } = gateway!;
+    const { url, child, ended } = gateway;
     const kill_at = 1 + Math.floor(random() * STEPS);
     let steps = 0;
     step = () => {
@@ -101,7 +80,7 @@ test('whenever the gateway is killed, every request the upstream saw has exactly
     await Promise.all(callers);
     child.kill('SIGKILL');
     await ended;
-    gateway = await startGatewayProcess(config.config_file, env);
+    gateway = await scene.start();
 
     await until('what the dead process reserved is settled', async () => {
       const { nano_usd, reservations } = await reserved(database);

@@ -1,15 +1,13 @@
 /** Faulty stages of the operator's own around a forwarded request: what they do to a response, and in the background. */
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
-import { createTestDatabase } from '../../support/database.ts';
-import { bootGateway, gatewayConfig, serverSection, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
-import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { describe, test } from 'node:test';
+import type { ResponseHead, StageContext } from '../../../engine/contract/stage.ts';
+import { projectOfTest } from '../../load/support/project.ts';
+import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 import { ask, type Response, send } from '../support/client.ts';
-import { startGatewayProcess } from '../support/gateway-process.ts';
+import { openProcessScene } from '../support/process-scene.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const WATCHER = `
 import { defineStage, StageError } from 'appscli';
@@ -23,6 +21,7 @@ export default defineStage({
     return {
       response(ctx, head) {
         if (is(ctx, 'refusal')) throw new StageError('forbidden', 'The answer is not for you.');
+        if (is(ctx, 'keeps')) globalThis.kept = { head };
         if (is(ctx, 'response')) fail();
         if (is(ctx, 'trap')) throw new Proxy({}, { getPrototypeOf: fail });
         if (is(ctx, 'header')) head.set('x-broken', 'a\\r\\nb: c');
@@ -34,6 +33,8 @@ export default defineStage({
         head.set('x-watcher-' + as, 'here');
       },
       event(ctx, event) {
+        if (is(ctx, 'keeps')) globalThis.kept.ctx = ctx;
+        if (is(ctx, 'keeps')) return { get then() { return fail(); } };
         if (is(ctx, 'event')) fail();
         if (is(ctx, 'async event')) return Promise.reject(new Error('thrown on purpose'));
         if (is(ctx, 'change event')) event.data = '{"usage":{"input_tokens":1,"output_tokens":1}}';
@@ -91,25 +92,15 @@ finally:
   - stage: audit
 `;
 
-let directory: string;
-let upstream: ScriptedUpstream;
+const project = projectOfTest({ 'watcher.js': WATCHER, 'last.js': LAST, 'messages.yaml': PIPELINE });
+const stages = [project.path('watcher.js'), project.path('last.js')];
 let gateway: TestGateway;
-let own: { pipelines: string; stages: string[] };
-
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'faulty-hooks-'));
-  await writeFile(join(directory, 'watcher.js'), WATCHER);
-  await writeFile(join(directory, 'last.js'), LAST);
-  await writeFile(join(directory, 'messages.yaml'), PIPELINE);
-  upstream = await startUpstream();
-  own = { pipelines: directory, stages: [join(directory, 'watcher.js'), join(directory, 'last.js')] };
-  gateway = await bootGateway({ upstream_url: upstream.url, config: own });
-});
-after(async () => {
-  await gateway?.close();
-  await upstream?.close();
-  await rm(directory, { recursive: true });
-});
+useGateway(
+  (opened) => {
+    gateway = opened.gateway;
+  },
+  { pipelines: project.directory, stages },
+);
 
 const fault = (text: string, agent = 'other/1'): Promise<Response> =>
   ask(gateway.url, gateway.token, {}, ['x-fault', text, 'user-agent', agent]);
@@ -161,6 +152,14 @@ for (const who of ['strict', 'lenient']) {
     assert.deepEqual([error, error_stage ?? stage], ['forbidden', who]);
   });
 }
+
+test('what a stage keeps of a response or an event is of no use once the hook is over, however that ended', async () => {
+  await failureOf(await fault('lenient keeps'));
+  const { head, ctx } = (globalThis as unknown as { kept: { head: ResponseHead; ctx: StageContext } }).kept;
+  assert.throws(() => head.set('x-late', '1'), /the hook is over/);
+  assert.throws(() => head.remove('x-late'), /the hook is over/);
+  assert.throws(() => ctx.state, /the hook is over/);
+});
 
 describe('a failure that comes after the answer', () => {
   for (const what of ['event', 'finish', 'async event']) {
@@ -214,17 +213,10 @@ describe('shadow mode', () => {
 });
 
 test('what a stage leaves running in the background fails without ending the gateway', async () => {
-  const database = await createTestDatabase();
-  const config_file = join(directory, 'gateway.json.yaml');
-  const config = gatewayConfig(upstream.url, {
-    ...own,
-    pipelines: 'process',
-    server: serverSection({}),
-  });
-  await mkdir(join(directory, 'process'));
-  await writeFile(
-    join(directory, 'process/stray.yaml'),
-    `
+  const scene = await openProcessScene({
+    sections: () => ({ stages, pipelines: 'pipelines' }),
+    files: {
+      'pipelines/stray.yaml': `
 pipeline: stray
 version: 1
 summary: Leaves something running.
@@ -234,11 +226,10 @@ stages:
 finally:
   - stage: last
 `,
-  );
-  await writeFile(config_file, JSON.stringify(config));
-  const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  const running = await startGatewayProcess(config_file, env);
+    },
+  });
   try {
+    const running = await scene.start();
     await send(running.url, { method: 'GET', path: '/stray', headers: ['x-fault', 'last strays'] });
     await until('all failures are in the log', () =>
       [/stray promise/, /stray timer/].every((one) => one.test(running.output())),
@@ -253,7 +244,6 @@ finally:
     }
     assert.equal((await send(running.url, { method: 'GET', path: '/healthz' })).status, 200);
   } finally {
-    await running.end('SIGTERM');
-    await database.drop();
+    await scene.close();
   }
 });

@@ -64,8 +64,8 @@ before(async () => {
 after(() => rm(directory, { recursive: true, force: true }));
 
 /** The demo, once it has printed what it has to say. */
-async function startDemo(): Promise<RunningCommand> {
-  const demo = start(process.execPath, [START, config_file], { cwd: REPOSITORY, env });
+async function startDemo(file: string, ...words: string[]): Promise<RunningCommand> {
+  const demo = start(file, [...words, config_file], { cwd: REPOSITORY, env });
   await until('the demo is ready', () => {
     if (demo.process.exitCode !== null) throw new Error(`the demo ended: ${demo.stderr()}`);
     return demo.stdout().includes('Ctrl-C');
@@ -92,8 +92,8 @@ async function paste(command: string): Promise<string> {
   return stdout;
 }
 
-async function stop(demo: RunningCommand): Promise<void> {
-  demo.process.kill('SIGINT');
+async function stop(demo: RunningCommand, signal: NodeJS.Signals): Promise<void> {
+  demo.process.kill(signal);
   const { exit_code, stdout, stderr } = await demo.ended;
   assert.equal(exit_code, 0, stderr);
   assert.equal(stderr, '');
@@ -174,7 +174,7 @@ async function models(demo: RunningCommand): Promise<string[]> {
 
 test('the demo, started twice', async (t) => {
   const now = Date.now() - ahead_ms();
-  const first = await startDemo();
+  const first = await startDemo(process.execPath, START);
   const token = /gw_\w+/.exec(first.stdout())![0];
   await t.test('prints commands that work when pasted, and fit 80 columns', async () => {
     await tryCommands(first);
@@ -236,10 +236,10 @@ test('the demo, started twice', async (t) => {
   await t.test('says of a port in use in one line what to do', async () => {
     await assertInUse(/^appscli: 127\.0\.0\.1:\d+, where the demo upstream listens, is in use; stop [^\n]+\n$/);
   });
+  const state = () => readServerState(join(directory, 'state/postgres/cluster')).kind;
   await t.test('ends with everything it started at Ctrl-C', async () => {
-    const state = () => readServerState(join(directory, 'state/postgres/cluster')).kind;
     assert.equal(state(), 'running');
-    await stop(first);
+    await stop(first, 'SIGINT');
     assert.equal(state(), 'stopped');
   });
   await t.test('says so of the port of the identity provider, too', async () => {
@@ -251,12 +251,15 @@ test('the demo, started twice', async (t) => {
     other.close();
   });
 
-  const second = await startDemo();
+  const second = await startDemo('npm', 'start', '--silent', '--');
   await t.test('has its data the next time, and people stay signed in', async () => {
     assert.equal(/gw_\w+/.exec(second.stdout())![0], token, 'the token of the first start is still good');
     assert.match(await paste(commandsIn(second.stdout())[3]!), OWN_USAGE);
     assert.deepEqual(await models(second), ['demo-small']);
     assert.match(await appscli('whoami'), /bob@example\.com/);
-    await stop(second);
+  });
+  await t.test('ends with everything it started when npm is told to end', async () => {
+    await stop(second, 'SIGTERM');
+    assert.equal(state(), 'stopped');
   });
 });

@@ -1,13 +1,10 @@
 /** A gateway of several upstreams that is told to stop: each client hears of it once, and every attempt is accounted for. */
 import assert from 'node:assert/strict';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { systemClock } from '../../../engine/kit/clock.ts';
 import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { gatewayConfig, serverSection } from '../../support/gateway.ts';
 import {
   answerJson,
   EVENT_STREAM,
@@ -17,12 +14,12 @@ import {
   type ScriptedUpstream,
   startUpstream,
 } from '../../support/model-provider/scripted-upstream.ts';
-import { open as openTestDatabase } from '../../support/open-database.ts';
 import { until } from '../../support/until.ts';
 import { eventsIn } from '../streams/streams.ts';
 import { open, type Response, readAll } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
 import { askBody, sending } from '../support/nine.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 import { reserved } from '../support/state.ts';
 
 const DRAIN_SECONDS = 1;
@@ -63,43 +60,31 @@ const release = Promise.withResolvers<void>();
 let releases: ScriptedUpstream;
 let first: ScriptedUpstream;
 let second: ScriptedUpstream;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let env: NodeJS.ProcessEnv;
+let scene: ProcessScene;
 let token: string;
 let gateway: GatewayProcess;
 
 before(async () => {
-  [first, second] = await Promise.all([startUpstream(hang), startUpstream(hang)]);
+  second = await startUpstream(hang);
   releases = await startUpstream(async ({ res }) => {
     await release.promise;
     res.end();
   });
-  database = await createTestDatabase();
-  const own = await openTestDatabase(database.url);
-  token = await makeToken(own);
-  await own.close();
-  env = {
-    ...process.env,
-    TEST_UPSTREAM_KEY: UPSTREAM_KEY,
-    TEST_DATABASE_URL: database.url,
-    TEST_RELEASE_URL: releases.url,
-  };
-  const upstreams = [first, second].map(({ url }, i) => ({
-    name: i === 0 ? 'first' : 'second',
-    type: 'vendor',
-    base_url: url,
-    api_key_env: 'TEST_UPSTREAM_KEY',
-  }));
-  config = await writeConfig(
-    gatewayConfig('', {
-      server: {
-        listen: '127.0.0.1:0',
-        public_url: 'http://127.0.0.1',
-        timeouts: { drain_seconds: DRAIN_SECONDS },
-        drain: { accept_seconds: 0 },
-      },
-      upstreams,
+});
+useProcessScene(
+  (opened) => {
+    scene = opened;
+    first = opened.upstream;
+  },
+  {
+    script: hang,
+    files: { 'pipelines/messages.yaml': PIPELINE, 'slow.ts': SLOW },
+    sections: (url) => ({
+      server: serverSection({ timeouts: { drain_seconds: DRAIN_SECONDS } }),
+      upstreams: [
+        { name: 'first', type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' },
+        { name: 'second', type: 'vendor', base_url: second.url, api_key_env: 'TEST_UPSTREAM_KEY' },
+      ],
       routing: {
         default_upstreams: [
           { upstream: 'first', order: 1 },
@@ -111,19 +96,14 @@ before(async () => {
       pipelines: './pipelines',
       stages: ['./slow.ts'],
     }),
-  );
-  await mkdir(join(config.directory, 'pipelines'));
-  await writeFile(join(config.directory, 'pipelines', 'messages.yaml'), PIPELINE);
-  await writeFile(join(config.directory, 'slow.ts'), SLOW);
-  gateway = await startGatewayProcess(config.config_file, env);
+  },
+);
+before(async () => {
+  scene.env.TEST_RELEASE_URL = releases.url;
+  token = await scene.newToken();
+  gateway = await scene.start();
 });
-after(async () => {
-  gateway?.child.kill('SIGKILL');
-  await gateway?.ended;
-  await database?.drop();
-  await Promise.all([first, second, releases].map((each) => each?.close()));
-  await rm(config.directory, { recursive: true, force: true });
-});
+after(() => Promise.all([second, releases].map((each) => each?.close())));
 
 /** Plays several requests at one upstream, told apart by what they say. */
 function byWords(scripts: Readonly<Record<string, Script>>): Script {
@@ -201,23 +181,19 @@ test('SIGTERM ends what is under way at several upstreams with one error each, b
   assert.deepEqual(await gateway.ended, { code: 0, signal: null }, gateway.output());
   assert.equal(asked(), before_end, 'no attempt began after the end');
 
-  const own = await openTestDatabase(database.url);
-  try {
-    assert.deepEqual(await reserved(own), { nano_usd: 0, reservations: 0 });
-    const rows = await own
-      .knex('ledger_attempts')
-      .select('request_id', 'upstream', 'reason', 'certainty', 'n')
-      .orderBy('n');
-    const of = (answer: Response) =>
-      rows
-        .filter((row: { request_id: string }) => row.request_id === answer.headers['x-gateway-request-id'])
-        .map(({ upstream, reason, certainty }: Attempted) => `${upstream} ${reason} ${certainty}`);
-    assert.deepEqual(of(await streams.messages), ['first served answered']);
-    assert.deepEqual(of(await streams.translated), ['first next_failed answered', 'second served answered']);
-    assert.deepEqual(of(await unanswered), ['first next_failed answered', 'second gone possibly_accepted']);
-    const { differences, repeated, uncounted } = await verifyLedger({ database: own, clock: systemClock });
-    for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
-  } finally {
-    await own.close();
-  }
+  const { database } = scene;
+  assert.deepEqual(await reserved(database), { nano_usd: 0, reservations: 0 });
+  const rows = await database
+    .knex('ledger_attempts')
+    .select('request_id', 'upstream', 'reason', 'certainty', 'n')
+    .orderBy('n');
+  const of = (answer: Response) =>
+    rows
+      .filter((row: { request_id: string }) => row.request_id === answer.headers['x-gateway-request-id'])
+      .map(({ upstream, reason, certainty }: Attempted) => `${upstream} ${reason} ${certainty}`);
+  assert.deepEqual(of(await streams.messages), ['first served answered']);
+  assert.deepEqual(of(await streams.translated), ['first next_failed answered', 'second served answered']);
+  assert.deepEqual(of(await unanswered), ['first next_failed answered', 'second gone possibly_accepted']);
+  const { differences, repeated, uncounted } = await verifyLedger({ database, clock: systemClock });
+  for (const found of [differences, repeated, uncounted]) assert.deepEqual(found, { total: 0, first: [] });
 });

@@ -1,21 +1,14 @@
 /** What a signal does to a gateway with requests under way. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { rm, writeFile } from 'node:fs/promises';
 import { Agent, get } from 'node:http';
-import { after, afterEach, before, test } from 'node:test';
-import { cli } from '../../cli/support.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
-import {
-  EVENT_STREAM,
-  messageEvents,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { test } from 'node:test';
+import { gatewayConfig, serverSection } from '../../support/gateway.ts';
+import { EVENT_STREAM, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, open, readAll, send } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 
 /** Longer than any test may take, which fails when it waits for that. */
 const ENDLESS_SECONDS = 86_400;
@@ -23,44 +16,32 @@ const ENDLESS_SECONDS = 86_400;
 const EVENTS = messageEvents(['one ', 'two ', 'three']);
 const BEGINNING = EVENTS.slice(0, 3).join('');
 
-let upstream: ScriptedUpstream;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let env: NodeJS.ProcessEnv;
+let scene: ProcessScene;
 let token: string;
 let gateway: GatewayProcess;
 /** Sends the rest of the stream. */
 let finish: () => void;
 
-before(async () => {
-  upstream = await startUpstream(({ received, res }) => {
-    // What is not streamed is never answered.
-    if (!received.body.includes('"stream":true')) return;
-    res.writeHead(200, EVENT_STREAM as string[]);
-    res.write(BEGINNING);
-    finish = () => res.end(EVENTS.slice(3).join(''));
-  });
-  database = await createTestDatabase();
-  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  config = await writeConfig({});
-});
-after(async () => {
-  await database?.drop();
-  await upstream?.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
-afterEach(() => gateway?.end('SIGKILL'));
+useProcessScene(
+  (opened) => {
+    scene = opened;
+  },
+  {
+    script: ({ received, res }) => {
+      // What is not streamed is never answered.
+      if (!received.body.includes('"stream":true')) return;
+      res.writeHead(200, EVENT_STREAM as string[]);
+      res.write(BEGINNING);
+      finish = () => res.end(EVENTS.slice(3).join(''));
+    },
+  },
+);
 
 async function start(drain_seconds: number): Promise<void> {
   const server = serverSection({ timeouts: { drain_seconds } });
-  await writeFile(config.config_file, JSON.stringify(gatewayConfig(upstream.url, { server })));
-  gateway = await startGatewayProcess(config.config_file, env);
-  if (token !== undefined) return;
-  const args = ['--config', config.config_file, '--user', 'dev@example.com', '--group', 'all', '--name', 'drain'];
-  const created = await cli(['tokens', 'create', ...args], { env });
-  assert.equal(created.exit_code, 0, created.stderr);
-  token = created.stdout.trim();
-  assert.match(token, /^gw_\S+$/, 'the token alone is on standard output');
+  await scene.write('gateway.yaml', JSON.stringify(gatewayConfig(scene.upstream.url, { server })));
+  gateway = await scene.start();
+  token ??= await scene.newToken();
 }
 
 const beginStream = () => open(gateway.url, { headers: bearer(token), body: messagesBody({ stream: true }) }).head;
@@ -88,6 +69,7 @@ test('SIGTERM lets a running stream finish and takes no new connection; idle one
 
 test('what outlasts the drain time ends with an error, as an event or as JSON, and the process still ends with 0', async () => {
   await start(1);
+  const { upstream } = scene;
   const before = upstream.requests.length;
   const { head: unanswered } = open(gateway.url, { headers: bearer(token), body: messagesBody() });
   await upstream.arrived(before + 1);

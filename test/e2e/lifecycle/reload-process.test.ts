@@ -1,14 +1,12 @@
 /** Reloading as operators ask for it: SIGHUP, and `--watch`. */
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, afterEach, before, test } from 'node:test';
-import { createTestDatabase } from '../../support/database.ts';
-import { gatewayConfig, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
+import { afterEach, test } from 'node:test';
 import { until } from '../../support/until.ts';
 import { send } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 
 const pipeline = (message: string) => `pipeline: teapot
 version: 1
@@ -18,43 +16,33 @@ stages:
   - { stage: fail, options: { error: path_not_found, message: ${message} } }
 `;
 
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let config: Awaited<ReturnType<typeof writeConfig>>;
-let env: NodeJS.ProcessEnv;
-let gateway: GatewayProcess | undefined;
+let config: ProcessScene;
+let gateway: GatewayProcess;
 let teapot: string;
 
-before(async () => {
-  database = await createTestDatabase();
-  env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-  config = await writeConfig(
-    gatewayConfig('http://127.0.0.1:9', { server: serverSection({}), pipelines: 'pipelines' }),
-  );
-  mkdirSync(join(config.directory, 'pipelines'));
-  teapot = join(config.directory, 'pipelines/teapot.yaml');
-});
-after(async () => {
-  await database?.drop();
-  await rm(config.directory, { recursive: true, force: true });
-});
-afterEach(async () => {
-  await gateway?.end('SIGKILL');
-});
+useProcessScene(
+  (opened) => {
+    config = opened;
+    teapot = join(config.directory, 'pipelines/teapot.yaml');
+  },
+  { sections: () => ({ pipelines: 'pipelines' }), files: { 'pipelines/teapot.yaml': '' } },
+);
+afterEach(() => gateway?.end('SIGKILL'));
 
 async function start(...more_arguments: string[]): Promise<GatewayProcess> {
   writeFileSync(teapot, pipeline('Short and stout.'));
-  gateway = await startGatewayProcess(config.config_file, env, more_arguments);
+  gateway = await config.start(...more_arguments);
   return gateway;
 }
 
 async function said(): Promise<string> {
-  return (await send(gateway!.url, { method: 'GET', path: '/teapot' })).json().error.message;
+  return (await send(gateway.url, { method: 'GET', path: '/teapot' })).json().error.message;
 }
 
 const says = (message: string) => until(`it says "${message}"`, async () => (await said()) === message);
 
 const reloadState = async () =>
-  (await send(gateway!.url, { method: 'GET', path: '/readyz' })).json().configuration.state;
+  (await send(gateway.url, { method: 'GET', path: '/readyz' })).json().configuration.state;
 
 /** A stage module that leaves a failure behind when it is imported. */
 const CARELESS = `import { defineStage } from 'appscli';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { dirname, join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { describe, it } from 'node:test';
 import { load } from '../../../engine/load/index.ts';
 import { configHash } from '../../../engine/telemetry/config-hash.ts';
 import { cli, startCli } from '../../cli/support.ts';
@@ -12,13 +12,7 @@ import { CERTIFICATES } from '../../support/certificates.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, gatewayConfig, serverSection, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
-import { startGatewayProcess } from '../support/gateway-process.ts';
-
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-before(async () => {
-  database = await createTestDatabase();
-});
-after(() => database.drop());
+import { openProcessScene } from '../support/process-scene.ts';
 
 interface Loads {
   readonly replicas: readonly { readonly version: string }[];
@@ -99,11 +93,10 @@ describe('gateway --listen', () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
     const busy = `127.0.0.1:${(taken.address() as AddressInfo).port}`;
-    const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: database.url };
-    const server = { ...serverSection({}), listen: busy };
-    const { config_file, directory } = await writeConfig(gatewayConfig('http://127.0.0.1:9', { server }));
-    const gateway = await startGatewayProcess(config_file, env, ['--listen', '127.0.0.1:0']);
+    const scene = await openProcessScene({ sections: () => ({ server: { ...serverSection({}), listen: busy } }) });
     try {
+      const { config_file, env } = scene;
+      const gateway = await scene.start('--listen', '127.0.0.1:0');
       assert.notEqual(new URL(gateway.url).host, busy);
       await loadsOf(config_file, env, 1);
       gateway.child.kill('SIGHUP');
@@ -117,9 +110,8 @@ describe('gateway --listen', () => {
       assert.equal(wrong.exit_code, 64);
       assert.match(wrong.stderr, /--listen.*'8080' is invalid\. Write host:port, such as 127\.0\.0\.1:8080/);
     } finally {
-      await gateway.end('SIGKILL');
+      await scene.close();
       taken.close();
-      await rm(directory, { recursive: true, force: true });
     }
   });
 });

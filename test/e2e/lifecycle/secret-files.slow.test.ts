@@ -1,40 +1,53 @@
 /** Secrets in files, as Kubernetes mounts them: a process whose files are swapped while requests run. */
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import pg from 'pg';
 import { cli } from '../../cli/support.ts';
-import { createTestDatabase } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
-import { gatewayConfig, mainUpstream, serverSection, writeConfig } from '../../support/gateway.ts';
+import { mainUpstream } from '../../support/gateway.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask, send } from '../support/client.ts';
-import { type GatewayProcess, startGatewayProcess } from '../support/gateway-process.ts';
+import type { GatewayProcess } from '../support/gateway-process.ts';
+import { type ProcessScene, useProcessScene } from '../support/process-scene.ts';
 
 const FIRST = 'first-upstream-key-5f3a9c17';
 const SECOND = 'second-upstream-key-81bd02ee';
 const METRICS = ['metrics-token-one-77a1', 'metrics-token-two-90c4'] as const;
 
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let upstream: ScriptedUpstream;
-let config: Awaited<ReturnType<typeof writeConfig>>;
+let scene: ProcessScene;
 let gateway: GatewayProcess;
 let metrics_port: number;
 let swaps = 0;
 
+useProcessScene(
+  (opened) => {
+    scene = opened;
+  },
+  {
+    sections: async (url) => {
+      metrics_port = await freePort();
+      const { api_key_env: _, ...main } = mainUpstream(url);
+      return {
+        database: { postgres: { url_file: 'secrets/database-url' } },
+        telemetry: {
+          metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' },
+          // Looks like the name that a secret in a file has within the program, and is none.
+          resource: { deployment_env: 'file:/nonexistent' },
+        },
+        upstreams: [{ ...main, api_key_file: 'secrets/upstream-key', breaker: { mode: 'enforce' } }],
+      };
+    },
+  },
+);
+
 /** Swaps all secrets at once, as the kubelet does: a new directory, and a link that is renamed over the one before. */
 function mount(secrets: Readonly<Record<string, string>>): void {
-  const directory = join(config.directory, 'secrets');
+  const directory = join(scene.directory, 'secrets');
   const data = `..data_${++swaps}`;
   mkdirSync(join(directory, data), { recursive: true });
   for (const [name, text] of Object.entries(secrets)) {
@@ -48,38 +61,13 @@ function mount(secrets: Readonly<Record<string, string>>): void {
 
 const secrets = (upstream_key: string, more: Readonly<Record<string, string>> = {}) => ({
   'upstream-key': `${upstream_key}\r\n`,
-  'database-url': `${database.url}\n`,
+  'database-url': `${scene.database_url}\n`,
   'metrics-token': METRICS[0],
   ...more,
 });
 
-before(async () => {
-  database = await createTestDatabase();
-  upstream = await startUpstream(answerJson(message()));
-  metrics_port = await freePort();
-  const { api_key_env: _, ...main } = mainUpstream(upstream.url);
-  config = await writeConfig(
-    gatewayConfig(upstream.url, {
-      server: serverSection({}),
-      database: { postgres: { url_file: 'secrets/database-url' } },
-      telemetry: {
-        metrics: { listen: `127.0.0.1:${metrics_port}`, token_file: 'secrets/metrics-token' },
-        // Looks like the name that a secret in a file has within the program, and is none.
-        resource: { deployment_env: 'file:/nonexistent' },
-      },
-      upstreams: [{ ...main, api_key_file: 'secrets/upstream-key', breaker: { mode: 'enforce' } }],
-    }),
-  );
-});
-after(async () => {
-  await gateway?.end('SIGKILL');
-  await database?.drop();
-  await upstream?.close();
-  await rm(config.directory, { recursive: true, force: true });
-});
-
-const run = (...words: string[]) => cli([...words, '--config', config.config_file], { env: process.env });
-const keySent = () => upstream.requests.at(-1)?.headers['x-api-key'];
+const run = (...words: string[]) => cli([...words, '--config', scene.config_file], { env: process.env });
+const keySent = () => scene.upstream.requests.at(-1)?.headers['x-api-key'];
 const reloadState = async () =>
   (await send(gateway.url, { method: 'GET', path: '/readyz' })).json().configuration.state;
 const metricsStatus = async (token: string) =>
@@ -92,7 +80,8 @@ const metricsStatus = async (token: string) =>
   ).status;
 
 test('secret files are checked, read again when they are swapped, and kept where a swap breaks one', async () => {
-  mount({ 'database-url': `${database.url}\n`, 'metrics-token': ' \n' });
+  const { upstream } = scene;
+  mount({ 'database-url': `${scene.database_url}\n`, 'metrics-token': ' \n' });
   const missing = await run('check');
   assert.match(missing.stdout, /W7007[\s\S]*secrets\/upstream-key/, 'missing');
   assert.match(missing.stdout, /the file is empty/, 'empty');
@@ -105,7 +94,7 @@ test('secret files are checked, read again when they are swapped, and kept where
   const made = await run('tokens', 'create', '--user', 'a@example.com', '--group', 'all', '--name', 'x', '--json');
   assert.equal(made.exit_code, 0, made.stderr);
   const { token } = JSON.parse(made.stdout);
-  gateway = await startGatewayProcess(config.config_file, process.env, ['--watch']);
+  gateway = await scene.start('--watch');
   const { url } = gateway;
   const keysOf = async () => {
     assert.equal((await ask(url, token)).status, 200);
@@ -136,7 +125,7 @@ test('secret files are checked, read again when they are swapped, and kept where
     mount(secrets(SECOND));
     await until('it is mended', async () => (await reloadState()) === 'ok');
   }
-  mount({ 'database-url': `${database.url}\n`, 'metrics-token': METRICS[1] });
+  mount({ 'database-url': `${scene.database_url}\n`, 'metrics-token': METRICS[1] });
   await until('a file that vanished is noticed', async () => (await reloadState()) !== 'ok');
   assert.equal(await keysOf(), SECOND);
   assert.match(gateway.output(), /secrets\/upstream-key/);
@@ -157,7 +146,7 @@ test('secret files are checked, read again when they are swapped, and kept where
   for (const secret of [FIRST, SECOND, ...METRICS, 'password-one', 'password-two']) {
     assert.ok(!everything.includes(secret), `the log holds ${secret}`);
   }
-  const client = new pg.Client({ connectionString: database.url });
+  const client = new pg.Client({ connectionString: scene.database_url });
   await client.connect();
   const { rows } = await client.query(
     'select (select count(distinct config_hash)::int from config_loads where not failed) as hashes, (select string_agg(v::text, $1) from config_versions v) as kept, (select string_agg(l::text, $1) from config_loads l) as loads',
@@ -170,8 +159,8 @@ test('secret files are checked, read again when they are swapped, and kept where
 
 /** The password of the database changes for new connections; another database would need a restart, and the log says so. */
 async function passwordChanges(token: string): Promise<void> {
-  const url = new URL(database.url);
-  const client = new pg.Client({ connectionString: database.url });
+  const url = new URL(scene.database_url);
+  const client = new pg.Client({ connectionString: scene.database_url });
   await client.connect();
   url.searchParams.set('application_name', 'second-password');
   mount(secrets(SECOND, { 'database-url': url.href }));
@@ -199,7 +188,7 @@ async function passwordChanges(token: string): Promise<void> {
 
 test('the client secret and the signing key of sessions change with their files', async () => {
   const provider = await startIdentityProvider();
-  const file = (name: string) => join(config.directory, name);
+  const file = (name: string) => join(scene.directory, name);
   const write = (name: string, text: string) => writeFileSync(file(name), `${text}\n`);
   write('client-secret', 'a-secret-that-was-taken-back');
   write('signing-key', 'signing-key-one-0c1f7b62a9d84e53');

@@ -6,6 +6,8 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import type { Clock } from '../../../engine/contract/services.ts';
+import { systemClock } from '../../../engine/kit/clock.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import {
@@ -30,8 +32,8 @@ const ANSWER: Answer = {
   ],
   used: { input: 1003, output: HIDDEN, cache_read: 50_000, cache_write: 0, reasoning: HIDDEN - 20 },
 };
-/** For limits that are reached. */
-const SHORT_SECONDS = 0.2;
+/** A time limit that nothing else has. */
+const LIMIT_SECONDS = 123;
 /** 1003 x 3000 + 50000 x 300 + 9000 x 15000 */
 const BILL = 153_009_000;
 
@@ -185,11 +187,24 @@ describe('a client that leaves', () => {
 });
 
 test('an answer that begins after the first-byte limit is 504 for the client and on its bill in full', async () => {
+  const asked = Promise.withResolvers<void>();
   const late = Promise.withResolvers<void>();
-  upstream.script = inParts([late.promise]);
-  const timeouts = { first_byte_seconds: SHORT_SECONDS, unstreamed_first_byte_seconds: SHORT_SECONDS };
+  const answer = inParts([late.promise]);
+  upstream.script = (exchange) => {
+    asked.resolve();
+    return answer(exchange);
+  };
+  // The limit is reached as soon as the upstream was asked; what is drained after that has all the time there is.
+  let is_reached = false;
+  const inTime: Clock['after'] = (ms, task) => {
+    if (ms !== LIMIT_SECONDS * 1000 || is_reached) return systemClock.after(ms, task);
+    is_reached = true;
+    void asked.promise.then(task);
+    return systemClock.after(ms, () => {});
+  };
+  const timeouts = { first_byte_seconds: LIMIT_SECONDS, unstreamed_first_byte_seconds: LIMIT_SECONDS };
   const config = { ...nineConfig(upstream.url), server: serverSection({ timeouts }) };
-  const impatient = await bootGateway({ upstream_url: upstream.url, config });
+  const impatient = await bootGateway({ upstream_url: upstream.url, config, clock: { ...systemClock, after: inTime } });
   const { url, token, database } = impatient;
   try {
     const response = await send(url, sending('messages', token, bodyOf('messages', 'messages', false)));

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
 import { cli } from '../../cli/support.ts';
-import type { TestGateway } from '../../support/gateway.ts';
+import { ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import type { ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { answerChunks, answerJson, type Script } from '../../support/model-provider/scripted-upstream.ts';
 import { IS_DEEP, inTurn } from '../../support/times.ts';
@@ -15,7 +15,6 @@ import { askBody, modelVia, nineConfig, PRICING, post, useNine } from '../suppor
 import { type LedgerRow, ledgerRow } from '../support/state.ts';
 
 // Nano-USD per token: 3000 in, 15000 out, 300 read from the cache, 3750 and 6000 written to it; audio 40000 in, 80000 out.
-const SIZES = { context_window: 200_000, max_output_tokens: 64_000 };
 
 let provider: ModelProvider;
 let gateway: TestGateway;
@@ -25,26 +24,15 @@ useNine(
     ({ provider, gateway } = nine);
   },
   (url) => {
-    const { models, upstreams, routing } = nineConfig(url) as Record<'models' | 'upstreams', object[]> & {
-      readonly routing: { readonly rules: object[] };
-    };
-    const audio = { audio_input: 40, audio_output: 80 };
-    return {
-      models: [
-        ...models,
-        { ...SIZES, id: 'heard-1', pricing: { ...PRICING, ...audio } },
-        { ...SIZES, id: 'unheard-1', pricing: PRICING },
+    const open = { type: 'compat', protocols: ['chat'], allow_fields: ['input_audio', 'modalities'], ...ONE_ATTEMPT };
+    return nineConfig(url, {
+      models: [{ id: 'heard-1', pricing: { ...PRICING, audio_input: 40, audio_output: 80 } }, { id: 'unheard-1' }],
+      upstreams: [{ name: 'open', ...open }],
+      rules: [
+        { models: ['heard-1'], upstream: 'chat' },
+        { models: ['unheard-1'], upstream: 'open' },
       ],
-      upstreams: [...upstreams, { ...upstreams[1], name: 'open', allow_fields: ['input_audio', 'modalities'] }],
-      routing: {
-        ...routing,
-        rules: [
-          ...routing.rules,
-          { models: ['heard-1'], upstream: 'chat' },
-          { models: ['unheard-1'], upstream: 'open' },
-        ],
-      },
-    };
+    });
   },
 );
 

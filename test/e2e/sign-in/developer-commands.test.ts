@@ -1,53 +1,29 @@
 /** What a developer asks a gateway for without being able to see its gateway.yaml: models, prices, own use and limits. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { describe, test } from 'node:test';
 import { credentialsFrom, openCredentials } from '../../../engine/client/credentials.ts';
 import { cli } from '../../cli/support.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { bootSignIn, signIn } from '../../support/identity/sign-in.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
 import { ask } from '../support/client.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
-let upstream: ScriptedUpstream;
-let provider: TestIdentityProvider;
-let gateway: TestGateway;
-
-before(async () => {
-  upstream = await startUpstream();
-  upstream.script = answerJson(message());
-  provider = await startIdentityProvider();
-  gateway = await bootSignIn({
-    provider,
-    upstream_url: upstream.url,
-    auth: { admin_groups: ['admins'] },
-    config: {
-      models: [
-        model('coder-1', { context_window: 200_000, max_output_tokens: 64_000 }),
-        model('unknown-size', {}),
-        model('refused-1', {}),
-      ],
-      token_groups: [
-        { name: 'engineers', models: ['*'], members: ['engineering'] },
-        { name: 'others', models: ['coder-1'], members: ['marketing'] },
-      ],
-      prices: { rows: [{ upstream: 'main', models: ['coder-1'], multiplier: 2 }] },
-      access: { rules: [{ name: 'no-preview', models: ['refused-1'], message: 'Not yet.' }] },
-      spend_limits: { defaults: { user_daily_usd: 20 } },
-    },
-  });
-});
-after(async () => {
-  await gateway?.close();
-  await provider?.close();
-  await upstream?.close();
+const scene = useSignInScene({
+  auth: { admin_groups: ['admins'] },
+  config: {
+    models: [
+      model('coder-1', { context_window: 200_000, max_output_tokens: 64_000 }),
+      model('unknown-size', {}),
+      model('refused-1', {}),
+    ],
+    token_groups: [
+      { name: 'engineers', models: ['*'], members: ['engineering'] },
+      { name: 'others', models: ['coder-1'], members: ['marketing'] },
+    ],
+    prices: { rows: [{ upstream: 'main', models: ['coder-1'], multiplier: 2 }] },
+    access: { rules: [{ name: 'no-preview', models: ['refused-1'], message: 'Not yet.' }] },
+    spend_limits: { defaults: { user_daily_usd: 20 } },
+  },
 });
 
 function model(id: string, more: object): object {
@@ -57,8 +33,8 @@ function model(id: string, more: object): object {
 /** Somebody who signed in on a machine of their own, and the token they got. */
 async function somebody(sub: string) {
   const { env } = createBackend();
-  const tokens = await signIn(gateway.url, sub);
-  const { access_token, refresh_token, expires_in: lifetime_seconds, email } = tokens;
+  const { gateway } = scene;
+  const { access_token, refresh_token, expires_in: lifetime_seconds, email } = await scene.signIn(sub);
   const credentials = openCredentials(env);
   const kept = credentialsFrom({ access_token, refresh_token, lifetime_seconds, email }, Date.now());
   await credentials.locked(async () => credentials.write(gateway.url, kept));
@@ -70,8 +46,8 @@ async function somebody(sub: string) {
   return { run, access_token };
 }
 
-describe('appscli models', () => {
-  test('shows the models one may use, each with its window and the price in force', async () => {
+describe('appscli', () => {
+  test('models shows those one may use, each with its window and the price in force', async () => {
     const { run } = await somebody('anna');
     assert.equal(
       await run('models'),
@@ -91,10 +67,9 @@ Window and answer in tokens, prices in USD per million tokens.
     ]);
     assert.equal(models[1].context_window, null);
   });
-});
 
-describe('appscli usage at a gateway', () => {
-  test("shows one's own requests and what one's limits leave, and nobody else's", async () => {
+  test("usage shows one's own requests and what one's limits leave, and nobody else's", async () => {
+    const { gateway } = scene;
     const [anna, ben] = [await somebody('anna'), await somebody('ben')];
     for (const { access_token } of [anna, ben]) assert.equal((await ask(gateway.url, access_token)).status, 200);
     await until('both requests are in the ledger', async () => (await gateway.database.knex('ledger')).length === 2);

@@ -1,16 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { after, before, describe, it } from 'node:test';
-import { createProject, type Project } from '../../load/support/project.ts';
-import { bootGateway, type TestGateway } from '../../support/gateway.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
+import { before, describe, it } from 'node:test';
+import { projectOfTest } from '../../load/support/project.ts';
+import type { TestGateway } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
 import { collect, connect, parseRaw, send } from '../support/client.ts';
+import { useGateway } from '../support/use-gateway.ts';
 
 const policyFile = (name: string, rest: string) => `policy: ${name}\nversion: 1\nsummary: A policy.\n${rest}`;
 
@@ -25,22 +20,18 @@ settings: { model: mapped-1, availableModels: [mapped], permissions: { deny: [We
 const SETTINGS = '/managed/settings';
 
 describe('managed settings', () => {
-  let upstream: ScriptedUpstream;
+  const project = projectOfTest({ 'policies/standard.yaml': STANDARD, 'policies/contractors.yaml': CONTRACTORS });
+  const managed = { default_policy: 'standard', directory: project.path('policies') };
   let gateway: TestGateway;
-  let project: Project;
   let contractor: string;
+  useGateway(
+    (opened) => {
+      gateway = opened.gateway;
+    },
+    { policies: { managed } },
+  );
   before(async () => {
-    upstream = await startUpstream();
-    upstream.script = answerJson(message());
-    project = createProject({ 'policies/standard.yaml': STANDARD, 'policies/contractors.yaml': CONTRACTORS });
-    const managed = { default_policy: 'standard', directory: project.path('policies') };
-    gateway = await bootGateway({ upstream_url: upstream.url, config: { policies: { managed } } });
     contractor = await gateway.newToken({ user: 'Pat@Partner.example' });
-  });
-  after(async () => {
-    await gateway?.close();
-    await upstream?.close();
-    project?.remove();
   });
 
   const get = (token: string, more: readonly string[] = [], method = 'GET') =>

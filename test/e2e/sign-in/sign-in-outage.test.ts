@@ -1,70 +1,31 @@
 /** Outages longer than the life of a session token: what each credential comes to, and that nobody has to sign in again. */
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { token } from '../../../engine/cli/sign-in/token.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { keep, kept } from '../../client/keep-credentials.ts';
 import { type Backend, createBackend, drive } from '../../client/scripted-gateway.ts';
-import { createTestDatabase } from '../../support/database.ts';
-import type { TestGateway } from '../../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { askForToken, bootSignIn, refreshWith, signIn, type TokenAnswer } from '../../support/identity/sign-in.ts';
-import {
-  answerJson,
-  message,
-  type ScriptedUpstream,
-  startUpstream,
-} from '../../support/model-provider/scripted-upstream.ts';
-import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
+import type { TokenAnswer } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
-let provider: TestIdentityProvider;
-let upstream: ScriptedUpstream;
-let gateway: TestGateway;
-let clock: FrozenClock;
-let way: TcpRelay;
-const closing: (() => Promise<unknown>)[] = [];
-
-before(async () => {
-  provider = await startIdentityProvider();
-  upstream = await startUpstream();
-  upstream.script = answerJson(message());
-  const database = await createTestDatabase();
-  const url = new URL(database.url);
-  way = await startRelay(Number(url.port || 5432));
-  url.host = `127.0.0.1:${way.port}`;
-  clock = frozenClock(Date.now());
-  gateway = await bootSignIn({
-    provider,
-    clock,
-    upstream_url: upstream.url,
-    database_url: url.href,
-    auth: { session: { signing_key_env: 'TEST_SIGNING_KEY', ttl_minutes: 1 } },
-  });
-  closing.push(
-    () => gateway.close(),
-    () => way.stop(),
-    database.drop,
-    upstream.close,
-    () => provider.close(),
-  );
+const scene = useSignInScene({
+  frozen: true,
+  relayed: true,
+  auth: { session: { signing_key_env: 'TEST_SIGNING_KEY', ttl_minutes: 1 } },
 });
-after(async () => {
-  for (const close of closing) await close();
-});
-
-const renew = (refresh_token: string) => askForToken(gateway.url, refreshWith(refresh_token));
+const { renew, signIn } = scene;
 
 async function ask(bearer: string) {
   const headers = { authorization: `Bearer ${bearer}`, 'content-type': 'application/json' };
   const body = JSON.stringify({ model: 'coder-1', max_tokens: 5, messages: [{ role: 'user', content: 'Hi' }] });
-  const response = await fetch(`${gateway.url}/v1/messages`, { method: 'POST', headers, body });
+  const response = await fetch(`${scene.gateway.url}/v1/messages`, { method: 'POST', headers, body });
   return { status: response.status, text: await response.text() };
 }
 
 /** The credentials of somebody who signed in with the command line. */
 function backendWith({ access_token, refresh_token, expires_in }: TokenAnswer['body']): Backend {
   const backend = createBackend();
+  const { clock, gateway } = scene;
   const expires_at = new Date(clock.now() + expires_in * 1000).toISOString();
   keep(backend, { [gateway.url]: { access_token, refresh_token, expires_at, lifetime_seconds: expires_in } });
   return backend;
@@ -73,7 +34,7 @@ function backendWith({ access_token, refresh_token, expires_in }: TokenAnswer['b
 /** What the key helper comes to: what it prints, or its error. */
 async function helper(backend: Backend) {
   const printed = backend.data().length;
-  const problem = await token(backend.context, {}, { clock }).then(
+  const problem = await token({ ...backend.context, clock: scene.clock }, {}).then(
     () => undefined,
     (error) => error as { exit_code: number; message: string },
   );
@@ -81,7 +42,8 @@ async function helper(backend: Backend) {
 }
 
 test('an identity provider that is away for longer than a token lives signs nobody out', async () => {
-  const person = await signIn(gateway.url, 'anna');
+  const { clock, gateway, provider } = scene;
+  const person = await signIn('anna');
   const backend = backendWith(person);
   const own = await gateway.newToken();
   provider.setMode('down');
@@ -107,7 +69,8 @@ test('an identity provider that is away for longer than a token lives signs nobo
 });
 
 test('a database that is away for longer than a token lives signs nobody out', async () => {
-  const person = await signIn(gateway.url, 'anna');
+  const { clock, gateway, way } = scene;
+  const person = await signIn('anna');
   const backend = backendWith(person);
   const own = await gateway.newToken();
   await way.stop();

@@ -1,70 +1,50 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, it } from 'node:test';
-import { createTestDatabase } from '../../support/database.ts';
+import { describe, it } from 'node:test';
 import type { TestGateway } from '../../support/gateway.ts';
-import {
-  approveAt,
-  createBrowser,
-  startIdentityProvider,
-  type TestIdentityProvider,
-} from '../../support/identity/identity-provider.ts';
-import { askForToken, beginSignIn, bootSignIn, pollWith, refreshWith, signIn } from '../../support/identity/sign-in.ts';
+import { approveAt, createBrowser } from '../../support/identity/identity-provider.ts';
+import { askForToken, beginSignIn, pollWith, refreshWith } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
-import { send } from '../support/client.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
-let provider: TestIdentityProvider;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let one: TestGateway;
-let other: TestGateway;
+const scene = useSignInScene({ replicas: 2, frozen: true, server: { trusted_proxies: ['127.0.0.1'] } });
+const { statusOf, refused, renew, revoke } = scene;
+const MINUTE = 60_000;
 
-before(async () => {
-  provider = await startIdentityProvider();
-  database = await createTestDatabase();
-  one = await bootSignIn({ provider, database_url: database.url });
-  other = await bootSignIn({ provider, database_url: database.url, public_url: one.url });
-});
-after(async () => {
-  await one?.close();
-  await other?.close();
-  await database?.drop();
-  await provider?.close();
-});
+const assertGood = async (token: string) => {
+  for (const gateway of scene.gateways) assert.equal(await statusOf(token, gateway), 200);
+};
 
-const use = async ({ url }: TestGateway, token: string) =>
-  (await send(url, { method: 'GET', path: '/v1/models', headers: ['authorization', `Bearer ${token}`] })).status;
-const revoke = ({ url }: TestGateway, token: string) =>
-  fetch(`${url}/oauth/revoke`, { method: 'POST', body: new URLSearchParams({ token }) });
-
-const refused = (gateway: TestGateway, token: string) =>
-  until('the token is refused', async () => (await use(gateway, token)) === 401);
+/** Confirms a code at one of them, in a browser that knows both by the one public URL. */
+async function confirmAt({ url }: TestGateway, user_code: string): Promise<void> {
+  const browser = createBrowser();
+  const form = { user_code, action: 'approve' };
+  const away = await browser.submit(`${url}/device`, form, { origin: scene.gateway.url });
+  const callback = await approveAt(String(away.headers.get('location')), 'anna');
+  assert.equal(callback.origin, scene.gateway.url);
+  assert.equal((await browser.request(callback)).status, 200);
+}
 
 describe('two gateways on one database', () => {
-  it('share a sign-in: begun on one, confirmed on the other, collected from the first, used on both', async () => {
-    const { device_code, user_code } = await beginSignIn(one.url);
-    const browser = createBrowser();
-    const form = { user_code, action: 'approve' };
-    const away = await browser.submit(`${other.url}/device`, form, { origin: one.url });
-    const callback = await approveAt(String(away.headers.get('location')), 'anna');
-    assert.equal(callback.origin, one.url);
-    assert.equal((await browser.request(callback)).status, 200);
-    const { status, body } = await askForToken(other.url, pollWith(device_code));
+  it('share a sign-in: begun on one, confirmed on the other, collected from that, used on both', async () => {
+    const { device_code, user_code } = await beginSignIn(scene.gateway.url);
+    await confirmAt(scene.other, user_code);
+    const { status, body } = await askForToken(scene.other.url, pollWith(device_code));
     assert.equal(status, 200);
-    for (const gateway of [one, other]) assert.equal(await use(gateway, body.access_token), 200);
+    await assertGood(body.access_token);
   });
 
   it('give a device whose answer got lost its session at either of them, however many ask', async () => {
-    const { device_code, user_code } = await beginSignIn(one.url);
-    const browser = createBrowser();
-    const away = await browser.submit(`${one.url}/device`, { user_code, action: 'approve' }, { origin: one.url });
-    await browser.request(await approveAt(String(away.headers.get('location')), 'anna'));
-    const cut = await fetch(`${one.url}/oauth/token`, {
+    const { gateway, other } = scene;
+    const { device_code, user_code } = await beginSignIn(gateway.url);
+    await confirmAt(gateway, user_code);
+    const cut = await fetch(`${gateway.url}/oauth/token`, {
       method: 'POST',
       body: new URLSearchParams(pollWith(device_code)),
     });
     assert.equal(cut.status, 200);
     await cut.body!.cancel();
     const answers = await Promise.all(
-      [other, one, other, one].map(({ url }) => askForToken(url, pollWith(device_code))),
+      [other, gateway, other, gateway].map(({ url }) => askForToken(url, pollWith(device_code))),
     );
     assert.deepEqual(
       answers.map(({ status }) => status),
@@ -72,33 +52,71 @@ describe('two gateways on one database', () => {
     );
     const [refresh_token, ...more] = new Set(answers.map(({ body }) => body.refresh_token));
     assert.equal(more.length, 0);
-    assert.equal(await use(one, answers[0]!.body.access_token), 200);
+    assert.equal(await statusOf(answers[0]!.body.access_token), 200);
     // With the session renewed the answer had arrived: who asks now is somebody else, and both are out.
-    const renewed = await askForToken(one.url, refreshWith(refresh_token!));
+    const renewed = await renew(refresh_token!);
     assert.equal(renewed.status, 200);
     const late = await askForToken(other.url, pollWith(device_code));
     assert.deepEqual([late.status, late.body.error], [400, 'invalid_grant']);
     assert.match(late.body.error_description ?? '', /used before/);
     assert.match(other.logs.join('\n'), /a device code was used again, so the session that it began was ended/);
-    assert.equal(await use(other, renewed.body.access_token), 401);
-    await refused(one, renewed.body.access_token);
+    assert.equal(await statusOf(renewed.body.access_token, other), 401);
+    await refused(renewed.body.access_token);
   });
 
-  it('renew sessions of each other, and give the same again to who comes a moment later', async () => {
-    const first = await signIn(one.url, 'anna');
-    const second = (await askForToken(other.url, refreshWith(first.refresh_token))).body;
-    for (const gateway of [one, other]) assert.equal(await use(gateway, second.access_token), 200);
-    const again = await askForToken(one.url, refreshWith(first.refresh_token));
-    assert.deepEqual([again.status, again.body.refresh_token], [200, second.refresh_token]);
+  it('renew sessions of each other: many at the same moment get the same, and the provider is asked once', async () => {
+    const first = await scene.signIn('anna');
+    const asked = () => scene.provider.requests.filter(({ endpoint }) => endpoint === 'token').length;
+    const before = asked();
+    const renewals = [1, 0, 1, 0, 1, 0].map((n) => renew(first.refresh_token, scene.gateways[n]!));
+    const answers = await Promise.all(renewals);
+    assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+    assert.equal(new Set(answers.map(({ body }) => body.refresh_token)).size, 1);
+    assert.equal(asked() - before, 1);
+    await assertGood(answers[0]!.body.access_token);
   });
 
   it('refuse what was revoked on the other, also a token they had accepted before', async () => {
     for (const kind of ['access_token', 'refresh_token'] as const) {
-      const tokens = await signIn(one.url, 'anna');
-      for (const gateway of [one, other]) assert.equal(await use(gateway, tokens.access_token), 200);
-      assert.equal((await revoke(one, tokens[kind])).status, 200);
-      await refused(other, tokens.access_token);
-      assert.equal(await use(one, tokens.access_token), 401);
+      const tokens = await scene.signIn('anna');
+      await assertGood(tokens.access_token);
+      assert.equal((await revoke(tokens[kind])).status, 200);
+      await refused(tokens.access_token, scene.other);
+      assert.equal(await statusOf(tokens.access_token), 401);
     }
+  });
+});
+
+describe('somebody who copied what a sign-in stored', () => {
+  let turn = 0;
+  const renewFrom = async (client_address: string, refresh_token: string) => {
+    const body = new URLSearchParams(refreshWith(refresh_token));
+    const headers = { 'x-forwarded-for': client_address };
+    const answer = await fetch(`${scene.gateways[turn++ % 2]!.url}/oauth/token`, { method: 'POST', body, headers });
+    return { status: answer.status, body: (await answer.json()) as { access_token: string; refresh_token: string } };
+  };
+
+  /** Waits until the database knows that a session token is in use. */
+  const seen = (access_token: string) =>
+    until('the session token in use is written down', async () => {
+      const { sid, iat } = JSON.parse(Buffer.from(access_token.split('.')[1]!, 'base64url').toString());
+      const text = 'select from sessions where id = $1 and seen_at >= to_timestamp($2)';
+      return (await scene.gateway.database.query('test_seen', text, [sid, iat])).length > 0;
+    });
+
+  it('is out everywhere once the owner, whose program was refused, signs in again', async () => {
+    const copied = await scene.signIn('ben');
+    scene.clock.advance(60 * MINUTE);
+    const stolen = (await renewFrom('203.0.113.9', copied.refresh_token)).body;
+    assert.equal(await statusOf(stolen.access_token), 200);
+    await seen(stolen.access_token);
+    scene.clock.advance(MINUTE);
+    for (const status of [503, 401]) assert.equal((await renewFrom('192.0.2.1', copied.refresh_token)).status, status);
+    const anew = await scene.signIn('ben');
+    for (const gateway of scene.gateways) await refused(stolen.access_token, gateway);
+    for (const _ of scene.gateways) {
+      assert.equal((await renewFrom('203.0.113.9', stolen.refresh_token)).status, 401);
+    }
+    await assertGood(anew.access_token);
   });
 });

@@ -1,13 +1,10 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import { after, before, beforeEach, describe, it } from 'node:test';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { createTestDatabase } from '../../support/database.ts';
+import { beforeEach, describe, it } from 'node:test';
 import type { TestGateway } from '../../support/gateway.ts';
-import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
-import { askForToken, bootSignIn, refreshWith, signIn } from '../../support/identity/sign-in.ts';
 import { until } from '../../support/until.ts';
 import { send } from '../support/client.ts';
+import { useSignInScene } from '../support/sign-in-scene.ts';
 
 const MINUTE = 60_000;
 const KEYS = {
@@ -17,29 +14,19 @@ const KEYS = {
 };
 type Key = keyof typeof KEYS;
 
-let provider: TestIdentityProvider;
-let database: Awaited<ReturnType<typeof createTestDatabase>>;
-let clock: FrozenClock;
+const scene = useSignInScene({
+  replicas: 2,
+  frozen: true,
+  env: KEYS,
+  auth: { session: { signing_key_env: 'ONE' } },
+});
+
 let one: TestGateway;
 let other: TestGateway;
-
-before(async () => {
-  provider = await startIdentityProvider();
-  database = await createTestDatabase();
-  clock = frozenClock(Date.now());
-  const auth = { session: { signing_key_env: 'ONE' } };
-  one = await bootSignIn({ provider, clock, database_url: database.url, env: KEYS, auth });
-  other = await bootSignIn({ provider, clock, database_url: database.url, env: KEYS, auth, public_url: one.url });
-});
-after(async () => {
-  await one?.close();
-  await other?.close();
-  await database?.drop();
-  await provider?.close();
-});
 beforeEach(async () => {
+  ({ gateway: one, other } = scene);
   for (const gateway of [one, other]) await giveKeys(gateway, 'ONE');
-  clock.advance(10 * MINUTE);
+  scene.clock.advance(10 * MINUTE);
 });
 
 /** Writes keys into the configuration of one gateway and has it read that. */
@@ -53,7 +40,7 @@ async function giveKeys(gateway: TestGateway, current: Key, ...previous: Key[]):
 
 const ask = ({ url }: TestGateway, token: string, path = '/v1/models', method = 'GET', body?: string) =>
   send(url, { method, path, headers: ['authorization', `Bearer ${token}`], ...(body === undefined ? {} : { body }) });
-const renew = ({ url }: TestGateway, refresh_token: string) => askForToken(url, refreshWith(refresh_token));
+const renew = (gateway: TestGateway, refresh_token: string) => scene.renew(refresh_token, gateway);
 const ended = async () =>
   (await one.database.query<{ id: string }>('test_ended', 'select id from sessions where revoked_at is not null', []))
     .length;
@@ -65,7 +52,7 @@ describe('changing the signing key, one gateway after the other', () => {
     const answers = new Map<string, number>();
     const count = (what: string) => answers.set(what, (answers.get(what) ?? 0) + 1);
     const person = async (sub: string, first: number) => {
-      let tokens = await signIn(one.url, sub);
+      let tokens = await scene.signIn(sub);
       for (let turn = first; !is_over; turn++) {
         const gateway = turn % 2 === 0 ? one : other;
         count(`request ${(await ask(gateway, tokens.access_token)).status}`);
@@ -103,7 +90,7 @@ describe('changing the signing key, one gateway after the other', () => {
   it('without telling the others first is 503 at those, in the words of each protocol, and nothing ends', async () => {
     const before_all = await ended();
     await giveKeys(one, 'TWO', 'ONE');
-    const tokens = await signIn(one.url, 'anna');
+    const tokens = await scene.signIn('anna');
     for (const path of ['/v1/models', '/managed/settings', '/admin/api/me', '/api/oauth/usage']) {
       const answer = await ask(other, tokens.access_token, path);
       assert.deepEqual([path, answer.status, answer.headers['retry-after']], [path, 503, '1']);
@@ -119,10 +106,7 @@ describe('changing the signing key, one gateway after the other', () => {
       const { status, body } = await renew(other, tokens.refresh_token);
       assert.deepEqual([status, body.error], [503, 'temporarily_unavailable']);
     }
-    const revoked = await fetch(`${other.url}/oauth/revoke`, {
-      method: 'POST',
-      body: new URLSearchParams({ token: tokens.access_token }),
-    });
+    const revoked = await scene.revoke(tokens.access_token, other);
     assert.equal(revoked.status, 503, 'a sign-out that did not happen is not told as done');
     assert.equal(await ended(), before_all);
 
@@ -134,7 +118,7 @@ describe('changing the signing key, one gateway after the other', () => {
   });
 
   it('tells a key that nobody has from one that another gateway has', async () => {
-    const { access_token } = await signIn(one.url, 'anna');
+    const { access_token } = await scene.signIn('anna');
     const [header, payload, signature] = access_token.split('.') as [string, string, string];
     const known = JSON.parse(Buffer.from(header, 'base64url').toString());
     const forged = { ...known, kid: 'AAAAAAAAAAAA' };
@@ -149,13 +133,13 @@ describe('changing the signing key, one gateway after the other', () => {
 
   it('for one that no gateway has any more asks people to sign in again after some minutes, and ends nothing', async () => {
     const before_all = await ended();
-    const { access_token, refresh_token } = await signIn(one.url, 'ben');
+    const { access_token, refresh_token } = await scene.signIn('ben');
     for (const gateway of [one, other]) await giveKeys(gateway, 'OTHER');
     for (const gateway of [one, other]) {
       assert.equal((await ask(gateway, access_token)).status, 503);
       assert.equal((await renew(gateway, refresh_token)).status, 503);
     }
-    clock.advance(6 * MINUTE);
+    scene.clock.advance(6 * MINUTE);
     for (const gateway of [one, other]) {
       assert.equal((await ask(gateway, access_token)).status, 401);
       assert.deepEqual((await renew(gateway, refresh_token)).body.error, 'invalid_grant');

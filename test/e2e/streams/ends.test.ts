@@ -32,27 +32,17 @@ useNine(
     nine = started;
   },
   (url) => {
-    const { upstreams, models, routing } = nineConfig(url) as unknown as Sections;
+    const { upstreams, ...rest } = nineConfig(url, {
+      models: FAILING.map((_, i) => ({ id: failing(i) })),
+      rules: FAILING.map((upstream, i) => ({ name: failing(i), models: [failing(i)], upstream })),
+    });
+    // Breakers as they are by default: they open for what is no answer.
     return {
-      // Breakers as they are by default: they open for what is no answer.
-      upstreams: upstreams.map(({ breaker: _off, ...upstream }) => upstream),
-      models: [...models, ...FAILING.map((_, i) => ({ ...models[0], id: failing(i), upstream_ids: {}, aliases: [] }))],
-      routing: {
-        ...routing,
-        rules: [
-          ...routing.rules,
-          ...FAILING.map((upstream, i) => ({ name: failing(i), models: [failing(i)], upstream })),
-        ],
-      },
+      ...rest,
+      upstreams: (upstreams as { breaker: unknown }[]).map(({ breaker: _off, ...upstream }) => upstream),
     };
   },
 );
-
-interface Sections {
-  readonly upstreams: readonly { readonly breaker: unknown }[];
-  readonly models: readonly object[];
-  readonly routing: { readonly rules: readonly object[] };
-}
 
 /** The upstreams of the models that fail, in the order of `OPENING`. */
 const FAILING: readonly Protocol[] = ['chat', 'chat', 'messages', 'responses'];

@@ -30,8 +30,15 @@ export const COMBINATIONS: readonly (readonly [spoken: Protocol, upstream: Proto
 /** Those that are translated. */
 export const TRANSLATED = COMBINATIONS.filter(([spoken, upstream]) => spoken !== upstream);
 
+/** What a file has beside the nine: upstreams at the same address with the same key, models of the same size and price, and rules. */
+interface More {
+  readonly upstreams?: readonly object[];
+  readonly models?: readonly object[];
+  readonly rules?: readonly object[];
+}
+
 /** Sections of gateway.yaml for one upstream at this address in each protocol. */
-export function nineConfig(url: string): ConfigSections {
+export function nineConfig(url: string, { upstreams = [], models = [], rules = [] }: More = {}): ConfigSections {
   const key = { api_key_env: 'TEST_UPSTREAM_KEY' };
   const model = { context_window: 200_000, max_output_tokens: 64_000, pricing: PRICING };
   return {
@@ -39,6 +46,7 @@ export function nineConfig(url: string): ConfigSections {
       { name: 'messages', type: 'vendor', base_url: url, ...key, ...ONE_ATTEMPT },
       { name: 'chat', type: 'compat', protocols: ['chat'], base_url: url, ...key, ...ONE_ATTEMPT },
       { name: 'responses', type: 'compat', protocols: ['responses'], base_url: `${url}/v1`, ...key, ...ONE_ATTEMPT },
+      ...upstreams.map((upstream) => ({ base_url: url, ...key, ...upstream })),
     ],
     models: [
       ...PROTOCOLS.map((protocol) => ({
@@ -49,15 +57,19 @@ export function nineConfig(url: string): ConfigSections {
       })),
       ...PROTOCOLS.map((protocol) => ({ ...model, id: sameAt(protocol) })),
       { ...model, id: 'budget-1', supports: { thinking: 'budget' } },
+      ...models.map((one) => ({ ...model, ...one })),
     ],
     token_groups: [{ name: 'all', models: ['*'] }],
     routing: {
       default_upstream: 'messages',
-      rules: PROTOCOLS.map((protocol) => ({
-        name: protocol,
-        models: [modelVia(protocol), sameAt(protocol)],
-        upstream: protocol,
-      })),
+      rules: [
+        ...PROTOCOLS.map((protocol) => ({
+          name: protocol,
+          models: [modelVia(protocol), sameAt(protocol)],
+          upstream: protocol,
+        })),
+        ...rules,
+      ],
     },
   };
 }

@@ -16,6 +16,8 @@ export interface Surroundings {
   readonly gateway: TestGateway;
 }
 
+type Sections = ConfigSections | ((upstream_url: string) => ConfigSections);
+
 /** Something with a gateway that the tests of a file work with. */
 export interface Opened {
   readonly gateway: TestGateway;
@@ -26,8 +28,9 @@ export interface Opened {
  * Gives the tests of a file a gateway; `take` is given it before the first of them. Before each test the upstream has seen
  * nothing and answers a complete message. A file that says nothing of the configuration has a gateway that files before it
  * used, and with it their rows; `{}` stands for one of its own.
+ * @param config sections of gateway.yaml, or what makes them of the URL of the upstream
  */
-export function useGateway(take: (opened: Surroundings) => void, config?: ConfigSections, clock?: Clock): void {
+export function useGateway(take: (opened: Surroundings) => void, config?: Sections, clock?: Clock): void {
   let upstream: ScriptedUpstream;
   openForFile(config === undefined ? lendGateway : () => openGateway(config, clock), (opened) => {
     upstream = opened.upstream;
@@ -40,11 +43,11 @@ export function useGateway(take: (opened: Surroundings) => void, config?: Config
   });
 }
 
-async function openGateway(config: ConfigSections = {}, clock?: Clock): Promise<Surroundings & Opened> {
+async function openGateway(config: Sections = {}, clock?: Clock): Promise<Surroundings & Opened> {
   const upstream = await startUpstream();
   const gateway = await bootGateway({
     upstream_url: upstream.url,
-    config,
+    config: typeof config === 'function' ? config(upstream.url) : config,
     ...(clock !== undefined && { clock }),
   }).catch(async (error) => {
     await upstream.close();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { createBearerTokens } from '../../../engine/identity/tokens/access-tokens.ts';
 import { noteOwners } from '../../../engine/identity/tokens/service-tokens.ts';
-import { generateServiceToken } from '../../../engine/identity/tokens/token-format.ts';
+import { generateToken } from '../../../engine/identity/tokens/token-format.ts';
 import { createToken } from '../../../engine/identity/tokens/tokens.ts';
 import { commandsOf } from '../../cli/at-gateway.ts';
 import { cli } from '../../cli/support.ts';
@@ -125,7 +125,7 @@ describe('a service token', () => {
       most = Math.max(most, ++running);
       return query(name, ...rest).finally(() => running--);
     });
-    const asked = [token, ...Array.from({ length: 150 }, generateServiceToken), token];
+    const asked = [token, ...Array.from({ length: 150 }, () => generateToken('service')), token];
     const statuses = await Promise.all(
       asked.map(async (text) => (await bench.ask(text, 'GET', '/admin/api/tokens')).status),
     );

@@ -62,8 +62,8 @@ function open(vouched = 'https://id.example.com'): EndedGrants {
 
 beforeEach(async () => {
   // A sweep takes in the sessions of every test before.
-  await store.database.query('test_sessions_gone', 'delete from sessions', []);
-  await store.database.query('test_grants_gone', 'delete from ended_grants', []);
+  await store.rows('delete from sessions');
+  await store.rows('delete from ended_grants');
   clock = frozenClock(START);
   told = [];
   answer = () => true;
@@ -80,9 +80,7 @@ async function begin(person: Person, grant: string): Promise<string> {
 
 const end = (session: string) =>
   createSessions({ database: store.database, clock }).end(session, 'signed out', 'person');
-const waiting = async () =>
-  (await store.database.query<{ sealed_grant: string }>('test_ended', 'select sealed_grant from ended_grants', []))
-    .length;
+const waiting = async () => (await store.rows('select sealed_grant from ended_grants')).length;
 
 describe('the provider is told that a session ended', () => {
   it('however it ended, once, and nothing of it is kept', async () => {
@@ -266,34 +264,25 @@ describe('asking about somebody', () => {
 
   it('leaves a session alone that its client is just renewing', async () => {
     const busy = await ask({ a: {} }, (id) =>
-      store.database.query(
-        'test_busy',
-        `update sessions set refreshing_until = created_at + interval '1 hour' where id = $1`,
-        [id],
-      ),
+      store.rows(`update sessions set refreshing_until = created_at + interval '1 hour' where id = $1`, id),
     );
     assert.deepEqual([busy.answer, busy.asked], ['busy', []]);
   });
 
   it('keeps what the provider gave for the next time, and what it said of the person', async () => {
     const { person } = await ask({ a: { groups: ['staff', 'leads'] } });
-    const rows = await store.database.query<object>(
-      'test_kept',
+    const rows = await store.rows(
       `select s.sealed_grant, s.refreshing_until, p.groups from sessions s join principals p on p.id = s.principal_id where p.email = $1`,
-      [person.email],
+      person.email,
     );
     assert.deepEqual(rows, [{ sealed_grant: 'a-next', refreshing_until: null, groups: ['staff', 'leads'] }]);
   });
 
   it('gives back what the provider gave last when a session ends, not what that replaced', async () => {
-    await store.database.query('test_clear', 'delete from ended_grants', []);
+    await store.rows('delete from ended_grants');
     for (const now of [{ groups: ['nobody'] }, { email: 'other@example.com' }]) {
       await ask({ a: now });
-      const given = await store.database.query<object>(
-        'test_given',
-        'delete from ended_grants returning sealed_grant',
-        [],
-      );
+      const given = await store.rows('delete from ended_grants returning sealed_grant');
       assert.deepEqual(given, [{ sealed_grant: 'a-next' }]);
     }
   });

@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { StageError } from '../../../engine/contract/errors.ts';
 import type { Person } from '../../../engine/identity/provider/admit.ts';
-import { type ClaimProblem, claimProblem, rebindPerson } from '../../../engine/identity/sessions/bindings.ts';
+import { type ClaimProblem, claimProblem, rebindAs } from '../../../engine/identity/sessions/bindings.ts';
 import { makeSecret } from '../../../engine/identity/sessions/opaque.ts';
 import { createSessions, openRevocations, openSightings } from '../../../engine/identity/sessions/sessions.ts';
 import { TOKENS_CHANNEL } from '../../../engine/identity/tokens/token-format.ts';
@@ -56,11 +56,7 @@ const words = (results: readonly (object | string)[]) =>
 describe('beginning a sign-in', () => {
   it('stores the hash of the device code and never the code', async () => {
     const { device_code } = await open().grants.begin(DEVICE);
-    const rows = await store.database.query<{ text: string }>(
-      'test_grants',
-      'select g::text as text from device_grants g',
-      [],
-    );
+    const rows = await store.rows('select g::text as text from device_grants g');
     assert.ok(rows.length > 0);
     assert.ok(rows.every(({ text }) => !text.includes(device_code)));
   });
@@ -120,8 +116,7 @@ describe('finding a sign-in by its user code', () => {
   });
 
   it('finds only sign-ins that still wait for somebody', async () => {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
     assert.equal(await grants.deny((await grants.enter(denied.user_code))!.id), true);
     assert.equal(await grants.enter(denied.user_code), undefined);
@@ -150,8 +145,7 @@ describe('the state a browser comes back with', () => {
   });
 
   it('is not taken for a sign-in that is decided, expired or unknown', async () => {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const [denied, late] = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
     const [denied_id, late_id] = [(await grants.enter(denied.user_code))!.id, (await grants.enter(late.user_code))!.id];
     await grants.noteState(denied_id, 'state-of-denied');
@@ -168,8 +162,7 @@ describe('the state a browser comes back with', () => {
 
 describe('a device that asks whether its sign-in is done', () => {
   it('gets what was approved in the last second, and not much later', async () => {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const begun = [await grants.begin(DEVICE), await grants.begin(DEVICE)];
     const ids = await Promise.all(begun.map(async ({ user_code }) => (await grants.enter(user_code))!.id));
     clock.advance(599_000);
@@ -187,8 +180,7 @@ describe('a device that asks whether its sign-in is done', () => {
   });
 
   it('gets a session of the person who approved, with what the identity provider gave', async () => {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const person = somebody({ name: 'Alice', groups: ['b', 'a'], team: 'search', project: 'apollo' });
     const polled = await grants.poll(await approveSignIn(grants, person, 'sealed-grant'));
     assert.ok(polled.outcome === 'signed_in');
@@ -219,8 +211,7 @@ describe('a device whose answer got lost', () => {
   const hashOf = (text: string) => hash('sha256', text, 'buffer');
   /** A sign-in that was collected, and how to ask again at another replica. */
   async function collected() {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const device_code = await approveSignIn(grants, somebody());
     const first = await grants.poll(device_code);
     assert.ok(first.outcome === 'signed_in');
@@ -271,10 +262,9 @@ describe('a device whose answer got lost', () => {
 
   it('is the only one who can open what is kept for it', async () => {
     const { device_code, session } = await collected();
-    const [row] = await store.database.query<{ text: string }>(
-      'test_collected',
+    const [row] = await store.rows(
       'select g::text as text from device_grants g where device_code_hash = $1',
-      [hashOf(device_code)],
+      hashOf(device_code),
     );
     assert.ok(!row!.text.includes(session.refresh_token) && !row!.text.includes(device_code));
     const stranger = open(frozenClock(START)).grants;
@@ -297,8 +287,7 @@ describe('approving and denying', () => {
   });
 
   it('is too late for a sign-in that has expired', async () => {
-    const clock = frozenClock(START);
-    const { grants } = open(clock);
+    const { clock, grants } = open();
     const { user_code } = await grants.begin(DEVICE);
     const { id } = (await grants.enter(user_code))!;
     clock.advance(600_000);
@@ -309,10 +298,10 @@ describe('approving and denying', () => {
   it('keeps no provider tokens of a sign-in that was collected', async () => {
     const { grants } = open();
     await grants.poll(await approveSignIn(grants, somebody({ email: 'collected@example.com' }), 'sealed-collected'));
-    const rows = await store.database.query(
-      'test_kept',
+    const rows = await store.rows(
       `select 1 from device_grants where sealed_grant = $1 or person->>'email' = $2`,
-      ['sealed-collected', 'collected@example.com'],
+      'sealed-collected',
+      'collected@example.com',
     );
     assert.deepEqual(rows, []);
   });
@@ -392,9 +381,7 @@ describe('refreshing a session', () => {
     assert.equal(await gateway.sessions.end(id, 'signed out'), true);
     const changed = { ...sent(refresh_token), person: { ...person, groups: ['changed'] }, sealed_grant: 'sealed' };
     assert.equal(await gateway.sessions.finishRefresh(id, changed), undefined);
-    const [row] = await store.database.query('test_groups', 'select groups from principals where email = $1', [
-      person.email,
-    ]);
+    const [row] = await store.rows('select groups from principals where email = $1', person.email);
     assert.deepEqual(row, { groups: ['staff'] }, 'nothing is half done');
     assert.equal(await gateway.sessions.finishRefresh('ses_none', changed), undefined);
   });
@@ -503,7 +490,7 @@ describe('a refresh token that was replaced', () => {
     await renewed(gateway, first.refresh_token);
     assert.equal(await refresh(gateway, refresh_token), 'replaced');
     const kept = 'select count(successor)::integer as kept from refresh_tokens where session_id = $1';
-    assert.deepEqual(await store.database.query('test_kept_successors', kept, [id]), [{ kept: 1 }]);
+    assert.deepEqual(await store.rows(kept, id), [{ kept: 1 }]);
   });
 
   it('does not put a second line of tokens beside the first when a slow refresh ends after another one', async () => {
@@ -539,7 +526,7 @@ describe('a refresh token that was replaced', () => {
     const gateway = open();
     const person = somebody();
     const { refresh_token, id } = await signIn(gateway.grants, person);
-    await store.database.query('test_client', "update sessions set client = 'other/1.0' where id = $1", [id]);
+    await store.rows("update sessions set client = 'other/1.0' where id = $1", id);
     gateway.clock.advance(MINUTE);
     await renewed(gateway, refresh_token, '203.0.113.9');
     await useToken(id, gateway.clock);
@@ -554,10 +541,9 @@ describe('a refresh token that was replaced', () => {
     const gateway = open();
     const { refresh_token } = await signIn(gateway.grants, somebody());
     const first = await renewed(gateway, refresh_token);
-    const rows = await store.database.query<{ text: string }>(
-      'test_successors',
+    const rows = await store.rows(
       'select s::text || t::text as text from sessions s join refresh_tokens t on t.session_id = s.id where s.id = $1',
-      [first.id],
+      first.id,
     );
     assert.ok(rows.length > 0);
     for (const { text } of rows)
@@ -588,7 +574,7 @@ describe('ending a session', () => {
     const { id } = await signIn(gateway.grants, somebody());
     await gateway.sessions.end(id, 'signed out');
     await gateway.sessions.abandonRefresh(id, 'sealed-late');
-    const [row] = await store.database.query('test_grant', 'select sealed_grant from sessions where id = $1', [id]);
+    const [row] = await store.rows('select sealed_grant from sessions where id = $1', id);
     assert.deepEqual(row, { sealed_grant: '' });
   });
 });
@@ -612,11 +598,10 @@ describe('the record of changes', () => {
     clock.advance(60_000);
     assert.equal(await refresh(gateway, stolen.refresh_token), 'replaced');
     const anew = await signIn(gateway.grants, person);
-    const rows = await store.database.query<{ before: object; after: { because: string } }>(
-      'test_changes',
+    const rows = await store.rows(
       `select at, actor_kind || ' ' || actor as actor, action, subject, before, after from admin_changes
        where before->>'user' = $1 order by id`,
-      [person.email],
+      person.email,
     );
     const change = { at: new Date(START), action: 'session.end' };
     const because = 'its person signed in again after a replaced refresh token was refused';
@@ -827,33 +812,33 @@ let tokens = 0;
 async function addToken(email: string, self_service = false): Promise<{ id: string; hash: string }> {
   const id = `tok_${++tokens}`;
   const hash = Buffer.alloc(32, tokens).toString('base64');
-  await store.database.query(
-    'test_add_token',
+  await store.rows(
     `with owner as (
        insert into principals (id, email) values ('user:' || $1, $1) on conflict (id) do update set email = excluded.email
        returning id
      )
      insert into access_tokens (id, hash, prefix, principal_id, token_group, name, self_service)
      select $2, decode($3, 'base64'), 'gw_test', owner.id, 'all', 'test', $4 from owner`,
-    [email, id, hash, self_service],
+    email,
+    id,
+    hash,
+    self_service,
   );
   return { id, hash };
 }
 
 async function tokenRow(id: string) {
-  const [row] = await store.database.query<{ owner: string; revoked_at: Date | null }>(
-    'test_token_row',
+  const [row] = await store.rows(
     'select p.email as owner, t.revoked_at from access_tokens t join principals p on p.id = t.principal_id where t.id = $1',
-    [id],
+    id,
   );
   return row!;
 }
 
 function changesOf(subject: string) {
-  return store.database.query<object>(
-    'test_changes_of',
+  return store.rows(
     'select at, actor_kind, actor, action, before, after from admin_changes where subject = $1',
-    [subject],
+    subject,
   );
 }
 
@@ -893,7 +878,7 @@ describe('an e-mail address that another account claims', () => {
     const { grants } = open();
     const person = somebody();
     const { id } = await addToken(person.email);
-    await store.database.query('test_revoke', 'update access_tokens set revoked_at = now() where id = $1', [id]);
+    await store.rows('update access_tokens set revoked_at = now() where id = $1', id);
     assert.equal(await claimProblem(store.database, person), 'administrator_made');
     assert.equal(await outcomeOf(grants, person), 'denied');
   });
@@ -943,13 +928,14 @@ it('an e-mail address that an administrator binds anew ends a sign-in under way,
   const former = somebody();
   await signIn(grants, former);
   const waiting = await approveSignIn(grants, former);
-  const account = { issuer: former.issuer, subject: 'the-next' };
-  const rebinding = { user: former.email.toUpperCase(), account, with_tokens: true, actor: by };
-  await rebindPerson({ database: store.database, clock }, rebinding);
+  const provider = { issuer_url: former.issuer };
+  const rebinding = { ...former, email: former.email.toUpperCase() };
+  const to = { subject: 'the-next', tokens: 'revoke' } as const;
+  await rebindAs({ database: store.database, clock, actor: by }, rebinding, to, provider);
   assert.equal((await grants.poll(waiting)).outcome, 'denied');
   const before = { issuer: former.issuer, subject: former.subject };
   const change = { actor_kind: 'command', actor: 'ops@host', action: 'person.rebind', before };
-  const after = { ...account, sessions: 1, tokens: 0 };
+  const after = { issuer: new URL(former.issuer).href, subject: 'the-next', sessions: 1, tokens: 0 };
   assert.deepEqual(await changesOf(former.email), [{ at: new Date(START), ...change, after }]);
 });
 
@@ -966,7 +952,7 @@ describe('a person who signs in', () => {
       () => {},
     );
     const gone_on = await sessions.finishRefresh(id, { ...sent(refresh_token), person, sealed_grant: '' });
-    await store.database.query('test_mark', 'select pg_notify($1, $2)', [TOKENS_CHANNEL, 'until here']);
+    await store.rows('select pg_notify($1, $2)', TOKENS_CHANNEL, 'until here');
     const changed = { ...person, groups: ['b'] };
     await sessions.finishRefresh(id, { ...sent(gone_on!.refresh_token), person: changed, sealed_grant: '' });
     await until('the token is announced', () => announced.includes(hash));

@@ -48,8 +48,7 @@ const changesOf = async (subject: string) =>
   (await listChanges(store.database, { limit: 1000 })).filter((change) => change.subject === subject).reverse();
 
 async function addSession(user: string, id: string): Promise<void> {
-  await store.database.query(
-    'test_add_session',
+  await store.rows(
     `with owner as (
        insert into principals (id, email) values ('user:' || $1::text, $1)
        on conflict (id) do update set email = excluded.email returning id
@@ -57,7 +56,9 @@ async function addSession(user: string, id: string): Promise<void> {
      insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
      select $2, id, jsonb_build_object('email', $1::text), 'sealed', 'test/1', '192.0.2.1', $3::timestamptz, $3::timestamptz,
        $3::timestamptz + interval '30 days' from owner`,
-    [user, id, new Date(start)],
+    user,
+    id,
+    new Date(start),
   );
 }
 
@@ -431,11 +432,13 @@ describe('cutting a person off', () => {
     await addSession(user, `ses_${user}`);
     const given = await createToken(by, wish(user));
     const made = await createToken(by, { ...wish(user), self_service: true });
-    await store.database.query(
-      'test_add_grant',
+    await store.rows(
       `insert into device_grants (id, device_code_hash, user_code, status, client, client_address, created_at, expires_at, person, sealed_grant)
        values ($2, $1, $2, 'approved', 'x', 'x', $3, $3, jsonb_build_object('email', $4::text), 'sealed')`,
-      [Buffer.from(user), user, new Date(start), user],
+      Buffer.from(user),
+      user,
+      new Date(start),
+      user,
     );
     const because = 'the identity provider refused';
     const messages = await heard(SESSIONS_CHANNEL, async () => {
@@ -448,10 +451,9 @@ describe('cutting a person off', () => {
       assert.deepEqual(ended, { known: true, sessions: 1, tokens: 1 });
     });
     assert.deepEqual(messages, [`ses_${user}`]);
-    const [grant] = await store.database.query<object>(
-      'test_grant',
+    const [grant] = await store.rows(
       'select status, person, sealed_grant from device_grants where user_code = $1',
-      [user],
+      user,
     );
     assert.deepEqual(grant, { status: 'denied', person: null, sealed_grant: null });
     const states = Object.fromEntries(
@@ -566,10 +568,7 @@ describe('the groups of an access token', () => {
   it('are its token group and those of its owner, each once', async () => {
     const user = somebody();
     const { token } = await createToken(by, wish(user));
-    await store.database.query('test_groups', 'update principals set groups = $2 where email = $1', [
-      user,
-      ['engineering', 'coders'],
-    ]);
+    await store.rows('update principals set groups = $2 where email = $1', user, ['engineering', 'coders']);
     const tokens = new AccessTokens({
       database: store.database,
       clock: by.clock as never,
@@ -587,17 +586,17 @@ test('making a token, renewing the session and cutting its owner off never wait 
   await createToken(by, { user, group: 'all', name: 'first' });
   for (let round = 0; round < 25; round++) {
     const session_id = `ses_${round}`;
-    await store.database.query(
-      'test_add_plain_session',
+    await store.rows(
       `insert into sessions (id, principal_id, person, sealed_grant, client, client_address, created_at, checked_at, expires_at)
        values ($1, $2, '{}', '', '', '', now(), now(), now() + interval '1 day')`,
-      [session_id, `user:${user}`],
+      session_id,
+      `user:${user}`,
     );
     const hash = randomBytes(32);
-    await store.database.query(
-      'test_add_refresh_token',
+    await store.rows(
       'insert into refresh_tokens (hash, session_id, created_at) values ($1, $2, now())',
-      [hash, session_id],
+      hash,
+      session_id,
     );
     const renew = () =>
       other.query('test_finish_renewal', "select finish_renewal($1, $2, '::1', $3, $4, $5, '', now())", [

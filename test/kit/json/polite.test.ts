@@ -11,7 +11,10 @@ function scanned(bytes: number): JsonScan {
 
 test('whoever has one large text waits for one of each other caller, however many and small theirs are', async () => {
   const done: string[] = [];
-  const parse = (owner: string, bytes: number) => parseScanned(scanned(bytes), owner).then(() => done.push(owner));
+  const parse = async (owner: string, bytes: number) => {
+    await parseScanned(scanned(bytes), owner);
+    done.push(owner);
+  };
   const mallory = Array.from({ length: 10 }, () => parse('mallory', 1_200_000));
   await Promise.all([...mallory, parse('ana', 2_400_000), parse('ben', 1_800_000)]);
   assert.equal(done.length, 12);

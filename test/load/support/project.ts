@@ -1,7 +1,7 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after } from 'node:test';
+import { ownDirectory } from '../../support/own-directory.ts';
 
 /** A gateway.yaml without mistakes and without warnings when UPSTREAM_KEY is set. */
 export const GATEWAY = `server:
@@ -32,7 +32,7 @@ ${stages}
 `;
 }
 
-/** A temporary directory of files. */
+/** A temporary directory of files, which is gone with the process at the latest. */
 export interface Project {
   readonly directory: string;
   path(name: string): string;
@@ -41,7 +41,7 @@ export interface Project {
 
 /** Writes files into a new temporary directory. */
 export function createProject(files: Readonly<Record<string, string | Buffer>>): Project {
-  const directory = mkdtempSync(join(tmpdir(), 'appscli-load-'));
+  const directory = ownDirectory();
   const path = (name: string) => join(directory, name);
   for (const [name, content] of Object.entries(files)) {
     mkdirSync(dirname(path(name)), { recursive: true });

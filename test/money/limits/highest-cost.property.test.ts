@@ -10,23 +10,23 @@ import { spendLimitsSection } from '../../support/spend-limits.ts';
 import { times } from '../../support/times.ts';
 
 const price = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
-const prices = fc.record(
-  {
-    ...{ input: price, output: price, cache_read: price, cache_write_5m: price, cache_write_1h: price },
-    ...{ audio_input: price, audio_output: price },
-  },
-  { requiredKeys: ['input', 'output'] },
-);
-const tier = fc
-  .tuple(fc.integer({ min: 1, max: 300_000 }), prices)
-  .map(([above_input_tokens, tokens]) => ({ above_input_tokens, ...tokens }));
+const of_tokens = { input: price, output: price, cache_read: price, cache_write_5m: price, cache_write_1h: price };
+/** Prices of tokens and maybe of a tier of long inputs, with more kinds of them. */
+const pricingOf = (more: Record<string, typeof price>) => {
+  const prices = fc.record({ ...of_tokens, ...more }, { requiredKeys: ['input', 'output'] });
+  const tier = fc
+    .tuple(fc.integer({ min: 1, max: 300_000 }), prices)
+    .map(([above_input_tokens, tokens]) => ({ above_input_tokens, ...tokens }));
+  return fc
+    .tuple(prices, fc.option(tier, { nil: undefined }))
+    .map(
+      ([flat, long_context]): PricingConfig => ({ ...flat, ...(long_context && { long_context }) }) as PricingConfig,
+    );
+};
 const pricing = fc
-  .tuple(prices, fc.option(tier, { nil: undefined }), price)
-  .map(([tokens, long_context, web_search]) => ({
-    ...tokens,
-    ...(long_context && { long_context }),
-    server_tools: { web_search },
-  }));
+  .tuple(pricingOf({ audio_input: price, audio_output: price }), price)
+  .map(([tokens, web_search]) => ({ ...tokens, server_tools: { web_search } }));
+const flatOrTiered = pricingOf({});
 const share = fc.integer({ min: 0, max: 100 }).map((percent) => percent / 100);
 /** Shares of what the request can use at most that it uses. */
 const shares = fc.record({
@@ -91,23 +91,6 @@ it('no usage within the bounds of a request costs more than the most it is found
 });
 
 /** No request can cost more than the bound that check prints allows a request that is alone. */
-
-const usd = fc.integer({ min: 0, max: 100_000 }).map((thousandths) => thousandths / 1000);
-const tokenPrices = {
-  input: usd,
-  output: usd,
-  cache_read: usd,
-  cache_write_5m: usd,
-  cache_write_1h: usd,
-};
-const tokens = fc.record(tokenPrices, { requiredKeys: ['input', 'output'] });
-const longTier = fc.record(
-  { ...tokenPrices, above_input_tokens: fc.integer({ min: 1, max: 300_000 }) },
-  { requiredKeys: ['input', 'output', 'above_input_tokens'] },
-);
-const flatOrTiered: fc.Arbitrary<PricingConfig> = fc
-  .tuple(tokens, fc.option(longTier, { nil: undefined }))
-  .map(([flat, long_context]) => ({ ...flat, ...(long_context && { long_context }) }));
 
 const multiplier = fc.integer({ min: 0, max: 300 }).map((hundredths) => hundredths / 100);
 const DAYS = ['2026-01-01', '2026-06-01', '2027-01-01'] as const;

@@ -1,103 +1,98 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ModelConfig, UpstreamConfig } from '../../../engine/contract/config.ts';
-import { type AnswerBounds, mostTokens } from '../../../engine/money/limits/most-tokens.ts';
+import { mostTokensOf } from '../../../engine/money/limits/most-tokens.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 
-const ASKED: AnswerBounds = {
-  protocol: 'chat',
-  upstream_protocol: 'chat',
-  input_max: 1000,
-  output_bounds: { max_tokens: 500 },
-  max_tokens: 500,
-  choices: 1,
-  iterations: 1,
-  compacts: false,
+const FACTS = {
+  protocol: 'request.protocol',
+  upstream_protocol: 'route.protocol',
+  window_asked: 'request.context_window',
+  input_max: 'request.input_tokens_max',
+  ...{ output_bounds: 'request.output_bounds', max_tokens: 'request.max_tokens' },
+  ...{ choices: 'request.choices', iterations: 'request.iterations', compacts: 'request.compacts' },
+} as const;
+type Asked = { readonly [Name in keyof typeof FACTS]?: unknown };
+const ASKED: Asked = {
+  ...{ protocol: 'chat', upstream_protocol: 'chat', input_max: 1000 },
+  ...{ output_bounds: { max_tokens: 500 }, max_tokens: 500 },
 };
 
-function most(asked: Partial<AnswerBounds>, at: Partial<UpstreamConfig> = {}, model: Partial<ModelConfig> = {}) {
+function most(asked: Asked, at: Partial<UpstreamConfig> = {}, model: Partial<ModelConfig> = {}) {
   const { models, upstreams } = stageConfig();
-  return mostTokens({ ...models[0]!, ...model }, { ...upstreams[0]!, ...at }, { ...ASKED, ...asked });
+  const all = Object.entries({ ...ASKED, ...asked }).map(
+    ([name, value]) => [FACTS[name as keyof Asked], value] as const,
+  );
+  const facts = new Map<string, unknown>(all);
+  const ctx = { get: (path: string) => facts.get(path) as never };
+  return mostTokensOf(ctx, { ...models[0]!, ...model }, { ...upstreams[0]!, ...at });
 }
 
 const LONGEST = 64_000;
 
+const NEWER = { output_bounds: { max_completion_tokens: 7 }, max_tokens: 7 };
+const BOTH = { output_bounds: { max_tokens: 900, max_completion_tokens: 5 }, max_tokens: 900 };
+const MESSAGES = { protocol: 'messages', output_bounds: { max_tokens: 9 }, max_tokens: 9 };
+const UNBOUNDED = { output_bounds: {}, max_tokens: undefined };
+const TO_MESSAGES = { ...UNBOUNDED, upstream_protocol: 'messages' } as const;
+const AT_OLDER = { max_tokens_field: 'max_tokens', honours: ['max_tokens'] } as const;
+const AT_NEWER = { max_tokens_field: 'max_completion_tokens', honours: ['max_completion_tokens'] } as const;
+const PLAIN = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
+const UNTOLD = { max_output_tokens: 200_000, default_output_tokens: 8192 };
+
+/** Output of one run by what is asked, where, and of which model. */
+const OUTPUTS: readonly (readonly [what: string, output: number, ...Parameters<typeof most>])[] = [
+  ['a bound that the upstream keeps to', 500, {}],
+  ['the newer field, which nobody is taken to know by default', LONGEST, NEWER],
+  ['the newer field where the upstream knows it', 7, NEWER, { honours: ['max_tokens', 'max_completion_tokens'] }],
+  ['an upstream that keeps to no bound', LONGEST, {}, { honours: [] }],
+  ['the larger of two, as it may know the other, too', 900, BOTH, { honours: ['max_completion_tokens'] }],
+  [
+    'the larger of two, whichever it is',
+    900,
+    { ...BOTH, output_bounds: { max_tokens: 5, max_completion_tokens: 900 } },
+  ],
+  ['the larger of two that it knows', 900, BOTH, { honours: ['max_completion_tokens', 'max_tokens'] }],
+  ['0, which some servers take for no bound', LONGEST, { output_bounds: { max_tokens: 0 }, max_tokens: 0 }],
+  ['a translated request to a model that thinks, bounded by max_completion_tokens', LONGEST, MESSAGES],
+  ['a translated request to another model', 9, MESSAGES, {}, PLAIN],
+  ['the least that the protocol takes', 16, { ...MESSAGES, upstream_protocol: 'responses' }],
+  ['the older field that alone is taken, of the newer one', 7, NEWER, AT_OLDER],
+  ['the newer field that alone is taken, of the older one', 500, {}, AT_NEWER],
+  ['both, where the upstream gets both', 900, BOTH, AT_OLDER],
+  ['the field that alone is taken, translated', 7, { ...NEWER, protocol: 'messages' }, AT_OLDER],
+  ['no bound for the field that alone is taken', LONGEST, UNBOUNDED, AT_OLDER],
+  ['the bound of ours, where a protocol has none without', 8192, TO_MESSAGES, {}, UNTOLD],
+  ['the bound of ours, from Responses', 8192, { ...TO_MESSAGES, protocol: 'responses' }, {}, UNTOLD],
+  ['no bound of ours at an upstream that keeps to none', 200_000, TO_MESSAGES, { honours: [] }, UNTOLD],
+  ['0, which is no bound of ours', 200_000, { ...TO_MESSAGES, max_tokens: 0 }, {}, UNTOLD],
+  ['a bound of its own', 9000, { ...TO_MESSAGES, max_tokens: 9000 }, {}, UNTOLD],
+  ['no bound, untouched', 200_000, UNBOUNDED, {}, UNTOLD],
+  ['no bound, untouched, in Messages', 200_000, { ...TO_MESSAGES, protocol: 'messages' }, {}, UNTOLD],
+  ['no bound, written in chat', 200_000, { ...UNBOUNDED, protocol: 'messages' }, {}, UNTOLD],
+  ['no bound, written in Responses', 200_000, { ...UNBOUNDED, upstream_protocol: 'responses' }, {}, UNTOLD],
+];
+
 describe('the most tokens an answer can take', () => {
-  it('are bounded by what the upstream keeps to, and by nothing else in the request', () => {
-    const newer = { output_bounds: { max_completion_tokens: 1 }, max_tokens: 1 };
-    assert.equal(most({}).output, 500);
-    assert.equal(most(newer).output, LONGEST, 'by default nobody is taken to know the newer field');
-    assert.equal(most(newer, { honours: ['max_tokens', 'max_completion_tokens'] }).output, 1);
-    assert.equal(most({}, { honours: [] }).output, LONGEST);
-  });
-
-  it('are bounded by the larger of two bounds where the upstream keeps to one, as it may know the other, too', () => {
-    const both = { output_bounds: { max_tokens: 900, max_completion_tokens: 5 }, max_tokens: 900 };
-    assert.equal(most(both, { honours: ['max_completion_tokens'] }).output, 900);
-    assert.equal(most({ ...both, output_bounds: { max_tokens: 5, max_completion_tokens: 900 } }).output, 900);
-    assert.equal(most(both, { honours: ['max_completion_tokens', 'max_tokens'] }).output, 900);
-  });
-
-  it('are not bounded by 0, which some servers take for no bound', () => {
-    assert.equal(most({ output_bounds: { max_tokens: 0 }, max_tokens: 0 }).output, LONGEST);
-  });
-
-  it('are bounded by the field that a translated request is written with', () => {
-    const translated = { protocol: 'messages', output_bounds: { max_tokens: 9 }, max_tokens: 9 };
-    const plain = { supports: { ...stageConfig().models[0]!.supports, thinking: 'none' } } as const;
-    assert.equal(most(translated).output, LONGEST, 'a model that thinks is bounded by max_completion_tokens');
-    assert.equal(most(translated, {}, plain).output, 9);
-    assert.equal(
-      most({ ...translated, upstream_protocol: 'responses' }).output,
-      16,
-      'the least that the protocol takes',
-    );
-  });
-
-  it('are bounded by the one field that the upstream takes, whichever of the two the request has', () => {
-    const newer = { output_bounds: { max_completion_tokens: 7 }, max_tokens: 7 };
-    const at = { max_tokens_field: 'max_tokens', honours: ['max_tokens'] } as const;
-    assert.equal(most(newer, at).output, 7);
-    assert.equal(
-      most({}, { max_tokens_field: 'max_completion_tokens', honours: ['max_completion_tokens'] }).output,
-      500,
-    );
-    const both = { output_bounds: { max_tokens: 3, max_completion_tokens: 9 }, max_tokens: 9 };
-    assert.equal(most(both, at).output, 9, 'the upstream gets both');
-    assert.equal(most({ ...newer, protocol: 'messages' }, at).output, 7, 'translated');
-    assert.equal(most({ ...newer, output_bounds: {}, max_tokens: undefined }, at).output, LONGEST);
-  });
-
-  it('are what a translated request says where its client bounds nothing, and the longest answer where nothing is said', () => {
-    const unbounded = { output_bounds: {}, max_tokens: undefined };
-    const untold = { max_output_tokens: 200_000, default_output_tokens: 8192 };
-    const to_messages = { ...unbounded, upstream_protocol: 'messages' } as const;
-    assert.equal(most(to_messages, {}, untold).output, 8192);
-    assert.equal(most({ ...to_messages, protocol: 'responses' }, {}, untold).output, 8192);
-    assert.equal(most(to_messages, { honours: [] }, untold).output, 200_000, 'an upstream that keeps to no bound');
-    assert.equal(most({ ...to_messages, max_tokens: 0 }, {}, untold).output, 200_000, '0 is no bound of ours');
-    assert.equal(most({ ...to_messages, max_tokens: 9000 }, {}, untold).output, 9000);
-    assert.equal(most(unbounded, {}, untold).output, 200_000, 'untouched');
-    assert.equal(most({ ...to_messages, protocol: 'messages' }, {}, untold).output, 200_000, 'untouched');
-    assert.equal(
-      most({ ...unbounded, protocol: 'messages' }, {}, untold).output,
-      200_000,
-      'no bound is written in chat',
-    );
-    assert.equal(most({ ...unbounded, upstream_protocol: 'responses' }, {}, untold).output, 200_000);
-  });
+  for (const [what, output, ...asked] of OUTPUTS) {
+    it(`are those of ${what}`, () => assert.equal(most(...asked).output, output));
+  }
 
   it('count a run for every use of a tool that the upstream runs, and as many as usual without a bound', () => {
-    assert.equal(most({ iterations: 4 }).runs, 4);
-    assert.equal(most({ iterations: 0 }).runs, 10);
-    assert.equal(most({ iterations: 0, protocol: 'responses', upstream_protocol: 'responses' }).runs, 100);
-    assert.equal(most({ iterations: 0 }, { tool_iterations: 3 }).runs, 3);
-    assert.equal(most({ iterations: 4, choices: 2 }).runs, 8);
     const messages = { protocol: 'messages', upstream_protocol: 'messages' } as const;
-    assert.equal(most({ ...messages, iterations: 4 }).runs, 10, 'a use that is refused is a run as well');
-    assert.equal(most({ ...messages, iterations: 12 }).runs, 12);
-    assert.equal(most({ ...messages, iterations: 4 }, { tool_iterations: 3 }).runs, 4);
-    assert.equal(most({ ...messages, iterations: 1 }).runs, 1);
+    const runs: readonly (readonly [runs: number, ...Parameters<typeof most>])[] = [
+      [4, { iterations: 4 }],
+      [10, { iterations: 0 }],
+      [100, { iterations: 0, protocol: 'responses', upstream_protocol: 'responses' }],
+      [3, { iterations: 0 }, { tool_iterations: 3 }],
+      [8, { iterations: 4, choices: 2 }],
+      // A use that is refused is a run as well.
+      [10, { ...messages, iterations: 4 }],
+      [12, { ...messages, iterations: 12 }],
+      [4, { ...messages, iterations: 4 }, { tool_iterations: 3 }],
+      [1, { ...messages, iterations: 1 }],
+    ];
+    for (const [expected, ...asked] of runs) assert.equal(most(...asked).runs, expected, JSON.stringify(asked));
   });
 
   it('count what it takes to summarize the conversation, which no bound of the request limits', () => {

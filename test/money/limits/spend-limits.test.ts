@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { SpendLimitsConfig, SpendRuleConfig } from '../../../engine/contract/config.ts';
-import {
-  describeAmount,
-  describeLimit,
-  spendLimits,
-  windowAdjective,
-} from '../../../engine/money/limits/spend-limits.ts';
+import { describeAmount, describeLimit, spendLimits } from '../../../engine/money/limits/spend-limits.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { spendLimitsSection } from '../../support/spend-limits.ts';
 
@@ -102,10 +97,6 @@ describe('a limit in words', () => {
     assert.deepEqual(
       [describeAmount(1, 'nano_usd'), describeAmount(1, 'requests'), describeAmount(2, 'tokens')],
       ['0.000000001 USD', '1 request', '2 tokens'],
-    );
-    assert.deepEqual(
-      [windowAdjective('day'), windowAdjective('week'), windowAdjective('month')],
-      ['daily', 'weekly', 'monthly'],
     );
   });
 });

@@ -3,7 +3,6 @@ import { describe, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/contract/config.ts';
 import { nameCounted } from '../../../engine/money/limits/limit-names.ts';
 import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
-import { createPriceBook } from '../../../engine/money/prices/prices.ts';
 import { findPriceProblems, type UsedPrice } from '../../../engine/money/prices/used-prices.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { spendLimitsSection } from '../../support/spend-limits.ts';
@@ -18,14 +17,6 @@ const ELSEWHERE = 'https://models.example.com';
 const AT_HOME = 'https://api.anthropic.com';
 
 describe('without a section `models`', () => {
-  test('prices are those of the catalogue, also of what was used before', () => {
-    const book = createPriceBook(config(ELSEWHERE));
-    const at = Date.parse('2026-11-24');
-    assert.equal(book.of('claude-sonnet-4-5', { upstream: 'main', at })?.source, 'catalogue');
-    assert.equal(book.of('claude-sonnet-4-5', { upstream: 'main', at })?.pico.input, 3_000_000);
-    assert.equal(book.of('coder-1', { upstream: 'main', at }), undefined);
-  });
-
   test('the most that one request can cost is that of the catalogue, and not known where it does not know the provider', () => {
     const spend_limits = spendLimitsSection({ reserve: 'typical', defaults: { user_daily_usd: 50 } });
     const home = overshootBound(config(AT_HOME, { spend_limits }), []);

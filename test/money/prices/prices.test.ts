@@ -205,74 +205,67 @@ function problems(config: Partial<GatewayConfig>, ...used: readonly UsedPrice[])
 }
 
 const withRows = (...rows: readonly PriceRowConfig[]): Partial<GatewayConfig> => ({ prices: { rows } });
+const { pricing: _, ...UNPRICED } = stageConfig().models[0]!;
+const UNKNOWN = { unknown_model: FLAT, rows: [] };
+const TOOLS = ['web_search', 'free', 'web_fetch', 'constructor'].map((tool) => use({ tool, uses: 1 }));
+const OLD = use({ model: 'old-1' });
+const UNTIL = { models: [UNPRICED], ...withRows(rowOf({ until: '2027-04-15' })) };
+const CLOSED = rowOf({ models: ['old-1'], upstream: 'closed' });
+const IDLE = [
+  rowOf({ models: ['nothing-*'] }),
+  rowOf({ upstream: 'gone' }),
+  rowOf({ from: '2027-05-01', until: '2027-04-01' }),
+  rowOf({ until: '2027-03-01' }),
+  rowOf({ models: ['coder-*'] }),
+  rowOf({ models: ['coder-1'], from: '2028-01-01' }),
+];
 
-describe('models and tools that were used', () => {
-  it('are all right when they have a price of their own, also where only a rowOf has it', () => {
-    assert.deepEqual(problems({}, use({}), use({ upstream: 'an old one' })), []);
-    assert.deepEqual(problems(withRows(rowOf({ models: ['old-*'] })), use({ model: 'old-1' })), []);
-  });
+/** What is wrong with what was used, and with entries of `prices.rows`, by configuration. */
+const PROBLEMS: readonly (readonly [
+  what: string,
+  config: Partial<GatewayConfig>,
+  used: readonly UsedPrice[],
+  problems: readonly string[],
+])[] = [
+  ['models with a price of their own', {}, [use({}), use({ upstream: 'an old one' })], []],
+  ['models of which only an entry has the price', withRows(rowOf({ models: ['old-*'] })), [OLD], []],
+  ['models charged at nothing', { models: [UNPRICED] }, [use({})], ['no_price coder-1']],
+  ['models charged as unknown ones', { models: [UNPRICED], prices: UNKNOWN }, [use({})], ['unknown_model coder-1']],
+  ['models that are gone', {}, [OLD], ['gone old-1']],
+  [
+    'models that are gone, whatever unknown ones cost',
+    { prices: UNKNOWN },
+    [OLD, use({ model: '__proto__' })],
+    ['gone old-1', 'gone __proto__'],
+  ],
+  ['models with a price at their time', UNTIL, [use({ last_at: new Date('2027-04-14') })], []],
+  ['models without a price at their time', UNTIL, [use({ last_at: new Date('2027-04-15') })], ['no_price coder-1']],
+  [
+    'tools without a fee',
+    { models: [{ ...stageConfig().models[0]!, pricing: { ...FLAT, server_tools: { web_search: 10, free: 0 } } }] },
+    TOOLS,
+    ['tool coder-1 web_fetch', 'tool coder-1 constructor'],
+  ],
+  ['an entry for all', withRows(rowOf({})), [], []],
+  ['an entry for later', withRows(rowOf({ from: '2030-01-01' })), [], []],
+  ['an entry that held since the moment looked back to', withRows(rowOf({ until: '2027-03-02' })), [], []],
+  ['an entry after a narrower one', withRows(rowOf({ upstream: 'spare' }), rowOf({})), [], []],
+  ['entries that follow each other', withRows(rowOf({ until: '2028-01-01' }), rowOf({ from: '2027-01-01' })), [], []],
+  [
+    'entries that no request can meet',
+    withRows(...IDLE),
+    [],
+    [
+      ...['no_such_model prices.rows[0]', 'no_such_upstream prices.rows[1]', 'no_such_time prices.rows[2]'],
+      ...['over prices.rows[3]', 'covered prices.rows[5]'],
+    ],
+  ],
+  ['an entry for what is nowhere', withRows(CLOSED), [], ['no_such_model prices.rows[0]']],
+  ['an entry for what only the ledger knows', withRows(CLOSED), [use({ model: 'old-1', upstream: 'closed' })], []],
+];
 
-  it('are told when they are charged as unknown models, or at nothing', () => {
-    const { pricing: _, ...unpriced } = stageConfig().models[0]!;
-    assert.deepEqual(problems({ models: [unpriced] }, use({})), ['no_price coder-1']);
-    const prices = { unknown_model: FLAT, rows: [] };
-    assert.deepEqual(problems({ models: [unpriced], prices }, use({})), ['unknown_model coder-1']);
-  });
-
-  it('are told when gateway.yaml no longer has the model, whatever unknown models cost', () => {
-    assert.deepEqual(problems({}, use({ model: 'old-1' })), ['gone old-1']);
-    const prices = { unknown_model: FLAT, rows: [] };
-    assert.deepEqual(problems({ prices }, use({ model: 'old-1' }), use({ model: '__proto__' })), [
-      'gone old-1',
-      'gone __proto__',
-    ]);
-  });
-
-  it('are judged by the price of their time', () => {
-    const { pricing: _, ...unpriced } = stageConfig().models[0]!;
-    const config = { models: [unpriced], ...withRows(rowOf({ until: '2027-04-15' })) };
-    assert.deepEqual(problems(config, use({ last_at: new Date('2027-04-14') })), []);
-    assert.deepEqual(problems(config, use({ last_at: new Date('2027-04-15') })), ['no_price coder-1']);
-  });
-
-  it('are told when a tool has no fee, and only that tool', () => {
-    const [model] = stageConfig().models;
-    const models = [{ ...model!, pricing: { ...FLAT, server_tools: { web_search: 10, free: 0 } } }];
-    const tools = ['web_search', 'free', 'web_fetch', 'constructor'].map((tool) => use({ tool, uses: 1 }));
-    assert.deepEqual(problems({ models }, ...tools), ['tool coder-1 web_fetch', 'tool coder-1 constructor']);
-  });
-});
-
-describe('entries of prices.rows', () => {
-  it('are all right when some request may meet them, now, later or since the moment looked back to', () => {
-    assert.deepEqual(problems(withRows(rowOf({}))), []);
-    assert.deepEqual(problems(withRows(rowOf({ from: '2030-01-01' }))), []);
-    assert.deepEqual(problems(withRows(rowOf({ until: '2027-03-02' }))), []);
-    assert.deepEqual(problems(withRows(rowOf({ upstream: 'spare' }), rowOf({}))), []);
-    assert.deepEqual(problems(withRows(rowOf({ until: '2028-01-01' }), rowOf({ from: '2027-01-01' }))), []);
-  });
-
-  it('are told with the reason why no request can', () => {
-    const rows = [
-      rowOf({ models: ['nothing-*'] }),
-      rowOf({ upstream: 'gone' }),
-      rowOf({ from: '2027-05-01', until: '2027-04-01' }),
-      rowOf({ until: '2027-03-01' }),
-      rowOf({ models: ['coder-*'] }),
-      rowOf({ models: ['coder-1'], from: '2028-01-01' }),
-    ];
-    assert.deepEqual(problems(withRows(...rows)), [
-      'no_such_model prices.rows[0]',
-      'no_such_upstream prices.rows[1]',
-      'no_such_time prices.rows[2]',
-      'over prices.rows[3]',
-      'covered prices.rows[5]',
-    ]);
-  });
-
-  it('are of use for models and upstreams that only the ledger still knows', () => {
-    const rows = [rowOf({ models: ['old-1'], upstream: 'closed' })];
-    assert.deepEqual(problems(withRows(...rows)), ['no_such_model prices.rows[0]']);
-    assert.deepEqual(problems(withRows(...rows), use({ model: 'old-1', upstream: 'closed' })), []);
-  });
+describe('what is wrong with prices is told of', () => {
+  for (const [what, config, used, expected] of PROBLEMS) {
+    it(what, () => assert.deepEqual(problems(config, ...used), expected));
+  }
 });

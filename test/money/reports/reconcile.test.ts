@@ -54,42 +54,18 @@ describe('a bill beside the ledger', () => {
   });
 
   it('agrees to the nano-USD, and what was estimated is told', async () => {
-    const row = {
-      requests: 1,
-      estimated_nano_usd: 0n,
-      possibly_billed_nano_usd: 0n,
-      possible_nano_usd: 0n,
-      agrees: true,
-    };
+    const agreed = (cost: number, requests: number, estimated = 0) => ({
+      ...{ billed_nano_usd: usd(cost), ledger_nano_usd: usd(cost), estimated_nano_usd: usd(estimated) },
+      ...{ possibly_billed_nano_usd: 0n, possible_nano_usd: 0n, requests, agrees: true },
+    });
     assert.deepEqual(await compare(BILL), {
-      first_day: '2026-03-10',
-      last_day: '2026-03-11',
+      ...{ first_day: '2026-03-10', last_day: '2026-03-11', left_out: 0, agrees: true },
       rows: [
-        {
-          ...row,
-          day: '2026-03-10',
-          model: 'coder-1@1',
-          billed_nano_usd: usd(2),
-          ledger_nano_usd: usd(2),
-          estimated_nano_usd: usd(1),
-          possibly_billed_nano_usd: 0n,
-          possible_nano_usd: 0n,
-          requests: 2,
-        },
-        { ...row, day: '2026-03-10', model: 'coder-2@1', billed_nano_usd: usd(3), ledger_nano_usd: usd(3) },
-        { ...row, day: '2026-03-11', model: 'coder-1@1', billed_nano_usd: usd(5), ledger_nano_usd: usd(5) },
+        { day: '2026-03-10', model: 'coder-1@1', ...agreed(2, 2, 1) },
+        { day: '2026-03-10', model: 'coder-2@1', ...agreed(3, 1) },
+        { day: '2026-03-11', model: 'coder-1@1', ...agreed(5, 1) },
       ],
-      total: {
-        billed_nano_usd: usd(10),
-        ledger_nano_usd: usd(10),
-        estimated_nano_usd: usd(1),
-        possibly_billed_nano_usd: 0n,
-        possible_nano_usd: 0n,
-        requests: 4,
-        agrees: true,
-      },
-      left_out: 0,
-      agrees: true,
+      total: agreed(10, 4, 1),
     });
   });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import SDK from '@anthropic-ai/sdk';
 import fc from 'fast-check';
 import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
 import type {
@@ -14,9 +15,24 @@ import { proofToText } from '../../../engine/protocols/translation/made-reasonin
 import { Notes } from '../../../engine/protocols/translation/rules.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
 import { times } from '../../support/times.ts';
-import { answers, saidBy } from '../translation/answer-arbitraries.ts';
+import { ANSWER_CONTEXT, answers, saidBy } from '../translation/answer-arbitraries.ts';
 import { type ConversationFeatures, conversations } from '../translation/conversation-arbitraries.ts';
-import { ANSWER, clientOf, streamOf } from './scene.ts';
+
+/** What the writers of answers are told of the request. */
+const ANSWER = { ...ANSWER_CONTEXT, request_id: '0190-aa-bb' };
+
+/** The stream that a client gets for these events. */
+function streamOf(events: readonly ModelEvent[]): string {
+  const writer = messagesProtocol.adapter.createWriter(ANSWER, new Notes());
+  return events.map((event) => writer.write(event)).join('');
+}
+
+/** The official client, whose every request is answered with this stream. */
+function clientOf(stream: string): SDK {
+  const fetch = async (): Promise<Response> =>
+    new Response(stream, { headers: { 'content-type': 'text/event-stream', 'request-id': 'req_1' } });
+  return new SDK({ apiKey: 'none', baseURL: 'http://gateway.test', maxRetries: 0, fetch });
+}
 
 /** What a Messages upstream says that says these events: a refusal is text, every proof a mark of where it comes from. */
 const asMessages = (events: readonly ModelEvent[]) =>
@@ -69,6 +85,14 @@ test('the official client reads every answer: the same texts, thoughts and calls
     }),
     { numRuns: times(30) },
   );
+});
+
+test('an error in the stream reaches the official client as its own kind of error', async () => {
+  const message = 'maximum context length is 5';
+  const problem = { status: 400, message, code: 'context_length_exceeded', context_overflow: true };
+  const client = clientOf(streamOf([{ type: 'start' }, { type: 'error', problem }]));
+  const asked = client.messages.stream({ model: 'm', max_tokens: 9, messages: [] });
+  await assert.rejects(asked.finalMessage(), /prompt is too long: maximum context length is 5/);
 });
 
 test('blocks of a stream are numbered from 0 and never overlap, whatever the upstream did', () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
+import { echoOf } from '../../../engine/protocols/responses/write-answer.ts';
 import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
 import {
   decodeCallId,
@@ -18,7 +19,7 @@ import {
   freeTextOf,
 } from '../../../engine/protocols/translation/free-text.ts';
 import { Notes } from '../../../engine/protocols/translation/rules.ts';
-import { echoOf } from '../../../engine/protocols/translation/translate.ts';
+
 import { withoutUsageChunk } from '../../../engine/protocols/translation/usage.ts';
 import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
@@ -144,6 +145,17 @@ test('no upstream is asked for more tokens than the model can say in one answer'
     assert.equal(within.body[BOUNDS[to]], 1000);
     assert.ok(!within.notes.includes('output_bound'));
   }
+});
+
+test('numbers of arguments keep all their digits, and one that no JSON has is refused', () => {
+  const text = '{"id":12345678901234567890,"list":[0.10000000000000000001,1e400],"n":1}';
+  const call = { id: 'a', type: 'function', function: { name: 'read', arguments: text } };
+  const messages = [{ role: 'assistant', tool_calls: [call] }];
+  assert.ok(translate('chat', 'messages', false, { messages }).json.includes(`"input":${text}`));
+  assert.throws(() => translate('chat', 'messages', false, { temperature: Infinity }), {
+    code: 'invalid_request',
+    details: { param: 'temperature' },
+  });
 });
 
 test('a model that takes no sampling parameters is sent none, whatever the two protocols', () => {

@@ -6,151 +6,212 @@ import { diffPrices } from '../../../engine/simulate/diff/index.ts';
 import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import { BASE, replace, told } from './support.ts';
 
-describe('what two configurations differ in', () => {
-  it('is nothing when only their looks differ', async () => {
-    assert.deepEqual(
-      await told(
-        (text) =>
-          `# a comment\n${text.replace('{ name: interns, families: [mini] }', '{ families: [mini], name: interns }')}`,
-      ),
-      [],
-    );
-  });
+const OWN = (errors: string, more = '') => `pipeline: mine
+version: 1
+summary: Of our own.
+match: { methods: [POST], paths: [/own], protocol: messages }
+stages:
+  - stage: authenticate
+  - stage: fail
+    options: { error: forbidden, message: No. }
+on_error:
+  - { id: kind, errors: ${errors}, stage: fail, options: { error: forbidden } }
+finally:
+  - stage: audit
+${more}`;
+const WITH_OWN = { base: `${BASE}pipelines: mine\n`, base_files: { 'mine/mine.yaml': OWN('[forbidden]') } };
+const SEVERAL = replace('upstream: spare }', 'upstreams: [spare, main] }')(BASE);
+const BLIND = '{ name: blind, when: { "!": { var: model.supports.images } }, upstream: spare }';
+const research = '  group research for coder-1, coder-2';
+const add = (text: string) => (base: string) => base + text;
+const newRule = (more: string) =>
+  replace('rules:\n', `rules:\n    - { name: new, group: interns, upstream: ${more} }\n`);
 
-  it('is told for the groups that gain and lose models', async () => {
-    assert.deepEqual(await told(replace('families: [mini]', 'models: [coder-2]')), [
-      'Models',
-      '  group interns: loses mini-1; gains coder-2',
-    ]);
-  });
-
-  it('is told for a section `models` that goes: what the upstreams list is served instead', async () => {
-    assert.deepEqual(await told((text) => text.replace(/^models:\n(?: .*\n)+/m, '')), [
+/** What is changed, and what is told of it. */
+const CASES: readonly (readonly [
+  what: string,
+  change: (base: string) => string,
+  told: readonly string[],
+  more?: Parameters<typeof told>[1],
+])[] = [
+  [
+    'only looks',
+    (text) =>
+      `# a comment\n${text.replace('{ name: interns, families: [mini] }', '{ families: [mini], name: interns }')}`,
+    [],
+  ],
+  [
+    'models that groups gain and lose',
+    replace('families: [mini]', 'models: [coder-2]'),
+    ['Models', '  group interns: loses mini-1; gains coder-2'],
+  ],
+  [
+    'a section `models` that goes: what the upstreams list is served instead',
+    replace(/^models:\n(?: .*\n)+/m, ''),
+    [
       'Models',
       '  group engineers: loses coder-1, coder-2, mini-1; gains what the upstreams list',
       '  group research: loses coder-1, coder-2',
       '  group interns: loses mini-1',
-    ]);
-  });
-
-  it('names groups that come and go', async () => {
-    assert.deepEqual(await told(replace('name: interns', 'name: students')), [
+    ],
+  ],
+  [
+    'groups that come and go',
+    replace('name: interns', 'name: students'),
+    [
       'Models',
       '  group interns: is gone: its tokens can use no model any more',
       '  group students: is new, with mini-1',
-    ]);
-  });
+    ],
+  ],
+  [
+    'groups and models whose requests go elsewhere',
+    replace('group: research, models: ["coder-*"]', 'group: interns'),
+    ['Routes', `${research}: spare -> main`, '  group interns for mini-1: main -> spare'],
+  ],
+  [
+    'groups that move together, in one line',
+    replace('default_upstream: main', 'default_upstream: spare'),
+    [
+      ...['Routes', '  group engineers for coder-1, coder-2, mini-1: main -> spare'],
+      ...['  group interns for mini-1: main -> spare', ''],
+      ...['Other settings', '  routing.default_upstreams: main -> spare'],
+    ],
+  ],
+  ['further upstreams of a route', () => SEVERAL, ['Routes', `${research}: spare -> spare, then main`]],
+  [
+    'another order of upstreams',
+    replace('[spare, main]', '[main, spare]'),
+    ['Routes', `${research}: spare, then main -> main, then spare`],
+    { base: SEVERAL },
+  ],
+  [
+    'other shares of upstreams',
+    replace('[spare, main]', '[{ upstream: spare, weight: 3 }, main]'),
+    ['Routes', `${research}: spare, then main -> spare (75 %) or main`, '    (25 %)'],
+    { base: SEVERAL },
+  ],
+  [
+    'the same order in other numbers',
+    replace('[spare, main]', '[{ upstream: main, order: 7 }, { upstream: spare, order: 3 }]'),
+    [],
+    { base: SEVERAL },
+  ],
+  [
+    'what happens to a prompt cache of an hour, by rule',
+    replace('upstream: spare }', 'upstream: spare, on_unsupported_cache: refuse }'),
+    ['Routes', `${research}: spare -> spare (on_unsupported_cache:`, '    refuse)'],
+  ],
+  [
+    'what happens to a prompt cache of an hour, by upstream',
+    replace('region: eu }', 'region: eu, on_unsupported_cache: pass }'),
+    ['Upstreams', '  spare: on_unsupported_cache downgrade -> pass'],
+  ],
+  [
+    'attempts',
+    replace('  rules:\n', '  attempts: { most: 2, unconfirmed: false }\n  rules:\n'),
+    ['Other settings', '  routing.attempts.most: 4 -> 2', '  routing.attempts.unconfirmed: true -> false'],
+  ],
+  [
+    'breakers and pools',
+    replace('region: us }', 'region: us, cache_pool: ws, breaker: { failures: 3 }, hold: first_content }'),
+    [
+      ...['Upstreams', '  main: hold first_event -> first_content'],
+      ...['    breaker.failures 5 -> 3', '    cache_pool nothing -> ws'],
+    ],
+  ],
+  [
+    'an address, and nothing that follows from it',
+    replace('https://api.example.com', 'https://models.example.com'),
+    ['Upstreams', '  main: base_url https://api.example.com -> https://models.example.com'],
+  ],
+  ['a rule that leads where requests went anyway', newRule('main'), []],
+  ['a rule in shadow mode', newRule('spare, mode: shadow'), []],
+  [
+    'prices and upstreams',
+    (text) => text.replace('{ input: 1, output: 5 }', '{ input: 1, output: 6 }').replace('region: eu', 'region: uk'),
+    ['Prices and sizes', '  mini-1: pricing.output 5 -> 6', '', 'Upstreams', '  spare: region eu -> uk'],
+  ],
+  [
+    'what a model is called, by upstreams and by people',
+    replace('id: coder-2, family: coder', 'id: coder-2, family: coder, display_name: Two, upstream_ids: { spare: c2 }'),
+    [
+      ...['Other settings', '  models.coder-2.upstream_ids.spare: nothing -> c2'],
+      '  models.coder-2.display_name: nothing -> Two',
+    ],
+  ],
+  [
+    'what clients may call a model, and what it can do',
+    replace(
+      'id: coder-2, family: coder',
+      'id: coder-2, family: coder, aliases: [latest], supports: { images: false, thinking: budget }',
+    ),
+    [
+      ...['Other settings', '  models.coder-2.aliases: [] -> ["latest"]'],
+      ...['  models.coder-2.supports.images: true -> false', '  models.coder-2.supports.thinking: adaptive -> budget'],
+    ],
+  ],
+  [
+    'what an upstream speaks',
+    replace('name: spare', 'name: spare, type: compat, protocols: [chat], supports: { stream_usage: false }'),
+    [
+      ...['Upstreams', '  spare: type vendor -> compat', '    supports.count_tokens true -> false'],
+      ...['    supports.stream_usage true -> false', '    protocols ["messages"] -> ["chat"]'],
+    ],
+  ],
+  [
+    'the errors that a clause answers',
+    add('# other errors\n'),
+    ['Pipelines', '  mine: kind (mine.yaml:10) answers: forbidden -> forbidden, stage_failed'],
+    { ...WITH_OWN, files: { 'mine/mine.yaml': OWN('[forbidden, stage_failed]') } },
+  ],
+  [
+    'an option of a stage, and no others',
+    add('# other options\n'),
+    ['Pipelines', '  mine: fail (mine.yaml:7) options.message: No. -> Never.'],
+    { ...WITH_OWN, files: { 'mine/mine.yaml': OWN('[forbidden]').replace('message: No.', 'message: Never.') } },
+  ],
+  [
+    'a pipeline whose path another takes over',
+    add('# another name\n'),
+    ['Pipelines', '  mine: is gone: POST /own is served by other', '  other: is new: serves POST /own'],
+    { ...WITH_OWN, files: { 'mine/other.yaml': OWN('[forbidden]').replace('pipeline: mine', 'pipeline: other') } },
+  ],
+  [
+    'a pipeline that is gone',
+    add('# none\n'),
+    ['Pipelines', '  mine: is gone: POST /own is no longer served'],
+    { ...WITH_OWN, files: { 'mine/README': '' } },
+  ],
+  [
+    'every other key',
+    replace('server:\n', 'server:\n  timeouts: { idle_seconds: 60 }\n'),
+    ['Other settings', '  server.timeouts.idle_seconds: 300 -> 60'],
+  ],
+  [
+    'windows in another time zone, which are counted anew',
+    replace('spend_limits:\n', 'spend_limits:\n  time_zone: Europe/Berlin\n'),
+    [
+      ...['Other settings', '  spend_limits.time_zone: UTC -> Europe/Berlin'],
+      '    days, weeks and months are counted anew: what was spent is forgotten',
+    ],
+  ],
+];
 
-  it('is told for the groups and models whose requests go elsewhere', async () => {
-    assert.deepEqual(await told(replace('group: research, models: ["coder-*"]', 'group: interns')), [
-      'Routes',
-      '  group research for coder-1, coder-2: spare -> main',
-      '  group interns for mini-1: main -> spare',
-    ]);
-  });
+describe('what two configurations differ in is told of', () => {
+  for (const [what, change, lines, more] of CASES) {
+    it(what, async () => assert.deepEqual(await told(change, more), lines));
+  }
 
-  it('tells groups that move together in one line', async () => {
-    assert.deepEqual(await told(replace('default_upstream: main', 'default_upstream: spare')), [
-      'Routes',
-      '  group engineers for coder-1, coder-2, mini-1: main -> spare',
-      '  group interns for mini-1: main -> spare',
-      '',
-      'Other settings',
-      '  routing.default_upstreams: main -> spare',
-    ]);
-  });
-
-  it('is told for routes that get further upstreams, other orders and other shares', async () => {
-    const spare = 'upstream: spare }';
-    const several = replace(spare, 'upstreams: [spare, main] }');
-    const subject = '  group research for coder-1, coder-2';
-    assert.deepEqual(await told(several), ['Routes', `${subject}: spare -> spare, then main`]);
-    const base = several(BASE);
-    const change = (to: string) => told(replace('[spare, main]', to), { base });
-    assert.deepEqual(await change('[main, spare]'), ['Routes', `${subject}: spare, then main -> main, then spare`]);
-    assert.deepEqual(await change('[{ upstream: spare, weight: 3 }, main]'), [
-      'Routes',
-      `${subject}: spare, then main -> spare (75 %) or main`,
-      '    (25 %)',
-    ]);
-    assert.deepEqual(await change('[{ upstream: main, order: 7 }, { upstream: spare, order: 3 }]'), []);
-  });
-
-  it('is told for what happens to a prompt cache of an hour, by rule and by upstream', async () => {
-    assert.deepEqual(await told(replace('upstream: spare }', 'upstream: spare, on_unsupported_cache: refuse }')), [
-      'Routes',
-      '  group research for coder-1, coder-2: spare -> spare (on_unsupported_cache:',
-      '    refuse)',
-    ]);
-    assert.deepEqual(await told(replace('region: eu }', 'region: eu, on_unsupported_cache: pass }')), [
-      'Upstreams',
-      '  spare: on_unsupported_cache downgrade -> pass',
-    ]);
-  });
-
-  it('is told for attempts, breakers and pools, and for nothing that follows from another change', async () => {
-    assert.deepEqual(await told(replace('  rules:\n', '  attempts: { most: 2, unconfirmed: false }\n  rules:\n')), [
-      'Other settings',
-      '  routing.attempts.most: 4 -> 2',
-      '  routing.attempts.unconfirmed: true -> false',
-    ]);
-    assert.deepEqual(
-      await told(
-        replace('region: us }', 'region: us, cache_pool: ws, breaker: { failures: 3 }, hold: first_content }'),
-      ),
-      [
-        'Upstreams',
-        '  main: hold first_event -> first_content',
-        '    breaker.failures 5 -> 3',
-        '    cache_pool nothing -> ws',
-      ],
-    );
-    assert.deepEqual(await told(replace('https://api.example.com', 'https://models.example.com')), [
-      'Upstreams',
-      '  main: base_url https://api.example.com -> https://models.example.com',
-    ]);
-  });
-
-  it('says under which condition when caller and model alone do not decide', async () => {
-    const lines = await told(
-      replace(
-        'group: research, models: ["coder-*"]',
-        'group: research, when: { ">": [{ var: request.body_bytes }, 1000] }',
-      ),
-    );
-    assert.deepEqual(lines.slice(0, 3), [
-      'Routes',
-      '  group research for coder-1, coder-2: goes elsewhere',
-      '    before: spare',
-    ]);
+  it('conditions, when caller and model alone do not decide', async () => {
+    const large = 'group: research, when: { ">": [{ var: request.body_bytes }, 1000] }';
+    const lines = await told(replace('group: research, models: ["coder-*"]', large));
+    assert.deepEqual(lines.slice(0, 3), ['Routes', `${research}: goes elsewhere`, '    before: spare']);
     assert.match(lines[3]!, /^ {4}after: spare when .*request\.body_bytes.*1000; otherwise main$/);
     assert.equal(lines.length, 4);
   });
 
-  it('does not tell a rule that leads where requests went anyway, nor one in shadow mode', async () => {
-    const rule = (more: string) =>
-      replace('rules:\n', `rules:\n    - { name: new, group: interns, upstream: ${more} }\n`);
-    assert.deepEqual(await told(rule('main')), []);
-    assert.deepEqual(await told(rule('spare, mode: shadow')), []);
-  });
-
-  it('is told for prices and upstreams', async () => {
-    const lines = await told((text) =>
-      text
-        .replace('{ input: 1, output: 5 }', '{ input: 1, output: 6 }')
-        .replace('region: eu', 'region: uk')
-        .replace('idle', ''),
-    );
-    assert.deepEqual(lines, [
-      'Prices and sizes',
-      '  mini-1: pricing.output 5 -> 6',
-      '',
-      'Upstreams',
-      '  spare: region eu -> uk',
-    ]);
-  });
-
-  it('is told for pipelines: stages that come, go, move, or treat requests differently', async () => {
+  it('pipelines: stages that come, go, move, or treat requests differently', async () => {
     const pipeline = `pipeline: messages
 version: 2
 summary: Refuses large requests.
@@ -171,16 +232,14 @@ stages:
 finally:
   - stage: audit
 `;
-    const lines = await told((text) => `${text}pipelines: mine\n`, { files: { 'mine/messages.yaml': pipeline } });
+    const lines = await told(add('pipelines: mine\n'), { files: { 'mine/messages.yaml': pipeline } });
     assert.equal(lines[0], 'Pipelines');
     assert.match(lines[1]!, /^ {2}messages: refuse-large \(messages\.yaml:8\) is new, before resolve-route, runs/);
-    assert.match(
-      lines.slice(2).join(' ').replaceAll(/ +/g, ' '),
-      /check-budget \(messages\.yaml:13\) options\.charge: full -> nothing$/,
-    );
+    const others = lines.slice(2).join(' ').replaceAll(/ +/g, ' ');
+    assert.match(others, /check-budget \(messages\.yaml:13\) options\.charge: full -> nothing$/);
   });
 
-  it('is told once for stages of all pipelines, with the place they are written at', async () => {
+  it('stages of all pipelines once, with the place they are written at', async () => {
     const everywhere = `everywhere:
   insert:
     - before: check-budget
@@ -188,112 +247,21 @@ finally:
       stages:
         - { stage: fail, id: no-streams, when: { var: request.stream }, options: { error: forbidden } }
 `;
-    const lines = await told((text) => `${text}${everywhere}`);
-    assert.equal(lines[0], 'Pipelines');
-    const line = lines.slice(1).join(' ').replaceAll(/ +/g, ' ');
+    const lines = await told(add(everywhere));
     assert.match(
-      line,
-      /^ messages, chat-completions, responses: no-streams \(gateway\.yaml:\d+\) is new, before check-budget, runs when request\.stream$/,
+      lines.join(' ').replaceAll(/ +/g, ' '),
+      /^Pipelines messages, chat-completions, responses: no-streams \(gateway\.yaml:\d+\) is new, before check-budget, runs when request\.stream$/,
     );
   });
 
-  it('is told for what a model is called, by upstreams and by people', async () => {
-    const lines = await told(
-      replace(
-        'id: coder-2, family: coder',
-        'id: coder-2, family: coder, display_name: Two, upstream_ids: { spare: c2 }',
-      ),
-    );
-    assert.deepEqual(lines, [
-      'Other settings',
-      '  models.coder-2.upstream_ids.spare: nothing -> c2',
-      '  models.coder-2.display_name: nothing -> Two',
-    ]);
-  });
-
-  it('is told for what clients may call a model, what it can do, and what an upstream speaks', async () => {
-    const traits = 'id: coder-2, family: coder, aliases: [latest], supports: { images: false, thinking: budget }';
-    assert.deepEqual(await told(replace('id: coder-2, family: coder', traits)), [
-      'Other settings',
-      '  models.coder-2.aliases: [] -> ["latest"]',
-      '  models.coder-2.supports.images: true -> false',
-      '  models.coder-2.supports.thinking: adaptive -> budget',
-    ]);
-    const compat = 'name: spare, type: compat, protocols: [chat], supports: { stream_usage: false }';
-    assert.deepEqual(await told(replace('name: spare', compat)), [
-      'Upstreams',
-      '  spare: type vendor -> compat',
-      '    supports.count_tokens true -> false',
-      '    supports.stream_usage true -> false',
-      '    protocols ["messages"] -> ["chat"]',
-    ]);
-  });
-
-  it('is told for requests that go elsewhere because of what a model is now said to be able to do', async () => {
-    const rule = '{ name: blind, when: { "!": { var: model.supports.images } }, upstream: spare }';
-    const base = BASE.replace('  rules:\n', `  rules:\n    - ${rule}\n`);
-    const lines = await told(
-      replace('id: mini-1, family: mini', 'id: mini-1, family: mini, supports: { images: false }'),
-      {
-        base,
-      },
-    );
+  it('requests that go elsewhere because of what a model is now said to be able to do', async () => {
+    const base = BASE.replace('  rules:\n', `  rules:\n    - ${BLIND}\n`);
+    const blind = replace('id: mini-1, family: mini', 'id: mini-1, family: mini, supports: { images: false }');
+    const lines = await told(blind, { base });
     assert.deepEqual(lines.slice(0, 2), ['Routes', '  groups engineers, interns for mini-1: main -> spare']);
   });
 
-  const OWN = (errors: string, more = '') => `pipeline: mine
-version: 1
-summary: Of our own.
-match: { methods: [POST], paths: [/own], protocol: messages }
-stages:
-  - stage: authenticate
-  - stage: fail
-    options: { error: forbidden, message: No. }
-on_error:
-  - { id: kind, errors: ${errors}, stage: fail, options: { error: forbidden } }
-finally:
-  - stage: audit
-${more}`;
-
-  it('is told for the errors that a clause answers', async () => {
-    const base_files = { 'mine/mine.yaml': OWN('[forbidden]') };
-    const lines = await told((text) => `${text}# other errors\n`, {
-      base: `${BASE}pipelines: mine\n`,
-      base_files,
-      files: { 'mine/mine.yaml': OWN('[forbidden, stage_failed]') },
-    });
-    assert.deepEqual(lines, ['Pipelines', '  mine: kind (mine.yaml:10) answers: forbidden -> forbidden, stage_failed']);
-  });
-
-  it('names the options that differ, and no others', async () => {
-    const lines = await told((text) => `${text}# other options\n`, {
-      base: `${BASE}pipelines: mine\n`,
-      base_files: { 'mine/mine.yaml': OWN('[forbidden]') },
-      files: { 'mine/mine.yaml': OWN('[forbidden]').replace('message: No.', 'message: Never.') },
-    });
-    assert.deepEqual(lines, ['Pipelines', '  mine: fail (mine.yaml:7) options.message: No. -> Never.']);
-  });
-
-  it('does not call a path unserved that another pipeline takes over', async () => {
-    const lines = await told((text) => `${text}# another name\n`, {
-      base: `${BASE}pipelines: mine\n`,
-      base_files: { 'mine/mine.yaml': OWN('[forbidden]') },
-      files: { 'mine/other.yaml': OWN('[forbidden]').replace('pipeline: mine', 'pipeline: other') },
-    });
-    assert.deepEqual(lines, [
-      'Pipelines',
-      '  mine: is gone: POST /own is served by other',
-      '  other: is new: serves POST /own',
-    ]);
-    const gone = await told((text) => `${text}# none\n`, {
-      base: `${BASE}pipelines: mine\n`,
-      base_files: { 'mine/mine.yaml': OWN('[forbidden]') },
-      files: { 'mine/README': '' },
-    });
-    assert.deepEqual(gone, ['Pipelines', '  mine: is gone: POST /own is no longer served']);
-  });
-
-  it('is nothing for a copy elsewhere, although options name files by their place', async () => {
+  it('nothing for a copy elsewhere, although options name files by their place', async () => {
     const stage = `export default { kind: 'stage', name: 'note', version: 1, summary: 'Notes.', place: 'finally',
       options: { type: 'object', additionalProperties: false, properties: { file: { type: 'string', 'x-path': 'file', description: 'Where.' } } },
       examples: [{ title: 'Note', yaml: '- stage: note' }], reads: [], readsIfSet: [], writes: [], raises: [], needs: [],
@@ -305,35 +273,19 @@ ${more}`;
       'mine/mine.yaml': OWN('[forbidden]', '  - stage: note\n    options: { file: ./note.txt }\n'),
     };
     const base = `${BASE}pipelines: mine\nstages: [./note.js]\n`;
-    assert.deepEqual(await told((text) => `${text}# a copy\n`, { base, base_files: files, files }), []);
+    assert.deepEqual(await told(add('# a copy\n'), { base, base_files: files, files }), []);
   });
 
-  it('is told for every other key', async () => {
-    assert.deepEqual(await told(replace('server:\n', 'server:\n  timeouts: { idle_seconds: 60 }\n')), [
-      'Other settings',
-      '  server.timeouts.idle_seconds: 300 -> 60',
-    ]);
-  });
-
-  it('names every setting of limits that begin, in lines of their own', async () => {
+  it('every setting of limits that begin, in lines of their own', async () => {
     const [without] = BASE.split('spend_limits:\n');
-    const lines = await told((text) => text + BASE.slice(without!.length), { base: without! });
+    const lines = await told(add(BASE.slice(without!.length)), { base: without! });
     assert.deepEqual(lines.slice(0, 3), [
-      'Limits',
-      '  defaults.user_daily_usd: is new: 50 USD per user and day',
+      ...['Limits', '  defaults.user_daily_usd: is new: 50 USD per user and day'],
       '  defaults.team_monthly_usd: is new: 2000 USD per team and month',
     ]);
     assert.ok(lines.includes('  spend_limits.reserve: nothing -> worst_case'), lines.join('\n'));
     // Windows were those of UTC before as well.
     assert.ok(!lines.some((line) => line.includes('time_zone') || line.length > 80), lines.join('\n'));
-  });
-
-  it('warns that windows in another time zone are counted anew', async () => {
-    assert.deepEqual(await told(replace('spend_limits:\n', 'spend_limits:\n  time_zone: Europe/Berlin\n')), [
-      'Other settings',
-      '  spend_limits.time_zone: UTC -> Europe/Berlin',
-      '    days, weeks and months are counted anew: what was spent is forgotten',
-    ]);
   });
 });
 

@@ -4,19 +4,21 @@ import { describe, it } from 'node:test';
 import type { SpendingRow } from '../../../engine/money/reports/spending.ts';
 import { BASE, replace, told } from './support.ts';
 
+const NOBODY = {
+  team: null,
+  project: null,
+  token_id: null,
+  token_group: 'engineers',
+  model: 'coder-1',
+  upstream: 'main',
+};
+const row = (user: string, usd: number, more: Partial<SpendingRow> = {}): SpendingRow => ({
+  ...{ user, ...NOBODY, cost_nano_usd: usd * 1e9 },
+  ...more,
+});
+
 describe('limits in which two configurations differ', () => {
   it('is told for limits, with those who are over them already when the ledger is there', async () => {
-    const row = (user: string, usd: number, more: Partial<SpendingRow> = {}): SpendingRow => ({
-      user,
-      team: null,
-      project: null,
-      token_id: null,
-      token_group: 'engineers',
-      model: 'coder-1',
-      upstream: 'main',
-      cost_nano_usd: usd * 1e9,
-      ...more,
-    });
     const spending = [
       row('ann@example.com', 15),
       row('ann@example.com', 10, { model: 'mini-1' }),
@@ -30,17 +32,7 @@ describe('limits in which two configurations differ', () => {
   });
 
   it('counts only those whom a conditional limit can concern', async () => {
-    const row = (user: string, token_group: string): SpendingRow => ({
-      user,
-      team: null,
-      project: null,
-      token_id: null,
-      token_group,
-      model: 'mini-1',
-      upstream: 'main',
-      cost_nano_usd: 30e9,
-    });
-    const spending = [row('ann@example.com', 'engineers'), row('ida@example.com', 'interns')];
+    const spending = [row('ann@example.com', 30), row('ida@example.com', 30, { token_group: 'interns' })];
     const rule =
       '  rules:\n    - { name: few, when: { in: [interns, { var: principal.groups }] }, scope: user, window: day, limit_usd: 20 }\n';
     const lines = await told((text) => text + rule, { spending });
@@ -66,17 +58,9 @@ describe('limits in which two configurations differ', () => {
   });
 
   it('tells who is over a limit of a combination, and what a limit by group allows whom', async () => {
-    const row = (user: string, token_group: string, usd: number): SpendingRow => ({
-      user,
-      team: 'search',
-      project: null,
-      token_id: `tok_${user}`,
-      token_group,
-      model: 'mini-1',
-      upstream: 'main',
-      cost_nano_usd: usd * 1e9,
-    });
-    const spending = [row('ann', 'engineers', 30), row('ida', 'interns', 6), row('bob', 'engineers', 5)];
+    const of = (user: string, token_group: string, usd: number) =>
+      row(user, usd, { team: 'search', token_id: `tok_${user}`, token_group, model: 'mini-1' });
+    const spending = [of('ann', 'engineers', 30), of('ida', 'interns', 6), of('bob', 'engineers', 5)];
     const rule = (more: string) => (text: string) => `${text}  rules:\n    - { name: few, window: week, ${more} }\n`;
     assert.deepEqual((await told(rule('scope: [token, model], limit_usd: 20'), { spending })).slice(2), [
       '    1 combination of token and model has already spent it this week: tok_ann +',
@@ -101,18 +85,7 @@ describe('limits in which two configurations differ', () => {
   });
 
   it('says that a limit begins to count when it is loaded, where nothing counts for it yet', async () => {
-    const spending = [
-      {
-        user: 'ann@example.com',
-        team: null,
-        project: null,
-        token_id: null,
-        token_group: null,
-        model: 'coder-1',
-        upstream: 'main',
-        cost_nano_usd: 30e9,
-      },
-    ];
+    const spending = [row('ann@example.com', 30, { token_group: null })];
     const rule = (scope: string, window: string) => (text: string) =>
       `${text}  rules:\n    - { name: few, scope: ${scope}, window: ${window}, limit_usd: 20 }\n`;
     assert.deepEqual((await told(rule('model', 'month'), { spending })).slice(2), [

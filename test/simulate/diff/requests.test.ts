@@ -3,28 +3,16 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { FactRow } from '../../../engine/audit/request-records.ts';
 import { describeChanges } from '../../../engine/cli/diff.ts';
-import { load } from '../../../engine/load/index.ts';
 import type { Usable } from '../../../engine/simulate/diff/change.ts';
 import { diffRequests } from '../../../engine/simulate/diff/requests/index.ts';
-import { stages } from '../../../stages/index.ts';
-import { createProject } from '../../load/support/project.ts';
-import { BASE, replace } from './support.ts';
+import { BASE, loadText, replace } from './support.ts';
 
 type Files = Readonly<Record<string, string>>;
 type Fields = Readonly<Record<string, unknown>>;
 
-async function usable(files: Files): Promise<Usable> {
+function usable(files: Files): Promise<Usable> {
   const has_own = Object.keys(files).some((file) => file.startsWith('pipelines/'));
-  const text = `${files['gateway.yaml']}${has_own ? 'pipelines: pipelines\n' : ''}`;
-  const project = createProject({ ...files, 'gateway.yaml': text });
-  const { config, pipelines, policies, diagnostics } = await load(project.path('gateway.yaml'), {
-    stages,
-    env: {},
-    environment: 'ignored',
-  });
-  project.remove();
-  assert.ok(config, JSON.stringify(diagnostics));
-  return { config, pipelines, policies, directory: project.directory };
+  return loadText({ ...files, 'gateway.yaml': `${files['gateway.yaml']}${has_own ? 'pipelines: pipelines\n' : ''}` });
 }
 
 const REQUEST = { method: 'POST', path: '/v1/messages', protocol: 'messages', model: 'coder-1', principal: 'p' };

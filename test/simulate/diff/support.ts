@@ -32,15 +32,17 @@ spend_limits:
   defaults: { user_daily_usd: 50, team_monthly_usd: 2000 }
 `;
 
-async function loadText(files: Record<string, string>): Promise<Usable & { remove(): void }> {
+/** Loads a configuration without mistakes. */
+export async function loadText(files: Readonly<Record<string, string>>): Promise<Usable> {
   const project = createProject(files);
   const { config, pipelines, policies, diagnostics } = await load(project.path('gateway.yaml'), {
     stages,
     env: {},
     environment: 'ignored',
   });
+  project.remove();
   assert.ok(config, JSON.stringify(diagnostics));
-  return { config, pipelines, policies, directory: project.directory, remove: project.remove };
+  return { config, pipelines, policies, directory: project.directory };
 }
 
 /** The lines `appscli diff` prints for a change of the base configuration. */
@@ -59,8 +61,6 @@ export async function told(
   const before = await loadText({ 'gateway.yaml': base, ...base_files });
   const after = await loadText({ 'gateway.yaml': text, ...files });
   const changes = await diffConfigurations(before, after, spending && (async () => spending));
-  before.remove();
-  after.remove();
   return describeChanges(changes, 80);
 }
 

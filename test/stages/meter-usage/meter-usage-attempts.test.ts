@@ -34,7 +34,7 @@ async function settle(
   const play = (event: Event) => stage.hooks.event?.(ctx, { name: event[0], data: JSON.stringify(event[1]) });
   before.forEach(play);
   await attemptNext(ctx, (c) => stage.hooks.attempt?.(c), { facts: route, attempts: [] });
-  ctx.attempts = attempts;
+  ctx.attempted.records = attempts;
   const sends = attempts.reduce((sum, each) => sum + each.sends, 0);
   ctx.noteAll({
     'upstream.status': last.status ?? undefined,

@@ -261,7 +261,6 @@ for (const [what, otlp, env, said] of [
 }
 
 for (const [what, otlp, env, said] of [
-  ['gRPC', {}, { OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: 'grpc' }, /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL asks.*gRPC.*4318/],
   ['no protocol', {}, { OTEL_EXPORTER_OTLP_PROTOCOL: 'thrift' }, /OTEL_EXPORTER_OTLP_PROTOCOL has.*http\/json/],
   ['a file of certificates without any', { ca_file: 'package.json' }, {}, /package\.json .*holds no certificate/],
 ] as const) {

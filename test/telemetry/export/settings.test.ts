@@ -149,7 +149,11 @@ describe('the standard variables', () => {
   });
 
   for (const [name, value, said] of [
-    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc', /OTEL_EXPORTER_OTLP_PROTOCOL asks for OTLP over gRPC.*http\/protobuf/],
+    [
+      'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
+      'grpc',
+      /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL asks.*gRPC.*http\/protobuf.*4318/,
+    ],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', /OTEL_EXPORTER_OTLP_ENDPOINT cannot be used/],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'planted secret', /OTEL_EXPORTER_OTLP_HEADERS cannot be read/],
     ['OTEL_BSP_MAX_QUEUE_SIZE', 'many', /OTEL_BSP_MAX_QUEUE_SIZE is not a whole number/],

@@ -13,7 +13,8 @@ import { type Facts, stageConfig } from '../../../engine/simulate/stage-harness.
 import { METRICS } from '../../../engine/telemetry/catalogue/metrics.ts';
 import { ATTRIBUTES, EVENTS, SPANS } from '../../../engine/telemetry/catalogue/spans.ts';
 import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
-import { createRequestTelemetry, ratioOf } from '../../../engine/telemetry/requests/request-telemetry.ts';
+import { ratioOf } from '../../../engine/telemetry/requests/ending.ts';
+import { createRequestTelemetry } from '../../../engine/telemetry/requests/request-telemetry.ts';
 import type { Attributes, FinishedSpan } from '../../../engine/telemetry/spans.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
@@ -117,6 +118,7 @@ function ended({ facts, attempts = [attempt()], shadows = [], ...more }: Ended =
   }
   return {
     peek: (path) => all[path as FactPath] as never,
+    factAt: (index) => all[Object.keys(FACTS)[index] as FactPath],
     attempts,
     shadows,
     started_at: STARTED,

@@ -14,8 +14,12 @@ import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
 import { statusOf } from '../../../engine/protocols/errors.ts';
 import { errorOfEvent, readError } from '../../../engine/protocols/read-error.ts';
 import { openStage, stageConfig } from '../../../engine/simulate/stage-harness.ts';
-import { type HoldOptions, holdBeginning } from '../../../engine/upstreams/attempts/hold.ts';
-import { mayBeBilled, outcomeOf as outcomeOfStatus } from '../../../engine/upstreams/attempts/judge.ts';
+import {
+  mayBeBilled,
+  outcomeOf as outcomeOfStatus,
+  Peek,
+  type PeekOptions,
+} from '../../../engine/upstreams/attempts/attempt.ts';
 import { Attempts, createTarget } from '../../../engine/upstreams/index.ts';
 import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
 import type { Target } from '../../../engine/upstreams/target.ts';
@@ -71,6 +75,8 @@ function sendTo(play: Play | 'refuses', call: Omit<Call, 'res' | 'socket' | 'rec
     resent: undefined,
     body_is_sent: is_sent,
     abandon: reject,
+    release: reject,
+    late: () => promise,
     forgetBody() {},
   };
 }
@@ -307,11 +313,10 @@ function responseOf(chunks: readonly Buffer[], encoding = 'identity'): IncomingM
   return Object.assign(Readable.from(chunks, { objectMode: false }), { headers }) as unknown as IncomingMessage;
 }
 
-function hold(response: IncomingMessage, more: Partial<HoldOptions> = {}) {
+function peek(response: IncomingMessage, more: Partial<PeekOptions> = {}) {
   const clock = frozenClock(0);
-  const bounds = { silence_seconds: 60, seconds: 15, greeting_seconds: 2, bytes_max: 262_144, events_max: 64 };
-  const holding = holdBeginning(response, { until: 'event', clock, ...bounds, ...more });
-  return { clock, holding, beginning: holding.beginning };
+  const { beginning } = new Peek(response, { until: 'event', clock, silence_seconds: 60, seconds: 15, ...more });
+  return { clock, beginning };
 }
 
 async function rest(response: IncomingMessage): Promise<Buffer> {
@@ -338,7 +343,7 @@ describe('the beginning of an answer', () => {
       fc.asyncProperty(encodings, text, fc.array(fc.nat(), { maxLength: 12 }), async (encoding, stream, places) => {
         const bytes = ENCODERS[encoding](Buffer.from(stream));
         const response = responseOf(cut(bytes, places), encoding);
-        const { chunks, by, event } = await hold(response).beginning;
+        const { chunks, by, event } = await peek(response).beginning;
         assert.equal(by, 'complete');
         assert.deepEqual(event, { name: 'message_start', data: '{"type":"message_start","é":"🙂"}' });
         assert.deepEqual(Buffer.concat([...chunks, await rest(response)]), bytes);
@@ -348,24 +353,24 @@ describe('the beginning of an answer', () => {
   });
 
   test('is all there is where the answer ends before an event', async () => {
-    const { chunks, by, event } = await hold(responseOf([Buffer.from(': wait\n\n')])).beginning;
+    const { chunks, by, event } = await peek(responseOf([Buffer.from(': wait\n\n')])).beginning;
     assert.deepEqual([Buffer.concat([...chunks]).toString(), by, event], [': wait\n\n', 'ended', undefined]);
-    assert.equal((await hold(responseOf([])).beginning).by, 'ended');
+    assert.equal((await peek(responseOf([])).beginning).by, 'ended');
   });
 
   test('is passed on when it is not read to be an event: too long, compressed wrongly or in an unknown way', async () => {
     const long = [Buffer.from('data: '), Buffer.alloc(300_000, 'x')];
-    assert.equal((await hold(responseOf(long)).beginning).by, 'enough');
-    assert.equal((await hold(responseOf([Buffer.from('no gzip')], 'gzip')).beginning).by, 'enough');
-    assert.equal((await hold(responseOf([Buffer.from(STREAM)], 'snappy')).beginning).by, 'enough');
+    assert.equal((await peek(responseOf(long)).beginning).by, 'enough');
+    assert.equal((await peek(responseOf([Buffer.from('no gzip')], 'gzip')).beginning).by, 'enough');
+    assert.equal((await peek(responseOf([Buffer.from(STREAM)], 'snappy')).beginning).by, 'enough');
   });
 
   test('tells silence from an upstream that is at work', async () => {
     const quiet = () => Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage;
-    const silent = hold(quiet(), { silence_seconds: 10 });
+    const silent = peek(quiet(), { silence_seconds: 10 });
     silent.clock.advance(10_000);
     assert.equal((await silent.beginning).by, 'silent');
-    const at_work = hold(quiet(), { silence_seconds: 60, seconds: 15 });
+    const at_work = peek(quiet(), { silence_seconds: 60, seconds: 15 });
     at_work.clock.advance(15_000);
     assert.equal((await at_work.beginning).by, 'enough');
   });
@@ -373,7 +378,7 @@ describe('the beginning of an answer', () => {
   test('waits for content no longer than 2 seconds after a greeting', async () => {
     const response = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage &
       Readable;
-    const greeted = hold(response, { until: 'content' });
+    const greeted = peek(response, { until: 'content' });
     greeted.clock.advance(14_000);
     response.push('data: {"type":"response.created"}\n\n');
     await setImmediate();
@@ -383,7 +388,7 @@ describe('the beginning of an answer', () => {
     greeted.clock.advance(500);
     assert.equal((await greeted.beginning).by, 'enough', 'and not longer than 15 in all');
     const second = Object.assign(new Readable({ read() {} }), { headers: {} }) as unknown as IncomingMessage & Readable;
-    const soon = hold(second, { until: 'content' });
+    const soon = peek(second, { until: 'content' });
     second.push('data: {"type":"response.created"}\n\n');
     await setImmediate();
     soon.clock.advance(2000);
@@ -394,12 +399,12 @@ describe('the beginning of an answer', () => {
     const greetings = ['message_start', 'response.created'].map((type) => `data: {"type":"${type}"}\n\n`).join('');
     const chat = 'data: {"choices":[{"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n';
     const said = 'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n';
-    const found = await hold(responseOf([Buffer.from(greetings + chat + said)]), { until: 'content' }).beginning;
+    const found = await peek(responseOf([Buffer.from(greetings + chat + said)]), { until: 'content' }).beginning;
     assert.equal(found.event?.data, said.slice('data: '.length).trim());
     const failed = 'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}\n\n';
-    const error = await hold(responseOf([Buffer.from(greetings + failed)]), { until: 'content' }).beginning;
+    const error = await peek(responseOf([Buffer.from(greetings + failed)]), { until: 'content' }).beginning;
     assert.equal(error.event?.name, 'error');
-    const many = await hold(responseOf([Buffer.from(chat.repeat(70))]), { until: 'content' }).beginning;
+    const many = await peek(responseOf([Buffer.from(chat.repeat(70))]), { until: 'content' }).beginning;
     assert.equal(many.by, 'enough');
   });
 });

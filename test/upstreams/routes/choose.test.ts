@@ -9,11 +9,12 @@ import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
 import {
   type Choosing,
   chooseCandidates,
+  createRoute,
   type Needs,
+  type Place,
   type Ranking,
   rankPlaces,
-} from '../../../engine/upstreams/routes/choose.ts';
-import { cacheChoice, createRoute, type Place, refuseLifetime } from '../../../engine/upstreams/routes/route.ts';
+} from '../../../engine/upstreams/routes.ts';
 import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 
@@ -162,8 +163,7 @@ describe('the order in which upstreams are tried', () => {
       here,
     );
     const script = `
-      import { createRoute } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes/route.ts'))};
-      import { rankPlaces } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes/choose.ts'))};
+      import { createRoute, rankPlaces } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes.ts'))};
       const { main, coder, all, keys } = ${JSON.stringify({ main, coder, all, keys })};
       const upstream = (name) => ({ ...main, name, cache_pool: all[name].pool ?? 'upstream ' + name });
       const upstreams = Object.keys(all).map((name) => ({ upstream: name, order: 1, weight: all[name].weight ?? 1 }));
@@ -242,34 +242,4 @@ describe('the order in which upstreams are tried', () => {
       assert.equal(names(all, { random, states: busy(2) })[0], 'a');
     }
   });
-});
-
-const told = (effective_ttl: string, downgraded = false) => ({
-  'cache.effective_ttl': effective_ttl,
-  'cache.downgraded': downgraded,
-});
-
-test('an upstream gets what it can do as it was asked for', () => {
-  const refuses = { on_unsupported_cache: 'refuse' } as const;
-  assert.deepEqual(cacheChoice('1h', true, refuses), { fate: 'as_asked', facts: told('1h') });
-  for (const asked of ['5m', 'none'])
-    assert.deepEqual(cacheChoice(asked, false, refuses), { fate: 'as_asked', facts: told(asked) });
-  assert.deepEqual(cacheChoice(undefined, false, refuses), { fate: 'as_asked', facts: told('none') });
-});
-
-test('what it cannot do is made short, refused or passed, as the rule says, and where that says nothing the upstream', () => {
-  const upstream = { on_unsupported_cache: 'downgrade' } as const;
-  assert.deepEqual(cacheChoice('1h', false, upstream), { fate: 'downgrade', facts: told('5m', true) });
-  assert.deepEqual(cacheChoice('1h', false, upstream, {}), { fate: 'downgrade', facts: told('5m', true) });
-  const passes = { on_unsupported_cache: 'pass' } as const;
-  assert.deepEqual(cacheChoice('1h', false, upstream, passes), { fate: 'pass', facts: told('1h') });
-  assert.equal(cacheChoice('1h', false, passes, { on_unsupported_cache: 'refuse' }).fate, 'refuse');
-});
-
-test('a refusal names the upstream and what to do', () => {
-  const { code, status, message, details } = refuseLifetime(['cloud']);
-  assert.deepEqual([code, status], ['invalid_request', 400]);
-  assert.deepEqual(details, { param: 'cache_control.ttl', upstream: 'cloud' });
-  assert.match(message, /The upstream "cloud" does not keep prompts of this model for an hour.*Ask for five minutes/);
-  assert.match(refuseLifetime(['a', 'b']).message, /The upstreams "a" and "b" do not/);
 });

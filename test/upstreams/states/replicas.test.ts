@@ -5,14 +5,17 @@ import { type Changing, listChanges } from '../../../engine/audit/admin-changes.
 import { type FrozenClock, frozenClock, systemClock } from '../../../engine/kit/clock.ts';
 import { REPLICA } from '../../../engine/kit/process/replica.ts';
 import type { Database } from '../../../engine/store/database.ts';
-import { drainUpstream, listDrained, resumeUpstream } from '../../../engine/upstreams/states/drained-upstreams.ts';
 import {
   createTroubleKeeper,
+  drainUpstream,
   type KeptTrouble,
+  listDrained,
   listTroubles,
+  type OpenUpstreamStates,
+  openUpstreamStates,
+  resumeUpstream,
   troublesElsewhere,
-} from '../../../engine/upstreams/states/kept-troubles.ts';
-import { type OpenUpstreamStates, openUpstreamStates } from '../../../engine/upstreams/states/open-upstream-states.ts';
+} from '../../../engine/upstreams/states/shared-states.ts';
 import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';

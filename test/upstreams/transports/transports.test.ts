@@ -10,9 +10,10 @@ import type { UpstreamResponse } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/kit/clock.ts';
 import { openTransport } from '../../../engine/upstreams/target.ts';
 import { type Controller, ReceivedAnswer } from '../../../engine/upstreams/transports/direct-transport.ts';
-import { createReachability } from '../../../engine/upstreams/transports/reachability.ts';
 import type { OutgoingRequest, Transport } from '../../../engine/upstreams/transports/transport.ts';
-import { CERTIFICATES } from '../../support/certificates.ts';
+import { createReachability } from '../../../engine/upstreams/transports/transport.ts';
+import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
+import { startForwardProxy } from '../../support/net/forward-proxy.ts';
 import { times } from '../../support/times.ts';
 import { until } from '../../support/until.ts';
 
@@ -262,6 +263,32 @@ for (const way of ['direct', 'proxy'] as const) {
       await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
       assert.deepEqual([sending.attempts, sending.body_is_sent], [0, false]);
     });
+  });
+
+  test(`transport: ${way} tells of a tunnel that cannot be opened again for what is sent again`, async () => {
+    upstream = await startRawUpstream(LOOPBACK_CERTIFICATE);
+    const port = Number(upstream.url.port);
+    const proxy = await startForwardProxy({ servers: { '127.0.0.1': port } });
+    clock = frozenClock(0);
+    const before = tls.getCACertificates('default');
+    tls.setDefaultCACertificates([...before, LOOPBACK_CERTIFICATE.cert]);
+    const connect = { connect_seconds: CONNECT_SECONDS, proxy: new URL(proxy.url), clock };
+    transport = openTransport({ base_url: upstream.url.href, transport: way }, connect);
+    try {
+      assert.equal(await ask(), 'ok');
+      upstream.script = ({ socket }) => {
+        socket.destroy();
+        void proxy.close();
+      };
+      const sending = transport.send(request());
+      await assert.rejects(sending.answer, { code: 'ECONNREFUSED' });
+      assert.equal(sending.resent, 'stale_socket');
+    } finally {
+      tls.setDefaultCACertificates(before);
+      transport.close();
+      await upstream.close();
+      await proxy.close();
+    }
   });
 
   test(`transport: ${way} trusts what Node trusts`, async () => {

@@ -1,11 +1,11 @@
-import type { AuthConfig, GatewayConfig, OidcConfig, UpstreamConfig } from '../../../contract/config.ts';
+import type { GatewayConfig, UpstreamConfig } from '../../../contract/config.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { configuredWay, describeWay, UnusableProxy, type Way, wayTo } from '../../../kit/net/way.ts';
 import { secretIn, secretPlace } from '../../../kit/secret-names.ts';
 import { CATALOGUE_DATE, hasPrice } from '../../../money/prices/catalogue.ts';
+import { fixedHeaders, upstreamPaths } from '../../../upstreams/headers.ts';
 import { askForList } from '../../../upstreams/lists/ask-list.ts';
-import { fixedHeaders, upstreamPaths } from '../../../upstreams/upstream-headers.ts';
-import { type LiveCheck, type LiveOutcome, type ProbeAnswer, probe } from './probe.ts';
+import { type LiveCheck, type LiveOutcome, type ProbeAnswer, probe, wrong } from './probe.ts';
 import { checkProvider } from './provider.ts';
 
 /** How long one thing may take to answer where nothing else is said, in seconds. */
@@ -35,14 +35,10 @@ export async function checkLive(
   const reaches: (readonly [string, Reach])[] = [
     ['database', checkDatabase],
     ...upstreams,
-    ...(auth?.oidc === undefined ? [] : [provider({ ...auth, oidc: auth.oidc })]),
+    ...(auth?.oidc === undefined ? [] : [['identity provider', checkProvider] as const]),
     ...telemetryTrials(config, env, timeout_seconds),
   ];
   return Promise.all(reaches.map(([name, reach]) => timed(name, () => reach(config, env, timeout_seconds))));
-}
-
-function provider(auth: AuthConfig & { oidc: OidcConfig }): [string, Reach] {
-  return ['identity provider', (config, env, timeout_seconds) => checkProvider(config, auth, env, timeout_seconds)];
 }
 
 async function timed(name: string, reach: () => Promise<LiveOutcome>): Promise<LiveCheck> {
@@ -61,7 +57,7 @@ export async function checkUpstream(
   const { type, base_url, api_key_env, auth_token_env } = upstream;
   const url = new URL(upstreamPaths(upstream)('/v1/models'), base_url).href;
   const way = upstreamWay(upstream, env);
-  if (way instanceof Error) return { ok: false, what: way.message, help: 'correct the address of the proxy' };
+  if (way instanceof Error) return wrong(way.message, 'correct the address of the proxy');
   const credential = api_key_env ?? auth_token_env;
   const key = api_key_env === undefined ? undefined : secretIn(api_key_env, env);
   const token = auth_token_env === undefined ? undefined : secretIn(auth_token_env, env);
@@ -86,7 +82,7 @@ export async function checkUpstream(
       : /credential/.test(what)
         ? `set ${secretPlace(credential ?? '')} again`
         : `is ${base_url} right?`;
-    return { ok: false, what, help, way: describeWay(way) };
+    return { ...wrong(what, help), way: describeWay(way) };
   }
 }
 
@@ -107,24 +103,20 @@ function judgeUpstream(
   variable: string | undefined,
   upstream: UpstreamConfig,
 ): LiveOutcome {
-  const failed = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
   if (status === 401 || status === 403) {
     if (variable === undefined)
-      return failed(`it wants a credential (status ${status})`, 'name one with api_key_env or auth_token_env');
-    return failed(
-      `credential refused (status ${status})`,
-      `is the key in ${variable} valid, and is it the right kind?`,
-    );
+      return wrong(`it wants a credential (status ${status})`, 'name one with api_key_env or auth_token_env');
+    return wrong(`credential refused (status ${status})`, `is the key in ${variable} valid, and is it the right kind?`);
   }
   if (status >= 300 && status < 400) {
-    return failed(
+    return wrong(
       `it redirects (status ${status}), and redirects are not followed`,
       'write the final address as base_url',
     );
   }
-  if (status >= 500) return failed(`it answers with status ${status}`, 'it is in trouble itself: try again later');
+  if (status >= 500) return wrong(`it answers with status ${status}`, 'it is in trouble itself: try again later');
   if (/html/i.test(headers['content-type'] ?? '')) {
-    return failed(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
+    return wrong(`it answers with a web page (status ${status})`, 'is base_url the address of the API?');
   }
   const what = `answers with status ${status}`;
   return status === 404 ? { ok: true, what, notes: [notFound(upstream)] } : { ok: true, what };

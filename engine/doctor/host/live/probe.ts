@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { failed, ok, warning } from '../../../contract/checks.ts';
 import { exchange } from '../../../kit/net/exchange.ts';
 import type { Diagnosis } from '../../desk.ts';
 
@@ -17,6 +18,9 @@ export interface LiveOutcome {
   readonly way?: string;
 }
 
+/** What is wrong with it, and what to do. */
+export const wrong = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
+
 /** One thing outside the configuration, and whether it is as the configuration needs it. */
 export interface LiveCheck extends LiveOutcome {
   readonly name: string;
@@ -26,26 +30,14 @@ export interface LiveCheck extends LiveOutcome {
 /** What came of a live check as a diagnosis; one that found only doubts is a warning. */
 export function diagnosisOf(
   base: Pick<Diagnosis, 'id' | 'title' | 'where'>,
-  { ok, what, help, warnings = [], notes: more = [], way }: LiveOutcome,
+  { ok: is_ok, what, help, warnings = [], notes: more = [], way }: LiveOutcome,
 ): Diagnosis {
   const notes = way === undefined ? more : [...more, `reached ${way}`];
-  if (!ok)
-    return {
-      ...base,
-      verdict: 'failed',
-      found: what,
-      remedy: help ?? 'see its own log',
-      details: [...warnings, ...notes],
-    };
+  if (!is_ok) return failed(what, help ?? 'see its own log', { ...base, details: [...warnings, ...notes] });
   const [first, ...others] = warnings;
-  if (first === undefined) return { ...base, verdict: 'ok', found: what, details: notes };
-  return {
-    ...base,
-    verdict: 'warning',
-    found: `${what}; ${first}`,
-    remedy: help ?? 'compare the configuration with what it says; it may be right as it is',
-    details: [...others, ...notes],
-  };
+  if (first === undefined) return ok(what, { ...base, details: notes });
+  const remedy = help ?? 'compare the configuration with what it says; it may be right as it is';
+  return warning(`${what}; ${first}`, remedy, { ...base, details: [...others, ...notes] });
 }
 
 /** An answer to a probe. */

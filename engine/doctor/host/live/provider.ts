@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { getCACertificates } from 'node:tls';
-import type { AuthConfig, GatewayConfig, OidcConfig } from '../../../contract/config.ts';
+import type { GatewayConfig, OidcConfig } from '../../../contract/config.ts';
 import type { Log } from '../../../contract/services.ts';
 import { StartError } from '../../../contract/start-error.ts';
 import { claimRoot } from '../../../identity/provider/claims.ts';
@@ -19,7 +19,7 @@ import { systemClock } from '../../../kit/clock.ts';
 import { formatNetworkError } from '../../../kit/net/format-network-error.ts';
 import { describeWay, UnusableProxy, wayTo } from '../../../kit/net/way.ts';
 import { secretIn, secretPlace } from '../../../kit/secret-names.ts';
-import { type LiveOutcome, type ProbeAnswer, probe } from './probe.ts';
+import { type LiveOutcome, type ProbeAnswer, probe, wrong } from './probe.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
@@ -33,40 +33,59 @@ const ASSUMED_METHODS = ['client_secret_basic'];
  */
 export async function checkProvider(
   config: GatewayConfig,
-  auth: AuthConfig & { readonly oidc: OidcConfig },
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
   seen: (answer: ProbeAnswer) => void = () => {},
 ): Promise<LiveOutcome> {
+  const oidc = config.auth!.oidc!;
   try {
-    const way = describeWay(wayTo(new URL(auth.oidc.issuer_url), env));
-    return { ...(await askProvider(config, auth, { env, timeout_seconds, seen })), way };
+    const way = describeWay(wayTo(new URL(oidc.issuer_url), env));
+    return { ...(await askProvider(config, oidc, { env, timeout_seconds, seen })), way };
   } catch (error) {
     if (!(error instanceof UnusableProxy)) throw error;
-    return { ok: false, what: error.message, help: `correct ${error.by}` };
+    return wrong(error.message, `correct ${error.by}`);
   }
+}
+
+/** How the provider is asked. */
+interface Asking {
+  readonly env: NodeJS.ProcessEnv;
+  readonly timeout_seconds: number;
+  readonly seen: (answer: ProbeAnswer) => void;
 }
 
 async function askProvider(
   config: GatewayConfig,
-  auth: AuthConfig & { readonly oidc: OidcConfig },
-  how: {
-    readonly env: NodeJS.ProcessEnv;
-    readonly timeout_seconds: number;
-    readonly seen: (answer: ProbeAnswer) => void;
-  },
+  oidc: OidcConfig,
+  { env, timeout_seconds, seen }: Asking,
 ): Promise<LiveOutcome> {
-  const { env, timeout_seconds, seen } = how;
-  const { oidc } = auth;
   let ca: readonly string[] | undefined;
   try {
     ca = oidc.ca_file === undefined ? undefined : [...getCACertificates('default'), readFileSync(oidc.ca_file, 'utf8')];
   } catch {
-    return { ok: false, what: 'its ca_file cannot be read', help: `may this user read ${oidc.ca_file}?` };
+    return wrong('its ca_file cannot be read', `may this user read ${oidc.ca_file}?`);
   }
   // The gateway waits no longer than this, however long the check may take.
   const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
-  const ask = createAsk({ ca, env, timeout_seconds: patience_seconds, seen });
+  const get = (url: string, accept: string) =>
+    probe(url, {
+      headers: { accept },
+      timeout_seconds: patience_seconds,
+      read_body: true,
+      proxy: wayTo(new URL(url), env).proxy,
+      ...(ca && { ca }),
+    });
+  const ask = async (url: string, what: string, remedy: string) => {
+    try {
+      const answer = await get(url, 'application/json');
+      seen(answer);
+      return readDocument(answer, url, what);
+    } catch (error) {
+      const reason = formatNetworkError(error, patience_seconds);
+      if (/not trusted/.test(reason)) return wrong(reason, 'name the certificate of its authority with ca_file');
+      return wrong(reason, /proxy/.test(reason) ? 'is the proxy of HTTPS_PROXY right?' : remedy);
+    }
+  };
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
   const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
   if ('ok' in found) return found;
@@ -75,18 +94,10 @@ async function askProvider(
   if (problem !== undefined) return problem;
   const keys = await ask(String(document.jwks_uri), 'list of keys', 'its discovery document names it as jwks_uri');
   if ('ok' in keys) return keys;
-  if (!Array.isArray(keys.document.keys) || keys.document.keys.length === 0) {
-    return { ok: false, what: 'its list of keys is empty', help: `open ${document.jwks_uri}` };
-  }
+  if (!Array.isArray(keys.document.keys) || keys.document.keys.length === 0)
+    return wrong('its list of keys is empty', `open ${document.jwks_uri}`);
   const redirect_uri = redirectUriOf(config);
-  const look = (page: string) =>
-    probe(page, {
-      headers: { accept: 'text/html' },
-      timeout_seconds: patience_seconds,
-      read_body: true,
-      proxy: wayTo(new URL(page), env).proxy,
-      ...(ca && { ca }),
-    });
+  const look = (page: string) => get(page, 'text/html');
   const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
   if (!client.ok) return client;
   const deciding = decidingGroups(config, {});
@@ -105,64 +116,32 @@ async function askProvider(
   };
 }
 
-type Ask = (url: string, what: string, remedy: string) => Promise<LiveOutcome | { readonly document: Discovery }>;
-
-function createAsk({
-  ca,
-  env,
-  timeout_seconds,
-  seen,
-}: {
-  readonly ca: readonly string[] | undefined;
-  readonly env: NodeJS.ProcessEnv;
-  readonly timeout_seconds: number;
-  readonly seen: (answer: ProbeAnswer) => void;
-}): Ask {
-  return async (url, what, remedy) => {
-    let answer: ProbeAnswer;
-    try {
-      const { proxy } = wayTo(new URL(url), env);
-      answer = await probe(url, { timeout_seconds, read_body: true, proxy, ...(ca && { ca }) });
-      seen(answer);
-    } catch (error) {
-      const reason = formatNetworkError(error, timeout_seconds);
-      if (/not trusted/.test(reason))
-        return { ok: false, what: reason, help: 'name the certificate of its authority with ca_file' };
-      return { ok: false, what: reason, help: /proxy/.test(reason) ? 'is the proxy of HTTPS_PROXY right?' : remedy };
-    }
-    if (answer.status !== 200) {
-      return { ok: false, what: `no ${what} (status ${answer.status})`, help: `it is looked for at ${url}` };
-    }
-    try {
-      const document: unknown = JSON.parse(answer.body);
-      if (typeof document === 'object' && document !== null) return { document: document as Discovery };
-    } catch {}
-    return { ok: false, what: `its ${what} is not a JSON object`, help: `open ${url}` };
-  };
+function readDocument(
+  { status, body }: ProbeAnswer,
+  url: string,
+  what: string,
+): LiveOutcome | { readonly document: Discovery } {
+  if (status !== 200) return wrong(`no ${what} (status ${status})`, `it is looked for at ${url}`);
+  try {
+    const document: unknown = JSON.parse(body);
+    if (typeof document === 'object' && document !== null) return { document: document as Discovery };
+  } catch {}
+  return wrong(`its ${what} is not a JSON object`, `open ${url}`);
 }
 
 function judgeDiscovery(document: Discovery, issuer: string, url: string): LiveOutcome | undefined {
   if (document.issuer !== issuer) {
     const own = typeof document.issuer === 'string' ? document.issuer.slice(0, 200) : 'nothing';
-    return { ok: false, what: `it calls itself ${own}`, help: 'write exactly that as auth.oidc.issuer_url' };
+    return wrong(`it calls itself ${own}`, 'write exactly that as auth.oidc.issuer_url');
   }
   const missing = ENDPOINTS.filter((key) => typeof document[key] !== 'string' || !URL.canParse(document[key]));
-  if (missing.length > 0) {
-    return { ok: false, what: `its discovery document lacks ${missing.join(', ')}`, help: `open ${url}` };
-  }
+  if (missing.length > 0) return wrong(`its discovery document lacks ${missing.join(', ')}`, `open ${url}`);
   const plain = ENDPOINTS.filter((key) => issuer.startsWith('https:') && !/^https:/i.test(String(document[key])));
-  if (plain.length > 0) {
-    return {
-      ok: false,
-      what: `its ${plain.join(', ')} is not an https address`,
-      help: 'have the provider set up for https',
-    };
-  }
-  if (!(textsOf(document.response_types_supported) ?? ['code']).includes('code')) {
-    const help = 'the gateway signs people in with an authorization code: the provider must offer that';
-    return { ok: false, what: 'it does not offer the response type code', help };
-  }
-  return undefined;
+  if (plain.length > 0)
+    return wrong(`its ${plain.join(', ')} is not an https address`, 'have the provider set up for https');
+  if ((textsOf(document.response_types_supported) ?? ['code']).includes('code')) return undefined;
+  const help = 'the gateway signs people in with an authorization code: the provider must offer that';
+  return wrong('it does not offer the response type code', help);
 }
 
 /** What will probably keep people from signing in. */
@@ -255,7 +234,7 @@ export async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
     redeemed = await redeem(check, oidc);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    return { ok: false, what: error.message, help: `put another key into ${secretPlace(variable)}` };
+    return wrong(error.message, `put another key into ${secretPlace(variable)}`);
   }
   if (redeemed === 'client accepted') return judgeRedirect(check, await send(check));
   if (typeof redeemed === 'object') {
@@ -268,11 +247,7 @@ export async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
     (await redeem(check, { ...oidc, token_endpoint_auth_method: other })) === 'client accepted'
   ) {
     const where = other === 'client_secret_post' ? 'in the form' : 'in the Authorization header';
-    return {
-      ok: false,
-      what: `it takes the secret only ${where}`,
-      help: `set auth.oidc.token_endpoint_auth_method to ${other}`,
-    };
+    return wrong(`it takes the secret only ${where}`, `set auth.oidc.token_endpoint_auth_method to ${other}`);
   }
   return judgeRefusal(check, await send(check), proof);
 }
@@ -281,45 +256,34 @@ function judgeRefusal({ oidc, redirect_uri }: ClientCheck, sent: Sent, proof: st
   const { client_id } = oidc;
   if (sent === 'sent back' || typeof sent === 'object') {
     const help = 'copy it from the provider again; if it is right, allow the client the authorization code flow there';
-    return { ok: false, what: `it knows the client ${client_id} and refuses ${proof}`, help };
+    return wrong(`it knows the client ${client_id} and refuses ${proof}`, help);
   }
   if (sent === 'refused the redirect URI') {
     const help = `register ${redirect_uri} there, then copy ${proof.replace(/ in .*/, '')} again`;
-    return { ok: false, what: `it knows the client ${client_id}, but neither ${proof} nor the redirect URI`, help };
+    return wrong(`it knows the client ${client_id}, but neither ${proof} nor the redirect URI`, help);
   }
-  if (sent === 'refused') {
-    const help = `copy auth.oidc.client_id from the provider, to the letter, and register ${redirect_uri} there`;
-    return { ok: false, what: `it refuses the client id ${client_id} or the redirect URI`, help };
-  }
-  if (sent === 'refused the client') {
-    return {
-      ok: false,
-      what: `it does not know the client ${client_id}`,
-      help: 'copy auth.oidc.client_id from the provider, to the letter',
-    };
-  }
+  const copy = 'copy auth.oidc.client_id from the provider, to the letter';
+  if (sent === 'refused')
+    return wrong(
+      `it refuses the client id ${client_id} or the redirect URI`,
+      `${copy}, and register ${redirect_uri} there`,
+    );
+  if (sent === 'refused the client') return wrong(`it does not know the client ${client_id}`, copy);
   const help = 'copy auth.oidc.client_id and the secret or key from the provider again';
-  return { ok: false, what: `it refuses the client id ${client_id} or ${proof}`, help };
+  return wrong(`it refuses the client id ${client_id} or ${proof}`, help);
 }
 
 function judgeRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcome {
   if (typeof sent === 'object') {
-    return {
-      ok: false,
-      what: `it sends browsers back with ${sent.says}`,
-      help: 'compare auth.oidc.scopes and what the client may do there',
-    };
+    const help = 'compare auth.oidc.scopes and what the client may do there';
+    return wrong(`it sends browsers back with ${sent.says}`, help);
   }
   if (sent === 'sent back') return { ok: true, what: 'takes the client id, its secret or key, and the redirect URI' };
   if (sent === 'unclear') {
     const notes = [`whether the redirect URI is registered can't be told: it must be ${redirect_uri}`];
     return { ok: true, what: 'takes the client id and its secret or key', notes };
   }
-  return {
-    ok: false,
-    what: 'it takes the client, but not the redirect URI',
-    help: `register ${redirect_uri} there, to the letter`,
-  };
+  return wrong('it takes the client, but not the redirect URI', `register ${redirect_uri} there, to the letter`);
 }
 
 function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeout_seconds: number): IdentityProvider {

@@ -6,7 +6,7 @@ import { printableLine } from '../../../kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../telemetry/export/probe.ts';
 import { exportSettings, publicUrl, type Target } from '../../../telemetry/export/settings.ts';
 import { destinationTarget } from '../../../telemetry/relay.ts';
-import type { LiveOutcome } from './probe.ts';
+import { type LiveOutcome, wrong } from './probe.ts';
 
 /** One trial of a collector or a destination, by name. */
 export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
@@ -32,7 +32,7 @@ export function telemetryTrials(
       return { ...judge(signal, target, variable, await probeCollector(signal, given, telemetry.resource ?? {})), way };
     } catch (error) {
       const { message } = error as Error;
-      return { ok: false, what: message, help: helpWith(message, target), way };
+      return { ...wrong(message, helpWith(message, target)), way };
     }
   };
   const own = orError(() => exportSettings(telemetry, env));
@@ -79,24 +79,23 @@ function helpWith(problem: string, { url, ca_file }: Target): string {
 
 function judge(signal: Signal, { url, headers }: Target, variable: string, answer: ProbeAnswer): LiveOutcome {
   const { status, is_page, rejected, why } = answer;
-  const failed = (what: string, help: string): LiveOutcome => ({ ok: false, what, help });
   if (status === 401 || status === 403) {
     return Object.keys(headers).length === 0
-      ? failed(`it wants a credential (status ${status})`, 'name the variable with its headers in headers_env')
-      : failed(`credential refused (status ${status})`, `are the headers in ${variable} valid?`);
+      ? wrong(`it wants a credential (status ${status})`, 'name the variable with its headers in headers_env')
+      : wrong(`credential refused (status ${status})`, `are the headers in ${variable} valid?`);
   }
   if (status >= 300 && status < 400) {
-    return failed(`it redirects (status ${status}), which is not followed`, 'write the final address');
+    return wrong(`it redirects (status ${status}), which is not followed`, 'write the final address');
   }
   if (status === 404 || status === 405) {
-    return failed(`it takes no ${signal} there (status ${status})`, `is ${publicUrl(url)} right?`);
+    return wrong(`it takes no ${signal} there (status ${status})`, `is ${publicUrl(url)} right?`);
   }
   if (status === 429 || status >= 500) {
-    return failed(`it answers with status ${status}`, 'it is in trouble itself: try again later');
+    return wrong(`it answers with status ${status}`, 'it is in trouble itself: try again later');
   }
   if (status > 299)
-    return failed(`it refuses ${SENT[signal]} (status ${status})`, 'is it a collector of OTLP over HTTP?');
-  if (is_page) return failed(`a web page answers (status ${status})`, `is ${publicUrl(url)} right?`);
+    return wrong(`it refuses ${SENT[signal]} (status ${status})`, 'is it a collector of OTLP over HTTP?');
+  if (is_page) return wrong(`a web page answers (status ${status})`, `is ${publicUrl(url)} right?`);
   const words = why === undefined ? '' : `: ${printableLine(why).slice(0, WORDS_MAX)}`;
   const what = `takes ${SENT[signal]} (status ${status})`;
   if (rejected > 0) return { ok: false, what: `does not keep it (status ${status})${words}` };

@@ -4,9 +4,8 @@ import type { AuditRecord } from '../../../contract/services.ts';
 import { ruleFacts } from '../../../run/decisions.ts';
 import { configHash } from '../../../telemetry/config-hash.ts';
 import type { Change, Usable } from '../change.ts';
-import { differences } from './difference.ts';
 import { createJudge, PastFacts } from './judge.ts';
-import { Tally } from './tally.ts';
+import { differences, Tally } from './tally.ts';
 
 /** What is read of each record. */
 export interface FactsToRead {

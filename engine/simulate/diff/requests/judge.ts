@@ -1,18 +1,18 @@
 import { RECORDED_FACTS } from '../../../audit/recorded-facts.ts';
-import type { GatewayConfig, ModelConfig, RoutingRuleConfig } from '../../../contract/config.ts';
+import type { GatewayConfig } from '../../../contract/config.ts';
 import { ERRORS, type ErrorCode } from '../../../contract/errors.ts';
 import type { FactView } from '../../../contract/services.ts';
 import { callerOf, createPastRoutes, formatRefusal } from '../../../explain/past-route.ts';
 import { createManagedPolicies } from '../../../identity/policies/managed-policies.ts';
 import { pathFinder } from '../../../kit/path-patterns.ts';
 import { compileCondition } from '../../../rules/compile.ts';
-import { accessRules, formatRoute, routingRules } from '../../../rules/config-rules.ts';
+import { type AccessRule, accessRules, formatRoute, routingRules } from '../../../rules/config-rules.ts';
 import { factsRead } from '../../../rules/fact-paths.ts';
 import { factView } from '../../../rules/fact-view.ts';
 import { simplify } from '../../../rules/simplify.ts';
 import type { PipelineSpec, StageEntry } from '../../../source/spec.ts';
 import { createModelCatalog } from '../../../upstreams/models.ts';
-import { modelFacts } from '../../../upstreams/routes/route.ts';
+import { modelFacts } from '../../../upstreams/routes.ts';
 import type { Usable } from '../change.ts';
 
 /** What would become of a request of the past. */
@@ -121,8 +121,8 @@ function endOf({ definition, options }: StageEntry, by: string): End {
 
 function routeStep(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catalog): Step {
   const choose = createPastRoutes(config, catalog, pipeline);
-  const findRule = ruleFinder(config);
-  const checkAccess = accessStep(config);
+  const findRoute = decider('routing', routingRules(config), (rule) => `send {} to ${formatRoute(rule)}`);
+  const findAccess = decider('access', accessRules(config), () => 'refuse {}');
   return (facts, noteShadow) => {
     const name = facts.value('request.alias') ?? facts.value('request.model');
     if (typeof name !== 'string') return { end: 'unread', by: pipeline.name };
@@ -132,45 +132,34 @@ function routeStep(pipeline: PipelineSpec, config: GatewayConfig, catalog: Catal
     const refusal = catalog.refusal(callerOf(facts.all), model);
     if (refusal !== undefined) return { ...refused, by: `model ${model.id}`, with: formatRefusal(refusal, model.id) };
     facts.set(modelFacts(model));
-    const rule = findRule(facts, noteShadow);
+    const rule = findRoute(facts, noteShadow);
     if (rule !== undefined && 'end' in rule) return rule;
-    const chosen = choose(model, rule, facts.all);
+    const chosen = choose(model, rule && config.routing.rules[rule.index], facts.all);
     if ('refusal' in chosen) {
       return { end: 'refused', by: `route of ${model.id}`, with: codeWords(chosen.refusal.code) };
     }
     facts.set(chosen.wrote);
-    return checkAccess(model, facts, noteShadow);
+    const access = findAccess(facts, noteShadow, ({ covers }) => covers(model.id));
+    if (access === undefined || 'end' in access) return access;
+    return { end: 'refused', by: `access rule ${access.name}`, with: codeWords('forbidden') };
   };
 }
 
-type FindRule = (facts: PastFacts, noteShadow: NoteShadow) => RoutingRuleConfig | End | undefined;
-
-function ruleFinder(config: GatewayConfig): FindRule {
-  const rules = routingRules(config).map((rule) => ({ ...rule, holds: pastCondition(rule.logic) }));
-  return (facts, noteShadow) => {
-    for (const { index, name, mode, holds, ...rule } of rules) {
+/** Makes what finds the first of some rules that holds; what one in shadow mode would do is noted. */
+function decider<Rule extends Pick<AccessRule, 'name' | 'mode' | 'logic'>>(
+  kind: string,
+  rules: readonly Rule[],
+  does: (rule: Rule) => string,
+): (facts: PastFacts, noteShadow: NoteShadow, covers?: (rule: Rule) => boolean) => Rule | End | undefined {
+  const compiled = rules.map((rule) => ({ rule, holds: pastCondition(rule.logic) }));
+  return (facts, noteShadow, covers = () => true) => {
+    for (const { rule, holds } of compiled) {
+      if (!covers(rule)) continue;
+      const by = `${kind} rule ${rule.name}`;
       const held = holds(facts);
-      if (mode === 'shadow') {
-        noteShadow(held, `routing rule ${name}`, `send {} to ${formatRoute(rule)}`);
-      } else if (typeof held !== 'boolean') return untold(`routing rule ${name}`, held);
-      else if (held) return config.routing.rules[index];
-    }
-    return undefined;
-  };
-}
-
-function accessStep(
-  config: GatewayConfig,
-): (model: ModelConfig, facts: PastFacts, note: NoteShadow) => End | undefined {
-  const rules = accessRules(config).map((rule) => ({ ...rule, holds: pastCondition(rule.logic) }));
-  return ({ id }, facts, noteShadow) => {
-    for (const { name, mode, covers, holds } of rules) {
-      if (!covers(id)) continue;
-      const held = holds(facts);
-      if (mode === 'shadow') {
-        noteShadow(held, `access rule ${name}`, 'refuse {}');
-      } else if (typeof held !== 'boolean') return untold(`access rule ${name}`, held);
-      else if (held) return { end: 'refused', by: `access rule ${name}`, with: codeWords('forbidden') };
+      if (rule.mode === 'shadow') noteShadow(held, by, does(rule));
+      else if (typeof held !== 'boolean') return untold(by, held);
+      else if (held) return rule;
     }
     return undefined;
   };
@@ -213,15 +202,8 @@ export class PastFacts {
 }
 
 /** Facts that follow from the configuration and the model; asked for only where they have been decided. */
-const DECIDED_HERE = new Set([
-  'route.upstream',
-  'route.protocol',
-  'route.upstream_model',
-  'route.region',
-  'route.rule',
-]);
 const isDecidedHere = (path: string): boolean =>
-  DECIDED_HERE.has(path) || path.startsWith('model.') || path.startsWith('route.supports.');
+  /^(?:model\.|route\.supports\.|route\.(?:upstream|protocol|upstream_model|region|rule)$)/.test(path);
 
 /** How a condition turns out for a request of the past, or the facts that it would take to know. */
 export type Held = boolean | { readonly missing: readonly string[] };

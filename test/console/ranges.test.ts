@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import {
+  beginningOf,
+  dayAfter,
+  momentWords,
+  mondayBefore,
+  mondayOf,
+  periodOf,
+  periodOfStep,
+  placesOf,
+  rangeOf,
+  roundSteps,
+  stepOf,
+  stepsBetween,
+  stepWords,
+  today,
+} from '../../engine/console/ranges.ts';
+
+const BERLIN = 'Europe/Berlin';
+
+describe('the time of a page of usage', () => {
+  test('is what its address says: a range by name, or a beginning and an end', () => {
+    const now = today(BERLIN);
+    assert.deepEqual(periodOf({}, BERLIN), { since: dayAfter(now, -6) });
+    assert.deepEqual(periodOf({ range: 'today' }, BERLIN), { since: now });
+    assert.deepEqual(periodOf({ range: '30d' }, BERLIN), { since: dayAfter(now, -29) });
+    assert.deepEqual(periodOf({ range: 'month' }, BERLIN), { since: `${now.slice(0, 7)}-01` });
+    assert.deepEqual(periodOf({ since: '2027-01-31T18:00:00Z', range: 'today' }, BERLIN), {
+      since: '2027-01-31T18:00:00Z',
+    });
+    assert.deepEqual(periodOf({ until: '2027-02-01' }, BERLIN), { until: '2027-02-01' });
+    assert.equal(rangeOf({ range: 'for ever' }), '7d');
+  });
+
+  test('is cut into bars that are neither few nor many', () => {
+    const until = '2027-03-01T00:00:00Z';
+    const steps = ['2027-02-27', '2027-02-01', '2026-09-01', '2025-01-01'].map((since) => stepOf(since, until));
+    assert.deepEqual(steps, ['hour', 'day', 'week', 'month']);
+    assert.equal(stepOf(null, until), 'month');
+  });
+
+  test('has a bar for each step of the time zone, those without requests too, and none after its end', () => {
+    // From midnight in Berlin, in the week in which clocks go forward there.
+    const [since, until] = ['2027-03-26T23:00:00Z', '2027-03-29T22:00:00Z'];
+    assert.deepEqual(stepsBetween(since, until, 'day', BERLIN), ['2027-03-27', '2027-03-28', '2027-03-29']);
+    assert.deepEqual(stepsBetween(since, until, 'week', BERLIN), ['2027-W12', '2027-W13']);
+    assert.deepEqual(stepsBetween(since, until, 'month', BERLIN), ['2027-03']);
+    assert.equal(stepsBetween(since, until, 'hour', BERLIN).length, 72);
+    assert.deepEqual(stepsBetween('2026-12-30T00:00:00Z', '2027-01-05T00:00:00Z', 'week', 'UTC'), [
+      '2026-W53',
+      '2027-W01',
+    ]);
+  });
+
+  test('is narrowed down to one bar by its name', () => {
+    assert.deepEqual(periodOfStep('2027-02-28', 'day'), { since: '2027-02-28', until: '2027-03-01' });
+    assert.deepEqual(periodOfStep('2026-W53', 'week'), { since: '2026-12-28', until: '2027-01-04' });
+    assert.deepEqual(periodOfStep('2026-12', 'month'), { since: '2026-12-01', until: '2027-01-01' });
+    assert.equal(periodOfStep('2026-12-01T05:00', 'hour'), undefined);
+    assert.deepEqual(
+      [mondayOf('2027-W01'), mondayBefore('2027-01-10'), mondayBefore('2027-01-04')],
+      ['2027-01-04', '2027-01-04', '2027-01-04'],
+    );
+  });
+
+  test('is told in few words', () => {
+    assert.deepEqual(stepWords('2027-01-31T05:00', 'hour'), { name: '05:00', title: 'Sun, Jan 31, 2027, 05:00' });
+    assert.deepEqual(stepWords('2027-W01', 'week'), { name: 'Jan 4', title: 'Week of Mon, Jan 4, 2027' });
+    const year = today(BERLIN).slice(0, 4);
+    assert.equal(momentWords(`${year}-01-14T23:00:00Z`, BERLIN), 'Jan 15');
+    assert.equal(momentWords(`${year}-01-15T13:05:00Z`, BERLIN), 'Jan 15, 14:05');
+    assert.equal(momentWords(`${year}-01-15T13:05:00Z`, BERLIN, `${year}-01-14T23:00:00Z`), '14:05');
+    assert.equal(momentWords('2001-01-14T23:00:00Z', BERLIN), 'Jan 15, 2001');
+  });
+});
+
+test('lines across a chart are at round values, up to the highest bar, and told as what they are', () => {
+  assert.deepEqual(roundSteps(6.4), [0, 2, 4, 6, 8]);
+  assert.deepEqual(roundSteps(1000), [0, 250, 500, 750, 1000]);
+  assert.deepEqual(roundSteps(0), [0, 1]);
+  for (const highest of [1e-9, 1e-7, 0.000_13, 0.07, 0.09, 0.7, 0.9, 3, 9, 10, 99.99, 1000, 12_345_678]) {
+    const steps = roundSteps(highest);
+    assert.ok(steps.at(-1)! >= highest * 0.999_999 && steps.length >= 3 && steps.length <= 6, `${highest}: ${steps}`);
+    for (const step of steps) {
+      const told = Number(step.toFixed(placesOf(steps[1]!)));
+      assert.ok(Math.abs(told - step) <= step * 1e-9, `${step} is told as ${told}`);
+    }
+  }
+});
+
+test('a day begins at midnight of its time zone, also where clocks are put on or back; what is no day stays as it is', () => {
+  for (const [day, zone, days, moment] of [
+    ['2027-01-31', 'UTC', 0, '2027-01-31T00:00:00.000Z'],
+    ['2027-01-31', 'UTC', 1, '2027-02-01T00:00:00.000Z'],
+    ['2027-07-01', 'Europe/Berlin', 0, '2027-06-30T22:00:00.000Z'],
+    ['2027-03-28', 'Europe/Berlin', 0, '2027-03-27T23:00:00.000Z'],
+    ['2027-03-28', 'Europe/Berlin', 1, '2027-03-28T22:00:00.000Z'],
+    ['2027-10-31', 'Europe/Berlin', 1, '2027-10-31T23:00:00.000Z'],
+    ['2027-01-31', 'Asia/Kathmandu', 0, '2027-01-30T18:15:00.000Z'],
+    ['2027-01-31', 'America/Los_Angeles', 0, '2027-01-31T08:00:00.000Z'],
+    ['2027-01-31', 'Pacific/Kiritimati', 0, '2027-01-30T10:00:00.000Z'],
+    [undefined, 'UTC', 0, undefined],
+    ['2027-01-31T18:00:00Z', 'Europe/Berlin', 0, '2027-01-31T18:00:00Z'],
+    ['2027-99-99', 'UTC', 0, '2027-99-99'],
+  ] as const) {
+    assert.equal(beginningOf(day, zone, days), moment, `${day} ${zone} ${days}`);
+  }
+});

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { test } from 'node:test';
+import { systemClock } from '../../engine/kit/clock.ts';
+import { sendWhole } from '../../engine/run/answer.ts';
+import { RequestDrain } from '../../engine/run/drain.ts';
+import { FactStore } from '../../engine/run/fact-store.ts';
+import { until } from '../support/until.ts';
+
+test('one caller takes a quarter of what may be read on at once, and gets it back', () => {
+  const limits = { seconds: 60, bytes: 100, requests: 8, running: 0, running_of: new Map<string, number>() };
+  const begin = (caller: string) => {
+    const drain = new RequestDrain();
+    drain.within(limits);
+    return drain.begin(systemClock, { caller, seconds: 60, onTimeUp() {} }) ? drain : undefined;
+  };
+  const hers = [begin('her'), begin('her')];
+  assert.equal(begin('her'), undefined);
+  const others = ['a', 'b', 'c', 'd', 'e', 'f'].map(begin);
+  assert.ok(others.every((drain) => drain !== undefined));
+  assert.equal(begin('g'), undefined, 'all eight are taken');
+  hers[0]!.end();
+  const again = begin('her');
+  assert.ok(again !== undefined);
+  for (const drain of [hers[1], again, ...others]) drain!.end();
+  assert.deepEqual([limits.running, limits.running_of.size], [0, 0]);
+});
+
+test('a fact is written once, reads back by its path, and is seen by rules in a view without a prototype', () => {
+  const facts = new FactStore();
+  assert.equal(facts.get('principal.token.group'), undefined);
+  facts.set('principal.token.group', 'research');
+  facts.set('request.stream', false);
+  assert.equal(facts.get('principal.token.group'), 'research');
+  assert.equal(facts.get('principal.token.name'), undefined);
+  const view = facts.view as Record<string, Record<string, unknown>>;
+  assert.deepEqual(JSON.parse(JSON.stringify(view)), {
+    request: { stream: false },
+    principal: { token: { group: 'research' } },
+  });
+  assert.deepEqual([view.constructor, view.request!.toString], [undefined, undefined]);
+  assert.throws(() => facts.set('request.stream', true), /already written/);
+  assert.throws(() => facts.set('request.typo' as 'request.model', 'n'), /no fact/);
+});
+
+test('a client that leaves before its body is whole takes the wait for the rest with it', async (t) => {
+  const waits = new Set<NodeJS.Timeout>();
+  const { setTimeout: start, clearTimeout: stop } = globalThis;
+  let is_sending = false;
+  t.mock.method(globalThis, 'setTimeout', (task: () => void, delay_ms: number) => {
+    const timer = start(task, delay_ms);
+    if (is_sending) waits.add(timer);
+    return timer;
+  });
+  t.mock.method(globalThis, 'clearTimeout', (timer: NodeJS.Timeout) => {
+    waits.delete(timer);
+    stop(timer);
+  });
+  const server = createServer((_, res) => {
+    is_sending = true;
+    sendWhole(res, 401, { 'content-length': 2 }, 'no');
+    is_sending = false;
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  client.write('POST / HTTP/1.1\r\nhost: gateway.example\r\ncontent-length: 5\r\n\r\nab');
+  await once(client, 'data');
+  assert.equal(waits.size, 1);
+  client.destroy();
+  await until('nothing waits', () => waits.size === 0);
+  server.close();
+});
