@@ -14,7 +14,7 @@ import { say, showList, showReport, showResult, showSecret } from './show.ts';
 import type { ColumnGiven } from './table.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-/** What a command is given that works in both places: at a running gateway when its address is given, else on the database of a configuration. */
+/** Options of a command that works at a gateway (`--base-url`) or on the database of a configuration. */
 export type Given<Options = object> = Options & {
   readonly config: string;
   readonly baseUrl?: string;
@@ -24,7 +24,7 @@ export type Given<Options = object> = Options & {
 /** The answer of an operation, as JSON has it. */
 export type AnswerOf<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
 
-/** Runs `use` with the admin operations: of the local database as an operator, or of a gateway as who signed in there. Raises StartError. */
+/** Runs `use` against the local database or, with `--base-url`, against the admin API as the signed-in person. Raises StartError. */
 async function withAdmin<T>(context: CommandContext, given: Given, use: (admin: AdminApi) => Promise<T>): Promise<T> {
   const used = async (admin: AdminApi): Promise<T> => {
     try {
@@ -63,13 +63,13 @@ interface Shows<Answer, Options> {
   lines?(answer: Answer, context: CommandContext, given: Given<Options>): readonly string[];
   /** A sentence before a secret that stands alone on standard output. */
   secret?(answer: Answer): string;
-  /** In place of all this; the exit code. */
+  /** Replaces all of the above; returns the exit code. */
   show?(context: CommandContext, answer: Answer, given: Given<Options>): number;
 }
 
 /** A command that carries out an operation of the admin API. */
 interface OperationRow<Answer, Options> extends Words, Shows<Answer, Options> {
-  /** Values by the names of its description; those that options have by the same names are taken from these. */
+  /** Input of the operation by field name. Options of the same name are passed on anyway; these values win. */
   input?(given: Given<Options>): object;
   /** Where it takes more than one call. */
   call?(admin: AdminApi, given: Given<Options>): Promise<Answer>;

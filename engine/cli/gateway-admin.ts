@@ -24,7 +24,7 @@ export function exitCodeOf(status: number): number {
   return status >= 500 ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
 }
 
-/** What of some values an operation takes; moments as JSON has them. */
+/** Keeps the values that the operation has fields for; dates become ISO strings. */
 export function inputOf(name: keyof AdminOperations, values: object): object {
   const { path_names, query, body } = operationOf(name);
   const known = [...path_names, ...[query, body].flatMap((schema) => Object.keys(schema?.properties ?? {}))];

@@ -53,11 +53,10 @@ function partsIn(given: WhoseOptions): LimitParts {
   );
 }
 
-function amountIn(given: AmountOptions) {
+function demandAmount(given: AmountOptions): void {
   const [unit, another] = AMOUNT_UNITS.filter((each) => given[each] !== undefined);
   if (unit === undefined) throw usageError('how much? Give --usd, --requests or --tokens');
   if (another !== undefined) throw usageError('give one of --usd, --requests and --tokens, not several');
-  return { ...partsIn(given), window: given.window, [unit]: given[unit], reason: given.reason };
 }
 
 function titled(title: string, lines: readonly string[]): string[] {
@@ -258,7 +257,7 @@ export const commands: readonly CommandRow[] = [
       'appscli limits set --team search --model coder-1 --window month --usd 500',
       'appscli limits set --user ana@example.com --window minute --tokens 90000',
     ],
-    check: amountIn,
+    check: demandAmount,
     told({ previous, now }, given) {
       const before = previous === null ? '' : `, in place of ${formatAmount(previous, now.unit)}`;
       const amount = formatAmount(given[now.unit]!, now.unit);
@@ -298,7 +297,7 @@ export const commands: readonly CommandRow[] = [
       'appscli limits grant --team search --window month --usd 9 --expires 12h',
       'appscli limits grant --user ana@example.com --team search --window month \\\n    --usd 40 --expires 2027-01-30',
     ],
-    check: amountIn,
+    check: demandAmount,
     // A day begins where the gateway is: it says when.
     input: ({ expires }) =>
       typeof expires === 'string' ? { expires_on: expires } : { expires_at: expires.toISOString() },

@@ -7,7 +7,7 @@ import { wrapText } from '../kit/text/wrap-text.ts';
 import { load } from '../load/index.ts';
 import { CATALOGUE_DATE } from '../money/prices/catalogue.ts';
 import { cataloguedModels } from '../money/prices/known-models.ts';
-import { createPriceBook, type PriceBook, type PricePeriod } from '../money/prices/prices.ts';
+import { createPriceBook, KINDS, KINDS_AND_AUDIO, type PriceBook, type PricePeriod } from '../money/prices/prices.ts';
 import {
   CATALOGUE_DAYS_MAX,
   catalogueDays,
@@ -247,11 +247,6 @@ function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): S
   });
 }
 
-const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
-
-/** With those that only some models have. */
-const ALL_KINDS = [...KINDS, 'audio_input', 'audio_output'] as const;
-
 const COLUMNS = [
   'MODEL, UPSTREAM',
   ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H', 'AUDIO IN', 'AUDIO OUT'),
@@ -282,7 +277,7 @@ function tableRows({ upstreams, period: { price, until } }: ShownPrice): string[
   const end = dayBeginning(until) ?? '';
   if (price === undefined) return [[name, ...KINDS.map(() => '-'), '', '', end, 'nowhere']];
   const amounts = (pico: EffectivePrice['pico']) =>
-    ALL_KINDS.map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
+    KINDS_AND_AUDIO.map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
   const rows = ({ pico, long_context }: TokenRates, label: string, ends = ['', '']): string[][] => [
     [label, ...amounts(pico), ...ends],
     ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...amounts(long_context.pico), '', '']] : []),
@@ -315,7 +310,7 @@ function dayBeginning(moment: number): string | undefined {
 
 function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
   return Object.fromEntries(
-    ALL_KINDS.flatMap((kind) => {
+    KINDS_AND_AUDIO.flatMap((kind) => {
       return pico[kind] === undefined ? [] : [[`${kind}_usd`, usdPerMillion(pico[kind])]];
     }),
   );

@@ -2,7 +2,7 @@ import { InvalidArgumentError } from 'commander';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { StartError } from '../contract/start-error.ts';
 import { isWellFormedToken } from '../identity/tokens/token-format.ts';
-import { nothingToDo, type ShownToken, theOne } from '../identity/tokens/tokens.ts';
+import { MAX_OVERLAP_SECONDS, nothingToDo, type ShownToken, theOne } from '../identity/tokens/tokens.ts';
 import { parseDuration } from '../kit/times.ts';
 import { type AnswerOf, allEntries, type Given, listing, operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
@@ -30,8 +30,6 @@ export const endIn = ({ expires, overlap }: Ending) => ({
   expires_at: expires?.toISOString(),
   overlap_seconds: overlap,
 });
-
-const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
 /** What is said of the option. */
 export const OVERLAP = 'how long the old one works on: 24h unless given, 0 for not at all';

@@ -151,7 +151,7 @@ interface Section {
  * end of the text. Knows tables by their headers only, and takes a line of a multi-line text for one that looks like it:
  * the caller parses the result.
  */
-export function insertKeys(text: string, missing: readonly Missing[]): string {
+function insertKeys(text: string, missing: readonly Missing[]): string {
   const newline = text.includes('\r\n') ? '\r\n' : '\n';
   // Each line keeps the line break it has.
   let lines = text === '' ? [] : text.split(/(?<=\n)/);

@@ -12,35 +12,21 @@ export interface CheckOutcome {
   readonly details?: readonly string[];
 }
 
+const outcome =
+  <V extends Verdict>(verdict: V) =>
+  <More extends object>(found: string, more?: More) => ({ ...(more as More), verdict, found });
+const problem =
+  <V extends Verdict>(verdict: V) =>
+  <More extends object>(found: string, remedy: string, more?: More) => ({ ...(more as More), verdict, found, remedy });
+
 /** The outcome of what is as it should be. */
-export const ok = <More extends object>(found: string, more?: More) => ({
-  ...(more as More),
-  verdict: 'ok' as const,
-  found,
-});
-
+export const ok = outcome('ok');
 /** The outcome of what was not checked. */
-export const skipped = <More extends object>(found: string, more?: More) => ({
-  ...(more as More),
-  verdict: 'skipped' as const,
-  found,
-});
-
+export const skipped = outcome('skipped');
 /** The outcome of what is not quite as it should be, with what to do. */
-export const warning = <More extends object>(found: string, remedy: string, more?: More) => ({
-  ...(more as More),
-  verdict: 'warning' as const,
-  found,
-  remedy,
-});
-
+export const warning = problem('warning');
 /** The outcome of what is wrong, with what to do. */
-export const failed = <More extends object>(found: string, remedy: string, more?: More) => ({
-  ...(more as More),
-  verdict: 'failed' as const,
-  found,
-  remedy,
-});
+export const failed = problem('failed');
 
 /** One check that was made. */
 export interface CheckResult extends CheckOutcome {

@@ -9,9 +9,9 @@ interface FactSpec {
   readonly meaning: string;
   /** The closed set of values, where there is one. */
   readonly values?: readonly string[];
-  /** The field of audit records that keeps it; there money is in USD, times are whole milliseconds. */
+  /** The audit field that keeps it: there money is in USD, durations are whole milliseconds. */
   readonly record?: string;
-  /** The attribute that it is on the span of a request, money in USD; others are made of several facts. */
+  /** The attribute of the request's span that holds it, money in USD. Attributes made of several facts are not listed here. */
   readonly attribute?: string;
 }
 

@@ -225,6 +225,7 @@ export interface StageHooks<C = StageContext> {
    * Needs the `rewrite-response` capability. In shadow mode what it finds is only counted.
    */
   rewrite?(ctx: C): Rewriting | undefined;
+  /** Events of a stream come in bulk: up to 50 ms after the client has them, and no later than the end of the answer. */
   event?(ctx: C, event: ResponseEvent): void;
   /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */
   finish?(ctx: C): MaybePromise<void>;

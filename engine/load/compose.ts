@@ -118,13 +118,13 @@ const LISTS = ['stages', 'on_error', 'finally'] as const;
 type List = (typeof LISTS)[number];
 
 /** What an entry is called: its id, else its stage, else its fragment. */
-export function idOf(entry: Node): string | undefined {
+function idOf(entry: Node): string | undefined {
   const written = textOf(childOf(entry, 'id')) ?? textOf(childOf(entry, 'stage'));
   return written ?? textOf(childOf(entry, 'use'))?.replace(/^fragments\//, '');
 }
 
 /** The ids of a pipeline's entries. */
-export function idsOf(root: MapNode): ReadonlySet<string> {
+function idsOf(root: MapNode): ReadonlySet<string> {
   return new Set(LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
 }
 

@@ -70,13 +70,13 @@ function kindOf(file: string): Kind | undefined {
 
 const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';
 
-/** A configuration without errors whose stages can be created. */
-type Creatable = LoadedGateway & { readonly config: GatewayConfig };
+/** A gateway.yaml that loaded without errors. */
+type LoadedWell = LoadedGateway & { readonly config: GatewayConfig };
 
 /** What to check. */
 export interface PathOptions extends LoadOptions {
   /** Creates the stages of a configuration for a moment. @returns the first that cannot be created */
-  readonly tryStages?: (gateway: Creatable) => Promise<StageNotCreated | undefined>;
+  readonly tryStages?: (gateway: LoadedWell) => Promise<StageNotCreated | undefined>;
   /** A gateway.yaml, whatever its name and text. */
   readonly config?: string;
 }

@@ -194,7 +194,7 @@ type ServerConfig = Pick<GatewayConfig, 'server' | 'telemetry'>;
  * The settings of a policy with the variables that make clients send these signals; what the policy itself sets stays. There
  * is no address: who has managed settings has signed in, and with one the client would have each person approve it first.
  */
-export function withTelemetry(settings: MapNode, signals: Node | undefined, { server }: ServerConfig): MapNode {
+function withTelemetry(settings: MapNode, signals: Node | undefined, { server }: ServerConfig): MapNode {
   if (signals?.kind !== 'list') return settings;
   const feature_prefix = server.profile.clients?.messages?.feature_prefix ?? NEUTRAL_FEATURE_PREFIX;
   const wanted = signals.items.map((item) => textOf(item) as Signal);
@@ -211,11 +211,7 @@ export function withTelemetry(settings: MapNode, signals: Node | undefined, { se
 }
 
 /** Reports telemetry that no client would send, or that would go nowhere. */
-export function checkTelemetry(
-  signals: Node | undefined,
-  { server, telemetry }: ServerConfig,
-  findings: Findings,
-): void {
+function checkTelemetry(signals: Node | undefined, { server, telemetry }: ServerConfig, findings: Findings): void {
   const items = itemsOf(signals);
   if (items.length === 0) return;
   if (server.profile.clients?.messages?.feature_prefix === undefined) {

@@ -21,7 +21,7 @@ import type { HeldBytes } from './holdings.ts';
 import type { ReceivedContent } from './receive-body.ts';
 
 /** What a JSON body may have where nothing is configured. */
-export const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
+const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
 /** The outermost value. */
 interface Outermost {

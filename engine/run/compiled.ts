@@ -30,9 +30,9 @@ export interface CompiledPipeline {
   readonly spec: PipelineSpec;
   /** Of the configuration it belongs to. */
   readonly version: string;
-  /** What rules that decide over its requests look at, and fields of audit records do not tell. */
+  /** Facts that its rules read and no audit field keeps: recorded under `seen`. */
   readonly seen_facts: readonly FactPath[];
-  /** All that they look at, as facts are found. */
+  /** All facts that its rules read. */
   readonly rule_view: FactSelection;
   readonly stages: readonly CompiledStage[];
   readonly on_error: readonly CompiledClause[];

@@ -270,7 +270,7 @@ export function cacheChoice(
 }
 
 /** The refusal of a request for a 1-hour lifetime that none of the upstreams it could go to supports. */
-export function refuseLifetime(upstreams: readonly string[]): StageError {
+function refuseLifetime(upstreams: readonly string[]): StageError {
   const names = upstreams.map((name) => `"${name}"`).join(' and ');
   const what = upstreams.length === 1 ? `The upstream ${names} does` : `The upstreams ${names} do`;
   const message = `${what} not keep prompts of this model for an hour, and the gateway is told to refuse such requests (on_unsupported_cache). Ask for five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
@@ -283,7 +283,7 @@ export function refuseLifetime(upstreams: readonly string[]): StageError {
 // move, to all others by their weights.
 
 /** Hashes a text to 32 bits: FNV-1a, mixed so that texts that differ in one character have nothing in common. */
-export function hashOf(text: string): number {
+function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return mix(hash);
@@ -438,11 +438,7 @@ function dropForeign(places: readonly Place[], needs: Needs, ranking: Ranking, d
 }
 
 function near({ upstream: { state_boundary } }: Place, places: readonly Place[], dropped: Dropped[]): readonly Place[] {
-  return places.filter((place) => {
-    const is_near = place.upstream.state_boundary === state_boundary;
-    if (!is_near) dropped.push({ place, reason: 'state_boundary' });
-    return is_near;
-  });
+  return leave(places, ({ upstream }) => upstream.state_boundary === state_boundary, 'state_boundary', dropped);
 }
 
 /**
@@ -550,9 +546,8 @@ function longestWindow(places: readonly Place[], tokens: number): number {
 /** Leaves out what refuses a request for a 1-hour lifetime. Raises invalid_request where that is all of them. */
 function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
   if (cache_ttl !== '1h') return places;
-  const left = places.filter((place) => place.as(cache_ttl).fate !== 'refuse');
+  const left = leave(places, (place) => place.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
   if (left.length === 0) throw refuseLifetime(places.map(({ upstream }) => upstream.name));
-  if (left.length < places.length) for (const place of places) if (!left.includes(place)) drop(place, dropped);
   return left;
 }
 
@@ -569,12 +564,8 @@ function splitByCache(
   const keeping = cache_ttl === '1h' ? places.filter(keeps) : places;
   if (keeping.length === 0 || keeping.length === places.length) return { keeping: places, spare: [] };
   const spare = places.filter((place) => !keeping.includes(place));
-  for (const place of spare) drop(place, dropped);
+  for (const place of spare) dropped.push({ place, reason: 'cache' });
   return { keeping, spare };
-}
-
-function drop(place: Place, dropped: Dropped[]): void {
-  dropped.push({ place, reason: 'cache' });
 }
 
 export interface Ranking {
@@ -750,7 +741,7 @@ function homeOf({ home }: Pick<UpstreamStates, 'home'>, { session_key, model }: 
 }
 
 /** The upstream that made what a request holds, as far as that is known here. */
-export function ownerOf(
+function ownerOf(
   { home }: Pick<UpstreamStates, 'home'>,
   { session_key, model, continues }: Session,
 ): string | undefined {

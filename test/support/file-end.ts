@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { after } from 'node:test';
+import { after, type TestContext } from 'node:test';
 
 const at_file_end: (() => unknown)[] = [];
 const at_process_end: (() => unknown)[] = [];
@@ -15,6 +15,18 @@ export function atFileEnd(callback: () => unknown): void {
 /** Runs something after the last test file of this process, for what its files share. What came last goes first. */
 export function atProcessEnd(callback: () => unknown): void {
   at_process_end.unshift(callback);
+}
+
+/**
+ * Takes what is to be done at the end of a test, and does the last of it first. `after` hooks run in the order they were given, and
+ * none runs after one that failed: what a gateway uses would go before the gateway.
+ */
+export function lastFirst(t: TestContext): (end: () => unknown) => void {
+  const ends: (() => unknown)[] = [];
+  t.after(async () => {
+    for (const end of ends.toReversed()) await end();
+  });
+  return (end) => void ends.push(end);
 }
 
 /** Runs what is due at the end of a file. */

@@ -52,7 +52,7 @@ import { type Input, offerDrafts } from './client-write.ts';
  * Where the program of a key helper stays that npx runs from its cache, and how it gets there: `appscli/client` below
  * `$XDG_DATA_HOME` (`~/.local/share`). `undefined` for a program that is installed, or of which this package is only a part.
  */
-export function keptProgram(
+function keptProgram(
   program: Program,
   env: NodeJS.ProcessEnv,
 ): { readonly program: Program; readonly keep: () => void } | undefined {

@@ -193,7 +193,8 @@ function OperationField({ field, known = {}, error, value, onValue }: OperationF
   const { type, required, maxLength } = known;
   if (choices === undefined) {
     const is_amount = type === 'number' || type === 'integer';
-    const attributes = { required, maxLength, ...(is_amount ? amountField(type) : { type }) };
+    const of_type = is_amount ? amountField(type) : { type };
+    const attributes = { required, maxLength, ...(shown.options === undefined && of_type) };
     return <Field {...(attributes as object)} {...{ error, value, onValue }} {...shown} />;
   }
   const chosen = value.split(' ').filter(Boolean);

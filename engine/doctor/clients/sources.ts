@@ -145,7 +145,7 @@ function lineInJson(text: string, keys: readonly string[]): number | undefined {
 }
 
 /** A value as it may be shown: never one that may be a key. */
-export function shownValue(value: unknown): string {
+function shownValue(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   if ([text, ...text.split(/[^\w=+-]+/)].some(isKeyAnywhere)) return 'a key';
   return printableWord(text.length > 100 ? `${text.slice(0, 100)}...` : text);

@@ -62,7 +62,7 @@ export interface FoundService {
 }
 
 /** Everything that the gateway calls over HTTP, asked at once: identity provider, upstreams, collectors. Costs nothing. */
-export function examineServices(host: Host): Promise<FoundService>[] {
+function examineServices(host: Host): Promise<FoundService>[] {
   const { config, env, timeout_seconds } = host;
   const collectors = telemetryTrials(config, env, timeout_seconds).map(async ([title, attempt]) => {
     const base = { id: 'telemetry.reach', title, where: placeOf(host, '/telemetry') };

@@ -169,7 +169,7 @@ export interface RunningGateway {
 export type DirectAsk = (path: string, request: Omit<ExchangeRequest, 'pinned'>) => Promise<Exchange>;
 
 /** Where the gateway of a configuration is reached on its own machine; `undefined` for any free port. */
-export function directUrl({ server: { listen, tls } }: Pick<GatewayConfig, 'server'>): string | undefined {
+function directUrl({ server: { listen, tls } }: Pick<GatewayConfig, 'server'>): string | undefined {
   const { host, port } = parseListenAddress(listen)!;
   if (port === 0) return undefined;
   const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
@@ -204,7 +204,7 @@ export async function askWhoItIs(ask: DirectAsk, seconds: number) {
 }
 
 /** What `/readyz` says; `undefined` where it says nothing that is known. */
-export async function askReadiness(ask: DirectAsk, seconds: number): Promise<Readiness | undefined> {
+async function askReadiness(ask: DirectAsk, seconds: number): Promise<Readiness | undefined> {
   try {
     const answer = await ask('/readyz', { seconds });
     return readReadiness(answer.status, JSON.parse(answer.body.toString('utf8')));

@@ -32,7 +32,7 @@ export function generateToken(kind: TokenKind = 'access'): string {
 export function newToken(kind: TokenKind) {
   const token = generateToken(kind);
   const prefix = token.slice(0, PREFIXES[kind].length + SHOWN_CHARS);
-  return { token, id: kind === 'access' ? generateTokenId() : generateId('svc'), prefix, hash: hashToken(token) };
+  return { token, id: generateId(kind === 'access' ? 'tok' : 'svc'), prefix, hash: hashToken(token) };
 }
 
 /** Whether a text has the form of a token and a matching checksum. */
@@ -54,7 +54,6 @@ export function hashToken(token: string): string {
 }
 
 const generateId = (prefix: string): string => `${prefix}_${base62(randomBytes(ID_BYTES), ID_CHARS)}`;
-export const generateTokenId = (): string => generateId('tok');
 export const generateGrantId = (): string => generateId('grt');
 
 function checksum(body: string): string {

@@ -41,7 +41,7 @@ function groupSources(root: MapNode): readonly (readonly Written[])[] {
 const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
 
 /** The groups a request can be of; `undefined` where the configuration says nothing of groups. */
-export function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
+function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
   if (token_groups === undefined) return undefined;
   const is_told = childOf(root, 'auth', 'oidc') !== undefined;
   // A file without either may well be one that is still being written.

@@ -114,16 +114,13 @@ function checkUpstream(upstream: Node, findings: Findings): void {
 
 const isCompat = (upstream: Node): boolean => textOf(childOf(upstream, 'type')) === 'compat';
 
-/** Whether a key of a mapping has this value. */
-const isFlag = (node: Node, key: string, wanted: boolean): boolean => flagOf(node, key) === wanted;
-
 function checkProtocols(upstream: Node, findings: Findings): void {
   const report = (mark: Mark, message: string, help: string) => findings.report('C4022', mark, message, { help });
   const supports = childOf(upstream, 'supports');
   const [profile, bound, protocols] = ['profile', 'max_tokens_field', 'protocols'].map((key) => entryOf(upstream, key));
   const spoken = itemsOf(protocols?.value).map(textOf);
   const is_compat = isCompat(upstream);
-  if (is_compat && supports !== undefined && isFlag(supports, 'count_tokens', true))
+  if (is_compat && supports !== undefined && flagOf(supports, 'count_tokens') === true)
     report(
       childOf(supports, 'count_tokens')!.mark,
       'an upstream of type compat has no call that counts tokens',
@@ -158,7 +155,7 @@ function checkBaseUrl(upstream: Node, findings: Findings): void {
   for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
     const path = (isCompat(upstream) ? COMPAT_API_PATH : VENDOR_API_PATH).exec(url)?.[1];
     // `append_v1: false` says that it is complete.
-    if (path !== undefined && !(path === '/v1' && isFlag(upstream, 'append_v1', false)))
+    if (path !== undefined && !(path === '/v1' && flagOf(upstream, 'append_v1') === false))
       findings.report('W7031', mark, `the path of a request is added to this URL, which has ${path} already`, {
         help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
       });

@@ -42,8 +42,8 @@ import {
   type Step,
 } from './test-case.ts';
 
-/** Names at a path; empty ones are none that exist. */
-const namesAt = (root: Node, path: string) =>
+/** Names at a path. What is not a text counts as the empty name, which no list knows. */
+const writtenNamesAt = (root: Node, path: string) =>
   scalarsAt(root, path.split('.')).map((node) => ({ text: textOf(node) ?? '', mark: node.mark }));
 
 /** Strangers are for tests to play: only a name that is almost a known one is most likely a mistake. */
@@ -85,7 +85,8 @@ function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, f
 function checkCaller(step: Node, config: GatewayConfig, findings: Findings): void {
   const token_groups = config.token_groups.map(({ name }) => name);
   if (token_groups.length > 0)
-    for (const group of namesAt(step, 'caller.group')) reportUnknown(group, 'token group', token_groups, findings);
+    for (const group of writtenNamesAt(step, 'caller.group'))
+      reportUnknown(group, 'token group', token_groups, findings);
   const region = entryOf(childOf(step, 'caller'), 'region');
   if (region !== undefined && config.server.region_header === undefined) {
     findings.report('C8004', region.key_mark, 'this configuration does not know the region of a caller', {
@@ -189,7 +190,7 @@ function checkUpstreamNames(step: Node, known: readonly string[], findings: Find
   const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
   const keys = owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ text: key, mark: key_mark })));
   const texts = ['drained.*', 'expect.upstream.name', 'expect.candidates.*', 'expect.attempts.*.upstream'];
-  for (const name of [...keys, ...texts.flatMap((path) => namesAt(step, path))])
+  for (const name of [...keys, ...texts.flatMap((path) => writtenNamesAt(step, path))])
     reportUnknown(name, 'upstream', known, findings);
 }
 
@@ -364,7 +365,7 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   checkFileName(test, findings);
   const ids = [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally].map(({ id }) => id);
   for (const step of itemsOf(childOf(test.root, 'cases')).flatMap(stepNodes)) {
-    for (const { text, mark } of ['expect.runs.*', 'expect.skips.*'].flatMap((path) => namesAt(step, path))) {
+    for (const { text, mark } of ['expect.runs.*', 'expect.skips.*'].flatMap((path) => writtenNamesAt(step, path))) {
       if (ids.includes(text)) continue;
       const problem = `the pipeline ${quote(pipeline.name)} has no stage ${quote(text)}`;
       findings.report('C8003', mark, problem, { help: oneOf(text, ids, 'entries') });

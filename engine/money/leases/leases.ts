@@ -28,7 +28,7 @@ import {
 import { RowSender, type SentRow } from './row-sender.ts';
 
 /** Where processes ask each other for leases, with the ids of counters. */
-export const LEASES_CHANNEL = 'appscli_leases';
+const LEASES_CHANNEL = 'appscli_leases';
 
 const TICK_MS = 500;
 /** Pauses before a limit that has leases is asked again; together what a refusal may wait for them. */

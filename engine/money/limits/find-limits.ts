@@ -1,4 +1,5 @@
 import type { CounterName } from '../../contract/services.ts';
+import { IN_FORCE } from '../../identity/deprovisioning/deprovision.ts';
 import { storable } from '../../kit/storable.ts';
 import { factsRead } from '../../rules/fact-paths.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
@@ -9,7 +10,6 @@ import {
   callersFor,
   callersOf,
   FACT_OF_SCOPE,
-  inForceAt,
   type LimitInForce,
   type LimitsAt,
   readLimits,
@@ -258,7 +258,7 @@ const USED = `moment as (${MOMENT}), rules as materialized (
      coalesce(case when not r.shadow then l.amount end, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
         where r.by_group <> '{}' and p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
           select from access_tokens t
-          where t.principal_id = p.id and t.token_group = b.key and ${inForceAt('t')}))), r."limit")
+          where t.principal_id = p.id and t.token_group = b.key and ${IN_FORCE('at')}))), r."limit")
        + case when r.shadow then 0 else l.granted end as "limit"
    from moment, rules r
    join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit

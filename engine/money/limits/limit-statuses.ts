@@ -1,7 +1,7 @@
 import type { Changing } from '../../audit/admin-changes.ts';
 import { type GatewayConfig, type RuleMode, WINDOWS, type Window } from '../../contract/config.ts';
 import type { CounterName, LimitWindow } from '../../contract/services.ts';
-import { rolesOf, tokenGroupOf } from '../../identity/deprovisioning/deprovision.ts';
+import { IN_FORCE, rolesOf, tokenGroupOf } from '../../identity/deprovisioning/deprovision.ts';
 import { storable } from '../../kit/storable.ts';
 import { factsRead } from '../../rules/fact-paths.ts';
 import { formatCondition } from '../../rules/format-condition.ts';
@@ -63,10 +63,6 @@ export interface Callers {
 /** An access token or a session in force, by its facts; what is absent is not known. */
 export type CallerRow = Readonly<Record<string, unknown>>;
 
-/** SQL: whether an access token may be used at the moment. */
-export const inForceAt = (token: string) =>
-  `${token}.revoked_at is null and (${token}.expires_at is null or ${token}.expires_at > at)`;
-
 /**
  * SQL: the access tokens and sessions in force of a person (e-mail address, or empty), or that one which has an id (or empty), as
  * JSON. Somebody who signed in before comes back with the same groups.
@@ -85,7 +81,7 @@ export const callersOf = (person: string, token: string) => `(
       union all
       select jsonb_build_object('principal.kind', 'access_token', 'principal.team', t.team, 'principal.project', t.project,
           'principal.token.id', t.id, 'principal.token.name', t.name, 'principal.token.group', t.token_group)
-        from access_tokens t where t.principal_id = p.id and ${token} in ('', t.id) and ${inForceAt('t')}
+        from access_tokens t where t.principal_id = p.id and ${token} in ('', t.id) and ${IN_FORCE('at')}
     ) as i
     where p.id = case when ${person} <> '' then 'user:' || ${person} else coalesce(
       (select t.principal_id from access_tokens t where t.id = ${token}),
@@ -136,7 +132,10 @@ type ByGroup = Readonly<Record<string, number>> | null;
 export interface RuleInForce {
   /** Name of the rule, or such as `defaults.user_daily_usd`. */
   readonly rule: string;
-  /** `null` where it depends on the groups of who asks. */
+  /**
+   * `null` where it depends on the caller's groups. From `ruleInForce`: in the unit of the counter (nano-USD);
+   * in `WrittenLimit` and `LimitInForce.rules`: as shown to people (USD).
+   */
   readonly limit: number | null;
   /** The amounts where it does, as people say them. */
   readonly by_group: ByGroup;

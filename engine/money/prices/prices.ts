@@ -172,7 +172,8 @@ function namesFor(
 
 /** Kinds of tokens that every model has a price for. */
 export const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m', 'cache_write_1h'] as const;
-const KINDS_AND_AUDIO = [...KINDS, 'audio_input', 'audio_output'] as const;
+/** With those that only some models have. */
+export const KINDS_AND_AUDIO = [...KINDS, 'audio_input', 'audio_output'] as const;
 
 function moreExpensive(a: TokenRates, b: TokenRates): TokenRates {
   const [all_a, all_b] = [a, b].map(({ pico }): Required<Pico> => {

@@ -5,8 +5,8 @@ import type { DocumentPart, ImagePart, Json, Source, TextPart } from './conversa
 import type { Notes } from './rules.ts';
 
 /**
- * The part of JSON Schema and the media types that each protocol takes, as its vendor documents or enforces them. This is the
- * only place that knows; `tool-schemas.ts` brings schemas to it.
+ * What each protocol takes, as its vendor documents or enforces it: JSON Schema, lengths of tool names, stop sequences; and the image
+ * types that all of them take. `tool-schemas.ts` brings schemas to it.
  */
 
 /** What a schema may say that the model is held to: that of a strict tool, or of the answer. */

@@ -163,8 +163,6 @@ export interface Ending {
   readonly ended_at: number;
   readonly attempts: readonly EndedAttempt[];
   readonly fallbacks: readonly Fallback[];
-  /** Attempts that an upstream may have accepted and did not answer. */
-  readonly unconfirmed: number;
   readonly downgraded: boolean;
   /** What decided over it; limits that had room did not. */
   readonly decisions: readonly Decision[];
@@ -197,7 +195,6 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration, ended
     ended_at,
     attempts: attemptsOf(request, known, { outcome, protocol, ended_at }),
     fallbacks: findFallbacks(request, known),
-    unconfirmed: request.attempts.filter(isUnconfirmed).length,
     downgraded: request.peek('cache.downgraded') === true,
     decisions: decisionsOf(request),
     refused_by: refusedBy(request),

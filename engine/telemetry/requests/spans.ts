@@ -4,7 +4,7 @@ import type { EndedRequest } from '../../contract/telemetry.ts';
 import { nanoToUsd } from '../../kit/money.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanEvent } from '../spans.ts';
 import { remainingUsd, tightestOf, usedRatio } from './budgets.ts';
-import type { EndedAttempt, Ending } from './ending.ts';
+import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
 
 /** What a request that has a trace is told with, beside how it ended. */
 export interface Sampled {
@@ -92,7 +92,7 @@ function requestAttributes(ending: Ending, { reason, caller }: Sampled): Attribu
     attributes['gateway.replaced'] = replaced && Object.keys(replaced);
     attributes['gateway.attempts'] = attempts.length > 1 ? attempts.length : undefined;
     attributes['gateway.fallback'] = ending.fallbacks.length > 0 || undefined;
-    attributes['gateway.unconfirmed_attempts'] = ending.unconfirmed || undefined;
+    attributes['gateway.unconfirmed_attempts'] = request.attempts.filter(isUnconfirmed).length || undefined;
     const requested = request.peek('cache.requested_ttl');
     if (requested !== undefined && requested !== 'none') {
       attributes['gateway.cache.requested'] = requested;

@@ -423,7 +423,10 @@ interface Chunk {
 const isNothing = (value: unknown) =>
   value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
 
-/** Whether an event says nothing of the answer yet; some upstreams begin so and then fail. Some repeat the request: a name is not parsed. */
+/**
+ * Whether an event carries no content yet: some upstreams send one and then fail. One known by its name is not parsed, as some repeat
+ * the whole request in it.
+ */
 function isPreamble(name: string, data: string): boolean {
   return PREAMBLE.has(name) || (saysNothingYet(data) && errorOfEvent(name, data) === undefined);
 }
@@ -731,7 +734,10 @@ function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer
   return type.includes('html') ? 'an HTML page' : type === 'text/plain' ? 'plain text' : 'something else';
 }
 
-/** What is called JSON and begins as no object or list can; blanks before it are sent by some while they compute, and a byte order mark. */
+/**
+ * What a body declared as JSON begins with instead of an object or a list. Leading blanks are skipped (some servers send them while
+ * they compute); a byte order mark is accepted.
+ */
 function noJson(begin: string): string | undefined {
   const first = /\S/.exec(begin)?.[0];
   if (first === undefined || first === '{' || first === '[' || first === '\u00ef') return undefined;

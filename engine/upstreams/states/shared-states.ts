@@ -154,16 +154,15 @@ function createReplicaHints(options: {
       // Names too long to be told are not cut: they would be others.
       if (Buffer.byteLength(upstream) + Buffer.byteLength(upstream_model ?? '') > 2 * TEXT_MAX) return;
       if (pending.size >= PENDING_MAX) return;
-      const brief = last === undefined ? {} : { last: last.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX) };
       const named = {
         kind,
         until,
         failing_ms: Math.round(failing_ms),
         upstream,
         ...(upstream_model !== undefined && { upstream_model }),
-        ...brief,
+        ...(last !== undefined && { last: brief(last) }),
       };
-      pending.set(`${kind} ${upstream} ${upstream_model ?? ''}`, named);
+      pending.set(keyOf(named), named);
       sendWhenDue();
     },
     /** Takes what came over the channel; what this process said itself, and what can't be read, is nothing. */
@@ -320,6 +319,9 @@ const PERIODS_MAX = 500;
 const NAME_MAX = 200;
 /** Of what is told last. A message of PostgreSQL takes 8000 bytes; `TROUBLES_MAX` of the longest are fewer. */
 const TEXT_MAX = 100;
+
+/** What an upstream said, as it is stored and passed on. */
+const brief = (text: string): string => text.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
 /** Older ones are deleted, and so are all but the last `ROWS_MAX`. */
 const KEPT_DAYS = 30;
 const ROWS_MAX = 10_000;
@@ -369,7 +371,7 @@ export function createTroubleKeeper(options: {
       period.until = until;
       period.ended_at = null;
       period.times += 1;
-      if (last !== undefined) period.last = last.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
+      if (last !== undefined) period.last = brief(last);
       change(key, period);
     },
     end(subject: TroubleSubject): void {

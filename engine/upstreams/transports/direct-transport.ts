@@ -208,7 +208,7 @@ export interface ConnectionOwner {
 }
 
 /** One connection to an upstream, made by its first request, for one request at a time. */
-export class Connection {
+class Connection {
   socket: Socket | undefined;
   requests = 0;
   closed = false;

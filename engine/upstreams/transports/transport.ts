@@ -21,9 +21,9 @@ export interface Sending {
   /** Whether the operating system has all of the body, so that nobody reads it here any more. */
   readonly body_is_sent: boolean;
   abandon(reason: Error): void;
-  /** Lets `answer` reject although the upstream is still at work. */
+  /** Rejects `answer` with `reason`, while the upstream goes on; `late` still gets the head. */
   release(reason: Error): void;
-  /** The head of the answer for somebody who waits for it longer. Rejects like `answer`. */
+  /** The head of the answer for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `answer`. */
   late(): Promise<UpstreamResponse>;
   /** Lets go of the body: it is not sent again. */
   forgetBody(): void;
@@ -147,7 +147,7 @@ export const UNREAD_MS = 1000;
 const SUSPICION_MS = 30_000;
 
 /** The longest that a new connection may take meanwhile. */
-export const PROBE_MS = 1000;
+const PROBE_CONNECT_MS = 1000;
 
 export interface Reachability {
   /**
@@ -181,7 +181,7 @@ export function createReachability(options: { readonly connect_seconds: number; 
     const is_probe = clock.monotonic() < suspected_until;
     if (is_probe && probing) return notInTime();
     if (is_probe) probing = true;
-    const timer = clock.after(is_probe ? Math.min(connect_ms, PROBE_MS) : connect_ms, () => {
+    const timer = clock.after(is_probe ? Math.min(connect_ms, PROBE_CONNECT_MS) : connect_ms, () => {
       suspected_until = clock.monotonic() + SUSPICION_MS;
       end(notInTime());
     });

@@ -58,7 +58,7 @@ export function descendantsOf(pid: number): number[] {
   }
 }
 
-/** CPU time of the children of a process that ended: a database ends connections that have nothing to do. */
+/** CPU time of a process's children that have ended: PostgreSQL closes idle connections. */
 function cpuOfEnded(pid: number): number {
   const fields = statOf(pid);
   return (Number(fields[13]) + Number(fields[14])) * MICROSECONDS_PER_TICK;

@@ -1,6 +1,6 @@
 import { COLD_REQUESTS, type ColdStart, type Rounds, STREAMS, type StreamRound } from '../measure.ts';
 import type { StreamPart } from '../options.ts';
-import { median } from '../statistics.ts';
+import { type Estimate, median } from '../statistics.ts';
 import { cpuRatio, cpuWithDatabaseRatio, type Decision, type Measured, MIB, withInterval } from './goals.ts';
 
 /** Everything one run measured. */
@@ -45,12 +45,21 @@ const total =
   (rounds) =>
     String(rounds.reduce((sum, round) => sum + read(round), 0));
 
+/** Nothing where no round could be used. */
+const ratio = (one: Estimate): string => (one.rounds === 0 ? '' : withInterval(one));
+
 function costColumns(unit: string, digits: number): readonly Column<Costs[number]>[] {
   return [
     [unit, of(({ cpu_us }) => cpu_us, digits)],
     ['DB us', (rounds) => positive(median(rounds.map(({ database_cpu_us }) => database_cpu_us)), digits)],
-    ['ratio', (rounds, bare) => (rounds === bare ? '' : withInterval(cpuRatio(rounds, bare)))],
-    ['with DB', (mine, bare) => (mine === bare ? '' : withInterval(cpuWithDatabaseRatio(mine, bare)))],
+    ['ratio', (rounds, bare) => (rounds === bare ? '' : ratio(cpuRatio(rounds, bare)))],
+    [
+      'with DB',
+      (mine, bare) =>
+        mine === bare || !mine.some(({ database_cpu_us }) => database_cpu_us > 0)
+          ? ''
+          : ratio(cpuWithDatabaseRatio(mine, bare)),
+    ],
   ];
 }
 

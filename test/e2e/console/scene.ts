@@ -25,6 +25,7 @@ import { PEOPLE, startIdentityProvider, type TestPerson } from '../../support/id
 import { bootSignIn } from '../../support/identity/sign-in.ts';
 import { answerJson, message, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';
+import { auditRecord } from '../support/state.ts';
 
 /** A name that runs a script wherever it is taken for markup; `window.taken` tells. */
 export const HOSTILE = `"'><img src=x onerror="window.taken=1"><script>window.taken=1</script>{{7*7}}`;
@@ -85,9 +86,12 @@ export function useConsole() {
     },
     /** Signs somebody in without a browser. */
     signIn: (sub: string) => signInToConsole(scene.gateway.url, sub),
-    /** Sends a request with a new access token of somebody's and returns its id. */
-    ask: async (email: string, model = 'coder-1') =>
-      (await send(scene.gateway, await scene.gateway.newToken({ user: email }), model)).id,
+    /** Sends a request with a new access token of somebody's. @returns its id, once its audit record is written. */
+    async ask(email: string, model = 'coder-1') {
+      const { id } = await send(scene.gateway, await scene.gateway.newToken({ user: email }), model);
+      await auditRecord(scene.gateway.database, id);
+      return id;
+    },
   };
 }
 

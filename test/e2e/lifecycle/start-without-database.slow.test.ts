@@ -1,15 +1,16 @@
 /** A gateway that starts while its database is away. */
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startGateway } from '../../../engine/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
+import { lastFirst } from '../../support/file-end.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { createLog, open } from '../../support/open-database.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { startRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, send } from '../support/client.ts';
@@ -21,17 +22,17 @@ for (const [on_store_error, reason] of [
   ['deny', /on_store_error: deny/],
 ] as const) {
   test(`refuses requests under ${on_store_error} until it is there, says so, and then serves`, async (t) => {
+    const atEnd = lastFirst(t);
     const database = await createTestDatabase();
-    t.after(() => database.drop());
+    atEnd(() => database.drop());
     const upstream = await startUpstream();
-    t.after(() => upstream.close());
-    const directory = await mkdtemp(join(tmpdir(), 'appscli-away-'));
-    t.after(() => rm(directory, { recursive: true, force: true }));
+    atEnd(() => upstream.close());
+    const directory = ownDirectory();
     const own = await open(database.url);
     const token = await makeToken(own);
     await own.close();
     const relay = await startRelay(Number(new URL(database.url).port));
-    t.after(() => relay.stop());
+    atEnd(() => relay.stop());
     await relay.stop();
 
     const config_file = join(directory, 'gateway.yaml');
@@ -43,7 +44,7 @@ for (const [on_store_error, reason] of [
     const { log, lines } = createLog();
     const env = { ...process.env, TEST_UPSTREAM_KEY: UPSTREAM_KEY, TEST_DATABASE_URL: url.href };
     const gateway = await startGateway({ config_file, stages, env, log });
-    t.after(() => gateway.close());
+    atEnd(() => gateway.close());
     const ready = () => send(gateway.url, { method: 'GET', path: '/readyz' });
 
     assertStoreError(await ask(gateway.url, token));

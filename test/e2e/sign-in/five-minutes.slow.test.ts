@@ -1,23 +1,24 @@
 /** The first five minutes: an empty directory, `init`, `check`, `test`, a running gateway, one rule changed. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { cli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
+import { lastFirst } from '../../support/file-end.ts';
 import { startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 import { until } from '../../support/until.ts';
 import { bearer, messagesBody, send } from '../support/client.ts';
 import { startGatewayProcess } from '../support/gateway-process.ts';
 
 test('a rule of a configuration that init began changes the next request once the file is saved', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'appscli-five-minutes-'));
-  t.after(() => rm(directory, { recursive: true, force: true }));
+  const atEnd = lastFirst(t);
+  const directory = ownDirectory();
   const { url: TEST_DATABASE_URL, drop } = await createTestDatabase();
-  t.after(drop);
+  atEnd(drop);
   const upstream = await startUpstream();
-  t.after(() => upstream.close());
+  atEnd(() => upstream.close());
   const env = { ...process.env, UPSTREAM_KEY: 'key', TEST_DATABASE_URL };
   const appscli = async (...args: string[]) => {
     const { exit_code, stdout, stderr } = await cli(args, { env });
@@ -42,7 +43,7 @@ test('a rule of a configuration that init began changes the next request once th
   );
   const config_file = join(directory, 'gateway.yaml');
   const gateway = await startGatewayProcess(config_file, env, ['--watch']);
-  t.after(() => gateway.end('SIGINT'));
+  atEnd(() => gateway.end('SIGINT'));
   const who = ['--user', 'me@example.com', '--group', 'all', '--name', 'me'];
   const token = await appscli('tokens', 'create', '--config', config_file, ...who);
   const ask = () =>

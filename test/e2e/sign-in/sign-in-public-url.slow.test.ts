@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { request as requestByTls } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it, type TestContext } from 'node:test';
 import { LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
@@ -12,6 +11,7 @@ import { freePort } from '../../support/free-port.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { type BegunSignIn, bootSignIn, pollWith, type TokenAnswer } from '../../support/identity/sign-in.ts';
+import { ownDirectory } from '../../support/own-directory.ts';
 
 const browser = useBrowser();
 let provider: TestIdentityProvider;
@@ -46,8 +46,7 @@ async function signInAt(public_url: string) {
 
 describe('a gateway is signed in at', () => {
   it('by TLS of its own, with a cookie that no other host can set', async (t) => {
-    const directory = await mkdtemp(join(tmpdir(), 'appscli-test-'));
-    t.after(() => rm(directory, { recursive: true }));
+    const directory = ownDirectory();
     const [cert_file, key_file] = [join(directory, 'tls.crt'), join(directory, 'tls.key')];
     await writeFile(cert_file, LOOPBACK_CERTIFICATE.cert);
     await writeFile(key_file, LOOPBACK_CERTIFICATE.key);

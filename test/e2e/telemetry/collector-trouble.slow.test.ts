@@ -125,6 +125,8 @@ test('a redirect of the collector is not followed, with its headers or without',
     res.end();
   });
   await new Promise<void>((resolve) => stranger.listen(0, '127.0.0.1', resolve));
+  // One that wanted to be left alone for an hour is.
+  await startAnew('redirects');
   const { port } = stranger.address() as AddressInfo;
   try {
     for (const status of [301, 307, 308]) {

@@ -223,7 +223,7 @@ const SILENT: Log = { debug() {}, info() {}, warn() {}, error() {} };
  * Whether the provider takes the client id, its secret or key and the redirect URI. It is asked as in a sign-in: a browser that
  * may not show anything (`prompt=none`) and a code that can't be good. Nobody is signed in, and no secret is in what it says.
  */
-export async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
+async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
   const { oidc, env } = check;
   const variable = oidc.client_secret_env ?? oidc.private_key_env ?? '';
   const proof = `the ${oidc.client_secret_env === undefined ? 'private key' : 'secret'} in ${secretPlace(variable)}`;
