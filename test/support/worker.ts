@@ -5,6 +5,7 @@
  */
 import { once } from 'node:events';
 import { flushCompileCache } from 'node:module';
+import type { Socket } from 'node:net';
 import { suite } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import fc from 'fast-check';
@@ -34,6 +35,20 @@ function failLater(milliseconds: number, why: () => string): NodeJS.Timeout {
   }, milliseconds);
 }
 
+/** The file after which a handle was first seen; Node.js has no public list of handles. */
+const seen = new Map<object, string>();
+const handles = () => (process as unknown as { _getActiveHandles(): object[] })._getActiveHandles();
+
+/** What keeps this process from ending, with the file that it is of. */
+function leftOpen(): string {
+  const open = handles().flatMap((handle) => {
+    const { remoteAddress, remotePort } = handle as Partial<Socket>;
+    const file = seen.get(handle) ?? 'what ends the process';
+    return remotePort === undefined ? [] : [`a connection to ${remoteAddress}:${remotePort} of ${file}`];
+  });
+  return `tests left open: ${[process.getActiveResourcesInfo().join(', '), ...open].join('; ')}`;
+}
+
 for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
   const { href } = pathToFileURL(file);
   await suite(file, async () => {
@@ -41,9 +56,10 @@ for (let file = await nextFile(); file !== undefined; file = await nextFile()) {
     await import(href).finally(() => clearTimeout(waiting));
   });
   await endFile();
+  for (const handle of handles()) if (!seen.has(handle)) seen.set(handle, file);
   // The programs that tests start need not compile it again. Node.js itself would write it down only as this process ends.
   flushCompileCache();
 }
 process.disconnect();
-failLater(END_MS, () => `tests left open: ${process.getActiveResourcesInfo().join(', ')}`).unref();
+failLater(END_MS, leftOpen).unref();
 await endProcess();
