@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
+import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,
   answerChunks,
@@ -33,7 +33,7 @@ const CONTRACT = { price_multiplier: 0.85 };
 
 function CONFIG(url: string): ConfigSections {
   const upstreamAt = (name: string, type: string, base_url = url) => ({
-    ...{ name, type, base_url, api_key_env: 'TEST_UPSTREAM_KEY', on_client_abort: 'cancel' },
+    ...{ name, type, base_url, api_key_env: 'TEST_UPSTREAM_KEY', on_client_abort: 'cancel', ...ONE_ATTEMPT },
   });
   const rules = { contract: 'contract-1', compat: 'chat-1', 'compat-contract': 'chat-contract-1' };
   return {
