@@ -14,14 +14,14 @@ export type {
   TokenGroupConfig,
   UpstreamConfig,
   Window,
-} from './contract/config.ts';
-export { WINDOWS } from './contract/config.ts';
-export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './contract/errors.ts';
-export type { FactPath, FactValue } from './contract/facts.ts';
-export type { AttemptRecord } from './contract/forwarding.ts';
-export type { JsonSchema, ValueOf } from './contract/json-schema.ts';
-export type { StageFact } from './contract/own-facts.ts';
-export { type Replacement, type Rewriting, TEXT_KINDS, type TextKind } from './contract/rewriting.ts';
+} from './base/contract/config.ts';
+export { WINDOWS } from './base/contract/config.ts';
+export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './base/contract/errors.ts';
+export type { FactPath, FactValue } from './base/contract/facts.ts';
+export type { AttemptRecord } from './base/contract/forwarding.ts';
+export type { JsonSchema, ValueOf } from './base/contract/json-schema.ts';
+export type { StageFact } from './base/contract/own-facts.ts';
+export { type Replacement, type Rewriting, TEXT_KINDS, type TextKind } from './base/contract/rewriting.ts';
 export type {
   AudioTokens,
   AuditLog,
@@ -66,7 +66,7 @@ export type {
   Timer,
   TokenCounts,
   Usage,
-} from './contract/services.ts';
+} from './base/contract/services.ts';
 export {
   type Answer,
   answerJson,
@@ -82,11 +82,11 @@ export {
   type StageContext,
   type StageDefinition,
   type StageHooks,
-} from './contract/stage.ts';
-export type { TraceIdentity } from './contract/telemetry.ts';
-export type { UpstreamResponse } from './contract/upstream-response.ts';
-export { matchesGlob } from './kit/glob.ts';
-export { isEventStream } from './kit/media-type.ts';
-export { formatUsd, nanoToUsd, usdToNano } from './kit/money.ts';
-export { verifyCaller } from './kit/net/credentials.ts';
-export { openPrompt, type PromptKind, type PromptRole, type PromptText } from './protocols/prompt-texts.ts';
+} from './base/contract/stage.ts';
+export type { TraceIdentity } from './base/contract/telemetry.ts';
+export type { UpstreamResponse } from './base/contract/upstream-response.ts';
+export { matchesGlob } from './base/kit/glob.ts';
+export { isEventStream } from './base/kit/media-type.ts';
+export { formatUsd, nanoToUsd, usdToNano } from './base/kit/money.ts';
+export { verifyCaller } from './base/kit/net/credentials.ts';
+export { openPrompt, type PromptKind, type PromptRole, type PromptText } from './domain/protocols/prompt-texts.ts';

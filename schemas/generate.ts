@@ -6,7 +6,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
-import { withSecretFiles } from '../engine/source/validate.ts';
+import { withSecretFiles } from '../engine/base/source/validate.ts';
 import { stages } from '../stages/index.ts';
 import { definitionsOf, typeOfFile, typesOf, writeConsoleOperations } from './generate/console.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
@@ -36,8 +36,11 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
-    ['../../engine/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
-    ['../../engine/contract/config-parts.ts', typesOf([...definitionsOf([gateway]), ['Profile', sources.profile]])],
+    ['../../engine/base/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
+    [
+      '../../engine/base/contract/config-parts.ts',
+      typesOf([...definitionsOf([gateway]), ['Profile', sources.profile]]),
+    ],
     ['reference/README.md', indexPage()],
     ['reference/gateway.md', gatewayPage(sources)],
     ['reference/pipeline.md', pipelinePage(sources)],

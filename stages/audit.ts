@@ -1,5 +1,5 @@
 import { defineStage } from '../engine/api.ts';
-import { FACTS_OF_RECORDS } from '../engine/audit/index.ts';
+import { FACTS_OF_RECORDS } from '../engine/domain/audit/index.ts';
 
 const READS = ['request.id', 'request.method', 'request.path', 'request.protocol', 'request.received_at'] as const;
 

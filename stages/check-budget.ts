@@ -39,9 +39,9 @@ import {
   windowOf,
   withAttempts,
   withChanges,
-} from '../engine/money/index.ts';
-import type { DecisiveChoice } from '../engine/protocols/index.ts';
-import { mayBeBilled, NO_MODEL } from '../engine/upstreams/index.ts';
+} from '../engine/domain/budget/index.ts';
+import type { DecisiveChoice } from '../engine/domain/protocols/index.ts';
+import { mayBeBilled, NO_MODEL } from '../engine/domain/upstreams/index.ts';
 
 const READS = [...IDENTITY_FACTS.reads, 'request.received_at', ...ASKED_FACTS.reads, 'principal.groups'] as const;
 

@@ -5,7 +5,7 @@ import {
   FORWARD_READS,
   FORWARD_READS_IF_SET,
   FORWARD_WRITES,
-} from '../engine/upstreams/index.ts';
+} from '../engine/domain/upstreams/index.ts';
 
 export default defineStage({
   name: 'forward',

@@ -1,18 +1,18 @@
 import type { StageDefinition } from '../engine/api.ts';
-import answer from './answer.ts';
-import askForUsage from './ask-for-usage.ts';
 import audit from './audit.ts';
 import authenticate from './authenticate.ts';
 import checkBudget from './check-budget.ts';
-import fail from './fail.ts';
 import forward from './forward.ts';
+import includeUsage from './include-usage.ts';
 import listModels from './list-models.ts';
 import managedSettings from './managed-settings.ts';
 import meterUsage from './meter-usage.ts';
 import readBody from './read-body.ts';
+import reject from './reject.ts';
 import reportHealth from './report-health.ts';
 import reportSpending from './report-spending.ts';
 import resolveRoute from './resolve-route.ts';
+import respond from './respond.ts';
 import routeTo from './route-to.ts';
 import translate from './translate.ts';
 
@@ -25,13 +25,13 @@ export const stages: readonly StageDefinition[] = [
   checkBudget,
   meterUsage,
   translate,
-  askForUsage,
+  includeUsage,
   forward,
   listModels,
   managedSettings,
   reportSpending,
   reportHealth,
-  answer,
-  fail,
+  respond,
+  reject,
   audit,
 ];

@@ -1,5 +1,5 @@
 import { type Answer, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
-import { CALLER_FACTS, callerOf, createIsListed } from '../engine/upstreams/index.ts';
+import { CALLER_FACTS, callerOf, createIsListed } from '../engine/domain/upstreams/index.ts';
 
 /** Largest page a client may ask for. */
 const PAGE_MAX = 1000;

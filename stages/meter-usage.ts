@@ -33,15 +33,15 @@ import {
   tellsUsage,
   watchReservation,
   withAttempts,
-} from '../engine/money/index.ts';
+} from '../engine/domain/budget/index.ts';
 import {
   definitionOf,
   newUsageReading,
   readOtherUsage,
   type UsageReader,
   type UsageReading,
-} from '../engine/protocols/index.ts';
-import { mayBeBilled } from '../engine/upstreams/index.ts';
+} from '../engine/domain/protocols/index.ts';
+import { mayBeBilled } from '../engine/domain/upstreams/index.ts';
 
 /** What is kept between the events of one response. */
 interface Metering {

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { defineStage, type Services, type StageContext, StageError } from '../engine/api.ts';
-import { jsonTypeProblem } from '../engine/kit/index.ts';
+import { jsonTypeProblem } from '../engine/base/kit/index.ts';
 import {
   grantedIn,
   limitHeaders,
@@ -9,7 +9,7 @@ import {
   NO_CHANGES,
   RUN_TIME_RULE,
   refuseForLimits,
-} from '../engine/money/index.ts';
+} from '../engine/domain/budget/index.ts';
 import {
   type BodyFacts,
   byPath,
@@ -17,8 +17,8 @@ import {
   readBodyFacts,
   readOtherBody,
   sessionKey,
-} from '../engine/protocols/index.ts';
-import { modelNames, NO_MODEL, servedNames, sharesSessions, windowAsked } from '../engine/upstreams/index.ts';
+} from '../engine/domain/protocols/index.ts';
+import { modelNames, NO_MODEL, servedNames, sharesSessions, windowAsked } from '../engine/domain/upstreams/index.ts';
 
 const CALLER = [
   'principal.id',

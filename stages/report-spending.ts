@@ -1,5 +1,5 @@
 import { answerJson, type CounterStatus, defineStage, type LimitDemand, WINDOWS } from '../engine/api.ts';
-import { compileLimits, usageReport } from '../engine/money/index.ts';
+import { compileLimits, usageReport } from '../engine/domain/budget/index.ts';
 
 /** Facts that are the same for this request as for those whose limits it asks about. */
 const KNOWN = ['request.client.address', 'request.region', 'request.received_at'];

@@ -12,8 +12,8 @@ import {
   type StageContext,
   type TokenCounts,
 } from '../engine/api.ts';
-import type { DecisiveChoice } from '../engine/protocols/index.ts';
-import { type RoutingRule, routingRules } from '../engine/rules/index.ts';
+import { type RoutingRule, routingRules } from '../engine/base/rules/index.ts';
+import type { DecisiveChoice } from '../engine/domain/protocols/index.ts';
 import {
   CACHE_FACTS,
   type Choice,
@@ -35,7 +35,7 @@ import {
   type Route,
   refuseDecisiveQuery,
   UPSTREAM_FACTS,
-} from '../engine/upstreams/index.ts';
+} from '../engine/domain/upstreams/index.ts';
 
 interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly holds: (facts: FactView) => boolean;

@@ -7,8 +7,8 @@ import {
   type TokenCounts,
   usdToNano,
 } from '../engine/api.ts';
-import { NO_TOKENS, textsOf } from '../engine/money/index.ts';
-import { type DecisiveChoice, isForm } from '../engine/protocols/index.ts';
+import { NO_TOKENS, textsOf } from '../engine/domain/budget/index.ts';
+import { type DecisiveChoice, isForm } from '../engine/domain/protocols/index.ts';
 import {
   type Choosing,
   callerOf,
@@ -23,7 +23,7 @@ import {
   NO_MODEL,
   refuseDecisiveQuery,
   UPSTREAM_FACTS,
-} from '../engine/upstreams/index.ts';
+} from '../engine/domain/upstreams/index.ts';
 
 const READS = [
   'request.protocol',
@@ -119,7 +119,7 @@ export default defineStage({
     const checkDecisive = createDecisiveCheck(config, models);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
-    /** The model that the request names, which the caller may use; a stand-in where it names none. */
+    /** The model that the request names, which the caller may use; a mock where it names none. */
     function modelOf(ctx: RouteContext, caller: ModelCaller): ModelConfig {
       const id = ctx.get('request.model');
       const model = models.charged(id);

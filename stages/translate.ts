@@ -10,7 +10,7 @@ import {
   type Translation,
   takesTurns,
   translateRequest,
-} from '../engine/protocols/index.ts';
+} from '../engine/domain/protocols/index.ts';
 
 /** What is kept of an attempt: how its answer is translated, and what its calls are remembered by. */
 interface Attempt {

@@ -46,7 +46,7 @@ const WRITTEN = /terminal\.(?:data|words)\([^;]*/g;
 
 describe('what is printed', () => {
   test('is put into lines and JSON by the functions that leave nothing in it for a terminal to act upon', () => {
-    for (const { path, text } of engine.filter((file) => file.path.startsWith('engine/cli/'))) {
+    for (const { path, text } of engine.filter((file) => file.path.startsWith('engine/edge/cli/'))) {
       const found = [...text.matchAll(WRITTEN)].filter(([call]) => /JSON\.stringify|\.join\('\\n'\)/.test(call));
       assert.deepEqual(
         found.map(([call]) => call),
@@ -58,9 +58,9 @@ describe('what is printed', () => {
 
   test('goes to the streams of the process in few places', () => {
     const allowed = [
-      'engine/cli/terminal.ts', // the one place
-      'engine/cli/client/client-write.ts', // questions of our own
-      'engine/cli/main.ts', // nothing, to wait until all is written
+      'engine/edge/cli/terminal.ts', // the one place
+      'engine/edge/cli/client/client-write.ts', // questions of our own
+      'engine/edge/cli/main.ts', // nothing, to wait until all is written
     ];
     const writes = (text: string) => /process\.(?:stdout|stderr)\.write|console\.\w+\(/.test(text);
     const found = engine.filter(({ path, text }) => writes(text) && !allowed.includes(path)).map(({ path }) => path);
@@ -68,39 +68,28 @@ describe('what is printed', () => {
   });
 });
 
-/** The rooms of `engine/`, top floor first. An import goes down this list or stays in its room. */
-const FLOORS = [
+/**
+ * The packages of `engine/` by layer, top first. An import goes to a lower layer or down the list of its own layer; packages of the
+ * domain import each other by their `index.ts` only.
+ */
+const LAYERS = {
+  edge: ['cli', 'console', 'doctor', 'selfcheck', 'gateway', 'simulate', 'client', 'client-files', 'http', 'admin'],
+  pipeline: ['run', 'load', 'explain'],
+  domain: ['telemetry', 'upstreams', 'budget', 'policies', 'identity', 'audit', 'protocols'],
+  base: ['rules', 'store', 'source', 'kit', 'contract'],
+};
+
+/** All of them, and above them what composes them. */
+const PACKAGES = [
   'bin',
-  'cli',
-  'console',
-  'doctor',
-  'selfcheck',
-  'gateway',
-  'simulate',
-  'client',
-  'client-files',
-  'http',
-  'run',
-  'load',
-  'admin',
-  'explain',
-  'telemetry',
-  'upstreams',
-  'money',
-  'identity',
-  'audit',
-  'protocols',
-  'rules',
-  'store',
-  'source',
-  'kit',
-  'contract',
+  ...Object.entries(LAYERS).flatMap(([layer, names]) => names.map((name) => `${layer}/${name}`)),
 ];
 
 const FACE = 'engine/api.ts';
 
-function roomOf(path: string): string {
-  return path.split('/')[1]!;
+function packageOf(path: string): string {
+  const [, layer, name] = path.split('/');
+  return layer === 'bin' ? layer : `${layer}/${name}`;
 }
 
 /** Files that import each other, directly or by way of others; types included. */
@@ -125,28 +114,44 @@ function reachableFrom(start: string, imports: ReadonlyMap<string, readonly stri
   return seen;
 }
 
-describe('floors', () => {
-  test('every file of the engine is in a room that has a floor', () => {
-    const rooms = new Set(engine.filter(({ path }) => path !== FACE).map(({ path }) => roomOf(path)));
-    assert.deepEqual([...rooms].sort(), FLOORS.toSorted());
+describe('layers', () => {
+  test('every file of the engine is in a package that has a layer', () => {
+    const packages = new Set(engine.filter(({ path }) => path !== FACE).map(({ path }) => packageOf(path)));
+    assert.deepEqual([...packages].sort(), PACKAGES.toSorted());
   });
 
   test('an import only goes down', () => {
-    const floor = (path: string) => FLOORS.indexOf(roomOf(path));
+    const height = (path: string) => PACKAGES.indexOf(packageOf(path));
     const up = engine
       .filter(({ path }) => path !== FACE)
       .flatMap(({ path, imports }) =>
         imports
-          .filter((name) => name.startsWith('engine/') && name !== FACE && floor(name) < floor(path))
+          .filter((name) => name.startsWith('engine/') && name !== FACE && height(name) < height(path))
           .map((name) => `${path} imports ${name}`),
       );
     assert.deepEqual(up, []);
   });
 
-  test('the console, which runs in browsers, imports nothing of other rooms, and they nothing of it', () => {
+  test('packages of the domain import each other by their index.ts', () => {
+    const domain = (path: string) => path.startsWith('engine/domain/');
+    const deep = engine
+      .filter(({ path }) => domain(path))
+      .flatMap(({ path, imports }) =>
+        imports
+          .filter((name) => domain(name) && packageOf(name) !== packageOf(path))
+          .filter((name) => name !== `engine/${packageOf(name)}/index.ts`)
+          .map((name) => `${path} imports ${name}`),
+      );
+    assert.deepEqual(deep, []);
+  });
+
+  test('the console, which runs in browsers, imports nothing of other packages, and they nothing of it', () => {
     const crossing = engine.flatMap(({ path, imports }) =>
       imports
-        .filter((name) => name.startsWith('engine/') && (roomOf(name) === 'console') !== (roomOf(path) === 'console'))
+        .filter(
+          (name) =>
+            name.startsWith('engine/') && (packageOf(name) === 'edge/console') !== (packageOf(path) === 'edge/console'),
+        )
         .map((name) => `${path} imports ${name}`),
     );
     assert.deepEqual(crossing, []);
@@ -157,21 +162,21 @@ describe('floors', () => {
     assert.deepEqual(found, []);
   });
 
-  test('no circle of files crosses a room or has more than three files', () => {
-    const found = circles(engine).filter((paths) => paths.length > 3 || new Set(paths.map(roomOf)).size > 1);
+  test('no circle of files crosses a package or has more than three files', () => {
+    const found = circles(engine).filter((paths) => paths.length > 3 || new Set(paths.map(packageOf)).size > 1);
     assert.deepEqual(found, []);
   });
 
-  test('a stage imports the face of the engine or that of a room, and nothing else of ours', () => {
+  test('a stage imports engine/api.ts or the index.ts of a package, and nothing else of ours', () => {
     for (const { path, imports } of stages.filter((file) => file.path !== 'stages/index.ts')) {
-      const face = (name: string) => name === FACE || /^engine\/[a-z-]+\/index\.ts$/.test(name);
+      const face = (name: string) => name === FACE || /^engine\/[a-z]+\/[a-z-]+\/index\.ts$/.test(name);
       const ours = imports.filter((name) => name.endsWith('.ts') && !face(name));
       assert.deepEqual(ours, [], path);
     }
   });
 
   test('who runs requests calls hooks and knows nothing of how stages are contained', () => {
-    const { imports } = engine.find(({ path }) => path === 'engine/run/run.ts')!;
+    const { imports } = engine.find(({ path }) => path === 'engine/pipeline/run/run.ts')!;
     assert.deepEqual(
       imports.filter((name) => /\/(?:contain|lease|compile-stage)\.ts$/.test(name)),
       [],
@@ -201,13 +206,13 @@ describe('floors', () => {
 
 describe('each of these packages is imported in few places', () => {
   const sites = {
-    'json-logic-js': 'engine/rules/compile.ts',
-    ajv: 'engine/source/validate.ts',
-    yaml: 'engine/source/source.ts',
-    knex: 'engine/store/database.ts',
-    'openid-client': 'engine/identity/provider/provider-client.ts',
-    undici: 'engine/upstreams/transports/direct-transport.ts',
-    'csv-parse': 'engine/cli/ledger/bill-file.ts',
+    'json-logic-js': 'engine/base/rules/compile.ts',
+    ajv: 'engine/base/source/validate.ts',
+    yaml: 'engine/base/source/source.ts',
+    knex: 'engine/base/store/database.ts',
+    'openid-client': 'engine/domain/identity/provider/provider-client.ts',
+    undici: 'engine/domain/upstreams/transports/direct-transport.ts',
+    'csv-parse': 'engine/edge/cli/ledger/bill-file.ts',
   };
   for (const [name, site] of Object.entries(sites)) {
     test(name, () => {
@@ -222,7 +227,7 @@ describe('each of these packages is imported in few places', () => {
 
 test('no default exports but stages', () => {
   // The template's export is text, of the stage it makes.
-  const allowed = (path: string) => /^stages\/|^engine\/cli\/create-stage\.ts$/.test(path);
+  const allowed = (path: string) => /^stages\/|^engine\/edge\/cli\/create-stage\.ts$/.test(path);
   const found = [...engine, ...stages].filter(({ path, text }) => /^export default\b/m.test(text) && !allowed(path));
   assert.deepEqual(
     found.map(({ path }) => path),
@@ -280,17 +285,17 @@ describe('the READMEs of engine and tests', () => {
     );
   });
 
-  test('the one of the engine lists the rooms in the order of their floors', () => {
-    const listed = [...read('engine/README.md').matchAll(/^\| \[`([\w-]+)\/`\]/gm)].map(([, room]) => room);
-    assert.deepEqual(listed, FLOORS);
+  test('the one of the engine lists the packages in the order of their layers', () => {
+    const listed = [...read('engine/README.md').matchAll(/^\| \[`([\w/-]+)\/`\]/gm)].map(([, name]) => name);
+    assert.deepEqual(listed, PACKAGES);
   });
 
-  test('every room has one, and together with those of its folders it names every folder', () => {
+  test('every package has one, and together with those of its folders it names every folder', () => {
     const folders = globSync('engine/**/*.{ts,tsx}', { cwd: ROOT }).map((file) => dirname(file));
     for (const folder of new Set(folders)) {
-      const room = folder.split('/').slice(0, 2).join('/');
+      const own = `engine/${packageOf(`${folder}/`)}`;
       const readmes = READMES.filter((name) => dirname(name) === folder || folder.startsWith(`${dirname(name)}/`));
-      assert.ok(folder === 'engine' || readmes.some((name) => name.startsWith(`${room}/`)), `${room}/README.md`);
+      assert.ok(folder === 'engine' || readmes.some((name) => name.startsWith(`${own}/`)), `${own}/README.md`);
       const texts = readmes.map(read);
       const last = `${folder.split('/').at(-1)}/`;
       const has_own = readmes.includes(`${folder}/README.md`);

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { splitPipelines } from '../engine/load/compose.ts';
-import { type CaseResult, openSuite, type Suite } from '../engine/simulate/suite/suite.ts';
-import { createFindings } from '../engine/source/findings.ts';
-import { readSource } from '../engine/source/source.ts';
+import { createFindings } from '../engine/base/source/findings.ts';
+import { readSource } from '../engine/base/source/source.ts';
+import { type CaseResult, openSuite, type Suite } from '../engine/edge/simulate/suite/suite.ts';
+import { splitPipelines } from '../engine/pipeline/load/compose.ts';
 import { stages } from '../stages/index.ts';
 
 const ROOT = join(import.meta.dirname, '..');

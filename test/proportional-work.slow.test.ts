@@ -4,17 +4,17 @@
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { PROTOCOLS } from '../engine/contract/protocol.ts';
-import { JsonScan } from '../engine/kit/json/scan.ts';
-import { load } from '../engine/load/index.ts';
-import type { ModelEvent } from '../engine/protocols/translation/conversation.ts';
-import { removeMadeReasoning } from '../engine/protocols/translation/made-reasoning.ts';
-import { StopCutter } from '../engine/protocols/translation/stop-sequences.ts';
-import { HeldBody } from '../engine/run/body.ts';
-import { openStage, stageConfig } from '../engine/simulate/stage-harness.ts';
-import { renderDiagnostics } from '../engine/source/diagnostics/render.ts';
-import { createFindings } from '../engine/source/findings.ts';
-import { parseSource } from '../engine/source/source.ts';
+import { PROTOCOLS } from '../engine/base/contract/protocol.ts';
+import { JsonScan } from '../engine/base/kit/json/scan.ts';
+import { renderDiagnostics } from '../engine/base/source/diagnostics/render.ts';
+import { createFindings } from '../engine/base/source/findings.ts';
+import { parseSource } from '../engine/base/source/source.ts';
+import type { ModelEvent } from '../engine/domain/protocols/translation/conversation.ts';
+import { removeMadeReasoning } from '../engine/domain/protocols/translation/made-reasoning.ts';
+import { StopCutter } from '../engine/domain/protocols/translation/stop-sequences.ts';
+import { openStage, stageConfig } from '../engine/edge/simulate/stage-harness.ts';
+import { load } from '../engine/pipeline/load/index.ts';
+import { HeldBody } from '../engine/pipeline/run/body.ts';
 import listModels from '../stages/list-models.ts';
 import { createProject, GATEWAY, SHIPPED } from './load/support/project.ts';
 import { stages } from './load/support/stages.ts';

@@ -7,14 +7,14 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import type { Command } from 'commander';
 import type { StageDefinition } from '../engine/api.ts';
-import { stageSource } from '../engine/cli/create-stage.ts';
-import { createProgram } from '../engine/cli/program.ts';
-import { loadPaths } from '../engine/load/paths.ts';
-import { loadStages } from '../engine/load/stage-modules.ts';
-import { createFindings } from '../engine/source/findings.ts';
-import { PIPELINE_TEST_SCHEMA } from '../engine/source/schemas.ts';
-import { readSource } from '../engine/source/source.ts';
-import { validate } from '../engine/source/validate.ts';
+import { createFindings } from '../engine/base/source/findings.ts';
+import { PIPELINE_TEST_SCHEMA } from '../engine/base/source/schemas.ts';
+import { readSource } from '../engine/base/source/source.ts';
+import { validate } from '../engine/base/source/validate.ts';
+import { stageSource } from '../engine/edge/cli/create-stage.ts';
+import { createProgram } from '../engine/edge/cli/program.ts';
+import { loadPaths } from '../engine/pipeline/load/paths.ts';
+import { loadStages } from '../engine/pipeline/load/stage-modules.ts';
 import { stages } from '../stages/index.ts';
 import {
   type Block,

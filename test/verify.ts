@@ -13,7 +13,7 @@ const node = (...args: string[]) => ({ command: process.execPath, args });
 const steps = [
   { title: 'Types', ...npx('tsc', '-p', 'tsconfig.json') },
   { title: 'Operations of the console', ...node('schemas/generate/console.ts') },
-  { title: 'Types of the console', ...npx('tsc', '-p', 'engine/console/tsconfig.json') },
+  { title: 'Types of the console', ...npx('tsc', '-p', 'engine/edge/console/tsconfig.json') },
   { title: 'Lint', ...npx('biome', 'check', '--error-on-warnings', '.') },
   { title: 'Generated files', ...node('schemas/generate.ts', '--check') },
   { title: 'Quick tests', ...node('test/run.ts') },

@@ -1,5 +1,5 @@
-import { main } from '../cli/main.ts';
-import { createProgram } from '../cli/program.ts';
+import { main } from '../edge/cli/main.ts';
+import { createProgram } from '../edge/cli/program.ts';
 
 await main(process.argv.slice(2), {
   create: createProgram,

@@ -1,12 +1,12 @@
 /**
- * The program in the package that a gateway serves at `/client.tgz`. `engine/console/build.mjs` makes one file of it that runs on
+ * The program in the package that a gateway serves at `/client.tgz`. `engine/edge/console/build.mjs` makes one file of it that runs on
  * Node.js 20.
  * @module
  */
 import './node-20.ts';
-import { createClientProgram, environmentOf } from '../cli/client-program.ts';
-import { main } from '../cli/main.ts';
-import { packageGateway } from '../kit/package-root.ts';
+import { packageGateway } from '../base/kit/package-root.ts';
+import { createClientProgram, environmentOf } from '../edge/cli/client-program.ts';
+import { main } from '../edge/cli/main.ts';
 
 const gateway = packageGateway();
 

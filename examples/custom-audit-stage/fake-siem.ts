@@ -1,5 +1,5 @@
 /**
- * A stand-in for a SIEM: takes lines of JSON on http://127.0.0.1:8088 and prints each. `--away 3` answers 503 to the
+ * A mock for a SIEM: takes lines of JSON on http://127.0.0.1:8088 and prints each. `--away 3` answers 503 to the
  * first three requests.
  * @module
  */

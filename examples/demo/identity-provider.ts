@@ -1,5 +1,5 @@
 /**
- * A stand-in for a company's identity provider: OpenID Connect on the loopback address, with a few made-up people whom it
+ * A mock for a company's identity provider: OpenID Connect on the loopback address, with a few made-up people whom it
  * believes without a password. It runs as long as the demo does, and nobody should ever trust it with more.
  * @module
  */

@@ -1,8 +1,8 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import type { RunningGateway } from '../../engine/gateway/start-gateway.ts';
-import { createToken } from '../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
+import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
+import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
 
 /** Whether the gateway takes a token, asked the way a client would: by listing the models. */
 async function works(url: string, token: string): Promise<boolean> {

@@ -1,5 +1,5 @@
 /**
- * A stand-in for a model provider: speaks the Messages API, streams word by word, counts words as tokens, remembers what
+ * A mock for a model provider: speaks the Messages API, streams word by word, counts words as tokens, remembers what
  * was cached, and fails when it is asked to. It holds no model: it always says the same.
  * @module
  */
@@ -84,7 +84,7 @@ const REPEATED_MAX = 80;
 
 function shortAnswer(question: string): string {
   const repeated = question !== '' && question.length <= REPEATED_MAX ? `You said: "${question}". ` : '';
-  return `${repeated}I am the stand-in for a model in the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
+  return `${repeated}I am the mock for a model in the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
 }
 
 /** The words `fail 529`; coding clients send more text around them. */

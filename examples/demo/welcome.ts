@@ -1,5 +1,5 @@
-import type { InstalledClient } from '../../engine/cli/profiles.ts';
-import { clientPackageUrl } from '../../engine/contract/client-package.ts';
+import { clientPackageUrl } from '../../engine/base/contract/client-package.ts';
+import type { InstalledClient } from '../../engine/edge/cli/profiles.ts';
 import type { DemoPerson } from './people.ts';
 
 const WEEK = `What has the project demo-week is made up: a week of traffic to look at.
@@ -29,12 +29,12 @@ export function welcome(demo: {
   -d '{"model": "demo-large", "max_tokens": 100,${stream}
        "messages": [{"role": "user", "content": "Hello, gateway!"}]}'`;
   const console_line = sign_in && `\n  Console    ${sign_in.public_url}/console  (sign in as Alice, who administers)`;
-  const identity = sign_in && `\n  Identity   ${sign_in.provider_url}  (a stand-in for your company's)`;
+  const identity = sign_in && `\n  Identity   ${sign_in.provider_url}  (a mock for your company's)`;
   return `
 The gateway is running.
 ${console_line ?? ''}
   Gateway    ${demo.url}
-  Upstream   ${demo.upstream_url}  (a stand-in for a model provider)${identity ?? ''}
+  Upstream   ${demo.upstream_url}  (a mock for a model provider)${identity ?? ''}
   Token      ${demo.token}
 
 ${has_week ? WEEK : ''}Commands to paste into another terminal, in this directory:

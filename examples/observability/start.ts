@@ -1,22 +1,22 @@
 /**
- * Runs the gateway of gateway.yaml with all of its telemetry on, between two stand-ins for model providers and some traffic, and,
+ * Runs the gateway of gateway.yaml with all of its telemetry on, between two mock model providers and some traffic, and,
  * where they are installed, a collector, Prometheus and Grafana: `node_modules/.bin/node examples/observability/start.ts`.
  * @module
  */
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { reportFailure } from '../../engine/cli/failure.ts';
-import { processTerminal } from '../../engine/cli/terminal.ts';
-import { type Closable, runUntilSignal } from '../../engine/gateway/signals.ts';
-import { startGateway } from '../../engine/gateway/start-gateway.ts';
-import { createLog } from '../../engine/kit/log.ts';
+import { createLog } from '../../engine/base/kit/log.ts';
+import { reportFailure } from '../../engine/edge/cli/failure.ts';
+import { processTerminal } from '../../engine/edge/cli/terminal.ts';
+import { type Closable, runUntilSignal } from '../../engine/edge/gateway/signals.ts';
+import { startGateway } from '../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { startUpstream } from '../demo/upstream.ts';
 import { startPrograms } from './programs.ts';
 import { startTraffic } from './traffic.ts';
 
 const HERE = import.meta.dirname;
-const API_KEY = 'a-key-of-stand-ins';
+const API_KEY = 'a-key-of-mocks';
 const MAIN_PORT = 19101;
 const SPARE_PORT = 19102;
 /** How long main works, and is away then. */

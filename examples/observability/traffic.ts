@@ -4,9 +4,9 @@
  * @module
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { RunningGateway } from '../../engine/gateway/start-gateway.ts';
-import { createToken } from '../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
+import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
+import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
 
 /** A caller, and what they ask for. */
 interface Caller {

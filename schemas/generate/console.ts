@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ADMIN_API_DOCUMENT, ADMIN_OPERATIONS } from '../../engine/admin/description.ts';
 import type { JsonSchema } from '../../engine/api.ts';
+import { ADMIN_API_DOCUMENT, ADMIN_OPERATIONS } from '../../engine/edge/admin/description.ts';
 import { isSchema, schemasIn } from './schema.ts';
 
 const PRIMITIVES: Readonly<Record<string, string>> = {
@@ -172,9 +172,9 @@ function consoleOperations(): string {
   ].join('\n');
 }
 
-/** Writes `engine/console/operations.ts`, which is not kept in the repository: the build of the console and `npm run types` make it. */
+/** Writes `engine/edge/console/operations.ts`, which is not kept in the repository: the build of the console and `npm run types` make it. */
 export function writeConsoleOperations(): void {
-  writeFileSync(join(import.meta.dirname, '../../engine/console/operations.ts'), consoleOperations());
+  writeFileSync(join(import.meta.dirname, '../../engine/edge/console/operations.ts'), consoleOperations());
 }
 
 if (import.meta.main) writeConsoleOperations();

@@ -1,12 +1,12 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import { ERRORS, type ErrorCode } from '../../engine/contract/errors.ts';
-import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
-import { MEMBERS } from '../../engine/contract/own-facts.ts';
-import { OPERATORS, type OperatorSpec } from '../../engine/rules/operators.ts';
-import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
-import { flow } from '../../engine/source/schema-errors.ts';
-import { withSecretFiles } from '../../engine/source/validate.ts';
+import { ERRORS, type ErrorCode } from '../../engine/base/contract/errors.ts';
+import { FACTS, type FactPath } from '../../engine/base/contract/facts.ts';
+import { MEMBERS } from '../../engine/base/contract/own-facts.ts';
+import { OPERATORS, type OperatorSpec } from '../../engine/base/rules/operators.ts';
+import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/base/source/diagnostics/codes.ts';
+import { flow } from '../../engine/base/source/schema-errors.ts';
+import { withSecretFiles } from '../../engine/base/source/validate.ts';
 import { choice, errorMeaning, factMeaning } from './markdown.ts';
 import { mapChildren, schemasIn } from './schema.ts';
 
@@ -397,8 +397,8 @@ export function editorSchemas(
 ): Readonly<Record<string, JsonSchema>> {
   const editor = new Editor();
   const written = editor.translate(sources.gateway);
-  const { everywhere } = Object.fromEntries(schemasIn(written, 'properties'));
-  const gateway = withProperties(written, { everywhere: withEntries(everywhere!, FILE_OF_PIPELINES) });
+  const { all_pipelines } = Object.fromEntries(schemasIn(written, 'properties'));
+  const gateway = withProperties(written, { all_pipelines: withEntries(all_pipelines!, FILE_OF_PIPELINES) });
   const schemas = {
     [FILE_OF_GATEWAY]: gateway,
     [FILE_OF_PIPELINES]: pipelineFileSchema(editor, sources, stages),

@@ -2,9 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { StageDefinition } from '../../engine/api.ts';
-import { loadPaths } from '../../engine/load/paths.ts';
-import { DIAGNOSTICS, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
-import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
+import { DIAGNOSTICS, type DiagnosticSpec } from '../../engine/base/source/diagnostics/codes.ts';
+import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.ts';
+import { loadPaths } from '../../engine/pipeline/load/paths.ts';
 
 const GATEWAY = `server: { listen: 127.0.0.1:8080, public_url: https://gateway.example.com }
 upstreams: [{ name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }]
@@ -29,7 +29,7 @@ finally: [{ stage: audit }]
 const FRAGMENT = `fragment: refuse
 version: 1
 summary: Refuses requests.
-stages: [{ stage: fail, options: { error: forbidden } }]
+stages: [{ stage: reject, options: { error: forbidden } }]
 `;
 
 const POLICY = `policy: standard
@@ -61,7 +61,7 @@ const REST: readonly (readonly [RegExp, string])[] = [
 const guarded = (when: string) =>
   PIPELINE.replace(
     /(?= {2}- stage: check-budget)/,
-    () => `  - stage: fail\n    ${when}\n    options: { error: forbidden }\n`,
+    () => `  - stage: reject\n    ${when}\n    options: { error: forbidden }\n`,
   );
 
 /** A file with the sections that a part of it lacks. */

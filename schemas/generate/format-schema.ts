@@ -1,5 +1,5 @@
-import type { JsonSchema } from '../../engine/contract/json-schema.ts';
-import { flow } from '../../engine/source/schema-errors.ts';
+import type { JsonSchema } from '../../engine/base/contract/json-schema.ts';
+import { flow } from '../../engine/base/source/schema-errors.ts';
 
 const TYPES: Readonly<Record<string, string>> = {
   string: 'text',

@@ -1,8 +1,8 @@
 import type { JsonSchema } from '../../engine/api.ts';
-import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/contract/errors.ts';
-import { FACTS, type FactKind, type FactPath } from '../../engine/contract/facts.ts';
-import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
-import { OPERATORS, type Operator, type OperatorSpec } from '../../engine/rules/operators.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/base/contract/errors.ts';
+import { FACTS, type FactKind, type FactPath } from '../../engine/base/contract/facts.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/base/contract/protocol.ts';
+import { OPERATORS, type Operator, type OperatorSpec } from '../../engine/base/rules/operators.ts';
 
 /** Words for the kinds of facts and attributes. */
 export const KINDS: Readonly<Record<FactKind | 'double', string>> = {

@@ -1,11 +1,11 @@
 import type { Capability, StageDefinition } from '../../engine/api.ts';
-import { INITIAL_FACTS } from '../../engine/contract/engine-facts.ts';
-import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/contract/errors.ts';
-import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
-import { MEMBERS } from '../../engine/contract/own-facts.ts';
-import { DEFINITIONS } from '../../engine/protocols/definitions.ts';
-import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/rules/operators.ts';
-import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/source/diagnostics/codes.ts';
+import { INITIAL_FACTS } from '../../engine/base/contract/engine-facts.ts';
+import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/base/contract/errors.ts';
+import { FACTS, type FactPath } from '../../engine/base/contract/facts.ts';
+import { MEMBERS } from '../../engine/base/contract/own-facts.ts';
+import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/base/rules/operators.ts';
+import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/base/source/diagnostics/codes.ts';
+import { DEFINITIONS } from '../../engine/domain/protocols/definitions.ts';
 import { schemaRows } from './format-schema.ts';
 import { anchor, block, code, codes, factType, operatorSignature, page, prose, table, tableOf } from './markdown.ts';
 import { keysTable } from './schema.ts';
@@ -143,12 +143,12 @@ export function operatorsPage(): string {
 export function errorsPage(stages: readonly StageDefinition[]): string {
   const errors = Object.entries(ERRORS) as [ErrorCode, ErrorSpec][];
   const raised_by = (name: ErrorCode) =>
-    stages.filter((stage) => stage.name !== 'fail' && stage.raises.includes(name)).map((stage) => stage.name);
+    stages.filter((stage) => stage.name !== 'reject' && stage.raises.includes(name)).map((stage) => stage.name);
   const example = new StageError('model_not_found', 'There is no model "codr-1".', { details: { model: 'codr-1' } });
   const envelope = (protocol: 'messages' | 'chat') =>
     block('json', JSON.stringify(JSON.parse(DEFINITIONS[protocol].errors.body(example, 'req_1')), null, 2));
   return page('Errors', [
-    "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `fail` raises any of them.",
+    "Every error the gateway itself answers with. An upstream's own error passes unchanged. `on_error` handles these codes, and the stage `reject` raises any of them.",
     'On Messages paths:',
     envelope('messages'),
     'On chat-completions and Responses paths:',

@@ -1,20 +1,25 @@
-import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/contract/forwarding.ts';
-import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
-import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/protocols/body/decisive-fields.ts';
-import type { TranslationRule } from '../../engine/protocols/translation/rule.ts';
-import { TRANSLATION_RULES } from '../../engine/protocols/translation/rules.ts';
-import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
-import { prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
-import { QUESTIONS } from '../../engine/telemetry/catalogue/questions.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/base/contract/protocol.ts';
+import { DECISIVE_FIELDS, type DecisiveField } from '../../engine/domain/protocols/body/decisive-fields.ts';
+import type { TranslationRule } from '../../engine/domain/protocols/translation/rule.ts';
+import { TRANSLATION_RULES } from '../../engine/domain/protocols/translation/rules.ts';
+import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
+import { QUESTIONS } from '../../engine/domain/telemetry/catalogue/questions.ts';
 import {
   type AttributeSpec,
   EVENTS,
   LABEL_ATTRIBUTES,
   ATTRIBUTES as SPAN_ATTRIBUTES,
   SPANS,
-} from '../../engine/telemetry/catalogue/spans.ts';
-import { FAILOVER_NOTES, FAILOVER_TABLE, type FailoverRow } from '../../engine/upstreams/failover-table.ts';
-import { CONNECTION_HEADERS, DECISIVE_HEADERS, ORIGIN_HEADERS, TRACE_HEADERS } from '../../engine/upstreams/headers.ts';
+} from '../../engine/domain/telemetry/catalogue/spans.ts';
+import { FAILOVER_NOTES, FAILOVER_TABLE, type FailoverRow } from '../../engine/domain/upstreams/failover-table.ts';
+import {
+  CONNECTION_HEADERS,
+  DECISIVE_HEADERS,
+  ORIGIN_HEADERS,
+  TRACE_HEADERS,
+} from '../../engine/domain/upstreams/headers.ts';
 import { code, codes, KINDS, page, prose, protocolNames, sentence, table, tableOf } from './markdown.ts';
 
 /** Every attribute of spans, events and metrics. */

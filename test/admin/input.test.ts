@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { ADMIN_OPERATIONS, checkInput, splitInput } from '../../engine/admin/description.ts';
-import { OperationError } from '../../engine/contract/operation-error.ts';
-import { SERVICE_SCOPES } from '../../engine/identity/tokens/service-tokens.ts';
+import { OperationError } from '../../engine/base/contract/operation-error.ts';
+import { SERVICE_SCOPES } from '../../engine/domain/identity/tokens/service-tokens.ts';
+import { ADMIN_OPERATIONS, checkInput, splitInput } from '../../engine/edge/admin/description.ts';
 import { times } from '../support/times.ts';
 
 const operation = (name: string) => ADMIN_OPERATIONS.get(name)!;

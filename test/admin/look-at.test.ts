@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { type Circumstances, lookAt } from '../../engine/admin/home.ts';
+import { type Circumstances, lookAt } from '../../engine/edge/admin/home.ts';
 
 const AT = new Date('2026-03-10T11:00:00Z');
 const money = (cost: bigint, estimated = 0n) => ({ cost_nano_usd: cost, estimated_nano_usd: estimated });

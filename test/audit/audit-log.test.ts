@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { AuditRecord } from '../../engine/api.ts';
-import { type AuditLogOptions, OpenAuditLog } from '../../engine/audit/audit-log.ts';
-import { recordsAfter } from '../../engine/audit/request-records.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { type AuditLogOptions, OpenAuditLog } from '../../engine/domain/audit/audit-log.ts';
+import { recordsAfter } from '../../engine/domain/audit/request-records.ts';
 import { openTestStore, quietLog, spoiltStore, type TestStore } from '../support/store.ts';
 
 const clock = frozenClock('2026-03-10T12:00:00Z');

@@ -3,11 +3,11 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { OpenAuditLog } from '../../engine/audit/audit-log.ts';
-import { systemClock as clock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import { SpoolingLedger } from '../../engine/money/spool/spooling-ledger.ts';
-import type { Database } from '../../engine/store/database.ts';
+import { systemClock as clock } from '../../engine/base/kit/clock.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { OpenAuditLog } from '../../engine/domain/audit/audit-log.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { SpoolingLedger } from '../../engine/domain/budget/spool/spooling-ledger.ts';
 import { away, deadProcess, fakeLedger } from '../support/spool.ts';
 import { quietLog, useTestStore } from '../support/store.ts';
 

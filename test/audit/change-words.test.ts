@@ -5,7 +5,7 @@ import {
   type AdminAction,
   type AdminChange,
   changeInWords,
-} from '../../engine/audit/admin-changes.ts';
+} from '../../engine/domain/audit/admin-changes.ts';
 
 const ANA = { kind: 'person', name: 'ana@example.com' } as const;
 const until = '2027-01-31T17:00:00+00:00';

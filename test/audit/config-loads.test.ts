@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { KEPT, listLoads, listReplicas, readVersion } from '../../engine/audit/config-loads.ts';
-import { type LoadRecord, openLoadRecord } from '../../engine/gateway/loads.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import type { Database } from '../../engine/store/database.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { KEPT, listLoads, listReplicas, readVersion } from '../../engine/domain/audit/config-loads.ts';
+import { type LoadRecord, openLoadRecord } from '../../engine/edge/gateway/loads.ts';
 import { openTestStore, quietLog, type TestStore } from '../support/store.ts';
 
 const HASH = { config_hash: 'feedfeedfeed', needs_restart: [] };

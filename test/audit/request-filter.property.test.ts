@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
+import type { AuditRecord } from '../../engine/base/contract/services.ts';
 import {
   fitter,
   listRequestRecords,
   type RequestFilter,
   recordsAfter,
   whoSent,
-} from '../../engine/audit/request-records.ts';
-import type { AuditRecord } from '../../engine/contract/services.ts';
+} from '../../engine/domain/audit/request-records.ts';
 import { openTestStore, type TestStore } from '../support/store.ts';
 
 const NOW = Date.parse('2026-03-10T12:00:00Z');

@@ -1,9 +1,9 @@
 import { appendFileSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
-import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
-import { findExistingHome } from '../../engine/store/embedded/postgres-home.ts';
-import { readServerState } from '../../engine/store/embedded/postgres-process.ts';
+import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
+import { findExistingHome } from '../../engine/base/store/embedded/postgres-home.ts';
+import { readServerState } from '../../engine/base/store/embedded/postgres-process.ts';
 import { until } from '../support/until.ts';
 import { type Effort, loadForDatabase } from './measure.ts';
 import type { Child } from './processes.ts';

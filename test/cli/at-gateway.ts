@@ -1,6 +1,6 @@
 /** Commands with `--base-url`: at an admin API, as somebody whose session token is their name. */
 import assert from 'node:assert/strict';
-import { StartError } from '../../engine/contract/start-error.ts';
+import { StartError } from '../../engine/base/contract/start-error.ts';
 import { keep } from '../client/keep-credentials.ts';
 import { type Backend, createBackend } from '../client/scripted-gateway.ts';
 import { cli, type Ended } from './support.ts';

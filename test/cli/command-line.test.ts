@@ -5,7 +5,7 @@ import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { Command } from 'commander';
-import { createProgram } from '../../engine/cli/program.ts';
+import { createProgram } from '../../engine/edge/cli/program.ts';
 import { keep } from '../client/keep-credentials.ts';
 import { createBackend } from '../client/scripted-gateway.ts';
 import { gatewayConfig, writeConfig } from '../support/gateway.ts';
@@ -100,7 +100,7 @@ const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
   'limits revoke': ['grant-1'],
   'limits set': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5'],
   'people list': [],
-  'people rebind': ['anna@example.com'],
+  'users reassign': ['anna@example.com'],
   'service-tokens create': ['--name', 'a', '--scope', 'changes:read'],
   'service-tokens list': [],
   'service-tokens revoke': ['id'],

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
 import { beforeEach, test } from 'node:test';
-import { chooseUpstream } from '../../engine/cli/init/init.ts';
+import { chooseUpstream } from '../../engine/edge/cli/init/init.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { cli } from './support.ts';
 
@@ -175,11 +175,11 @@ test('what a directory in use has already is left to its owner and stops nothing
   }
 });
 
-test('without a provider, the configuration goes to the stand-in, and says how to start it', async () => {
+test('without a provider, the configuration goes to the mock, and says how to start it', async () => {
   const { stderr } = await run('init');
   assert.match(await readFile(join(directory, 'gateway.yaml'), 'utf8'), /base_url: http:\/\/127\.0\.0\.1:8090\n/);
-  assert.match(stderr, /\n {2}appscli stand-in & +#/);
-  assert.match((await run('stand-in', '--help')).stdout, /default: 127\.0\.0\.1:8090/);
+  assert.match(stderr, /\n {2}appscli mock-upstream & +#/);
+  assert.match((await run('mock-upstream', '--help')).stdout, /default: 127\.0\.0\.1:8090/);
 });
 
 for (const type of ['vendor', 'compat']) {
@@ -187,7 +187,7 @@ for (const type of ['vendor', 'compat']) {
     const options = ['--upstream-url', 'https://models.example.com', '--upstream-type', type, '--key-env', 'MY_KEY'];
     const { exit_code, stderr } = await run('init', ...options);
     assert.equal(exit_code, 0);
-    assert.doesNotMatch(stderr, /stand-in/);
+    assert.doesNotMatch(stderr, /mock-upstream/);
     assert.match(stderr, /\n {2}export MY_KEY=/);
     const mine = { cwd: directory, env: { ...process.env, MY_KEY: 'set' } };
     const checked = await cli(['check', '--deny-warnings'], mine);
@@ -256,7 +256,7 @@ function person(...said: string[]) {
   return { input, questions, told, tell: (text: string) => void told.push(text) };
 }
 
-test('who presses Enter gets the stand-in, and is asked nothing else', async () => {
+test('who presses Enter gets the mock, and is asked nothing else', async () => {
   const { input, questions, tell } = person('');
   const chosen = await chooseUpstream({}, input, tell);
   assert.deepEqual(chosen, { base_url: undefined, type: 'vendor', key_env: 'UPSTREAM_KEY' });

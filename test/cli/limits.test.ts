@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
-import { expiryThere } from '../../engine/cli/options.ts';
-import { formatInZone, startOfDate } from '../../engine/kit/zoned-time.ts';
+import { formatInZone, startOfDate } from '../../engine/base/kit/zoned-time.ts';
+import { expiryThere } from '../../engine/edge/cli/options.ts';
 import { count, limitedConfig } from '../http/admin/limits-config.ts';
 import { adminBench } from '../http/admin/support.ts';
 import { createTestDatabase } from '../support/database.ts';

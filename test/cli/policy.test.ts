@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
-import { describeSettings, originsOf } from '../../engine/cli/policy.ts';
-import { settingsNode } from '../identity/policies/support/policies.ts';
+import { describeSettings, originsOf } from '../../engine/edge/cli/policy.ts';
 import { createProject } from '../load/support/project.ts';
+import { settingsNode } from '../policies/support/policies.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 import { commandBench } from './command-bench.ts';
 import { cli, type Ended } from './support.ts';

@@ -1,9 +1,9 @@
 /** Names that somebody outside has made up, in everything the command line and the log print. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { createProgram } from '../../engine/cli/program.ts';
-import { createLog } from '../../engine/kit/log.ts';
-import { printable, printableStyled } from '../../engine/kit/text/printable.ts';
+import { createLog } from '../../engine/base/kit/log.ts';
+import { printable, printableStyled } from '../../engine/base/kit/text/printable.ts';
+import { createProgram } from '../../engine/edge/cli/program.ts';
 import { ask, bearer, messagesBody, send } from '../e2e/support/client.ts';
 import { auditRecord, ledgerRow } from '../e2e/support/state.ts';
 import { useGateway } from '../e2e/support/use-gateway.ts';
@@ -111,8 +111,8 @@ describe('names from outside', () => {
     'tokens list --json',
     'sessions list',
     'sessions list --json',
-    'people list',
-    'people list --json',
+    'users list',
+    'users list --json',
     'ledger verify',
     'ledger verify --json',
     'prices check',
@@ -150,7 +150,7 @@ describe('names from outside', () => {
       'usage',
       'tokens list',
       'sessions list',
-      'people list',
+      'users list',
       'audit changes',
     ]) {
       assert.match(await run(...command.split(' ')), /x\uFFFD\[2J/, command);
@@ -163,7 +163,7 @@ describe('names from outside', () => {
   });
 
   test('are printed in errors of commands as text that does nothing', async () => {
-    const { reportFailure } = await import('../../engine/cli/failure.ts');
+    const { reportFailure } = await import('../../engine/edge/cli/failure.ts');
     const { context, info } = collectingContext();
     await reportFailure(new Error(HOSTILE), context.terminal, {});
     assertShowable(info(), 'an error');

@@ -1,9 +1,9 @@
 /** `appscli sessions` and `people`: on the database, and at a running gateway. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { noteRefusal, type RefusedSignIn } from '../../engine/identity/provider/refused-sign-ins.ts';
-import { createToken } from '../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
+import { noteRefusal, type RefusedSignIn } from '../../engine/domain/identity/provider/refused-sign-ins.ts';
+import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
 import { adminBench } from '../http/admin/support.ts';
 import { quietLog } from '../support/store.ts';
 import { assertNarrow, commandsOf } from './at-gateway.ts';
@@ -98,16 +98,16 @@ describe('sessions', () => {
 test('administrators look up people and let an address go to another account', async () => {
   await api.addSession('vera@example.com', 'ses_vera');
   const root = commandsOf('root', api.url);
-  const { stdout } = await root('people', 'list', '--user', 'vera@example.com', '--json');
+  const { stdout } = await root('users', 'list', '--user', 'vera@example.com', '--json');
   assert.equal(JSON.parse(stdout)[0].open_to_sign_in, false);
   await createToken(api.by, { user: 'given@example.com', group: 'coders', name: 'x' });
-  const given = await root('people', 'list', '--user', 'given@example.com');
+  const given = await root('users', 'list', '--user', 'given@example.com');
   assert.match(given.stdout, /has tokens made by an administrator; signing in is refused/);
-  const unknown = await root('people', 'rebind', 'vera@example.com', 'none@example.com');
+  const unknown = await root('users', 'reassign', 'vera@example.com', 'none@example.com');
   assert.match(unknown.stderr, /none@example\.com: never signed in here.*nothing was changed/);
-  const rebound = await root('people', 'rebind', 'Vera@example.com');
+  const rebound = await root('users', 'reassign', 'Vera@example.com');
   assert.match(rebound.stderr, /^vera@example\.com goes to the next account that signs in with it\. Ended: 1 session/);
-  const denied = await commandsOf('nina', api.url)('people', 'list');
+  const denied = await commandsOf('nina', api.url)('users', 'list');
   assert.match(denied.stderr, /This is for administrators/);
 });
 

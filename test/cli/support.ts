@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Log } from '../../engine/api.ts';
-import type { CommandContext } from '../../engine/cli/context.ts';
-import { runCommandLine } from '../../engine/cli/main.ts';
-import { createProgram } from '../../engine/cli/program.ts';
-import type { Terminal } from '../../engine/cli/terminal.ts';
-import { printable, printableLine } from '../../engine/kit/text/printable.ts';
+import { printable, printableLine } from '../../engine/base/kit/text/printable.ts';
+import type { CommandContext } from '../../engine/edge/cli/context.ts';
+import { runCommandLine } from '../../engine/edge/cli/main.ts';
+import { createProgram } from '../../engine/edge/cli/program.ts';
+import type { Terminal } from '../../engine/edge/cli/terminal.ts';
 import { stages } from '../../stages/index.ts';
 import { atFileEnd } from '../support/file-end.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type Column, formatList, formatTable, withoutEmptyColumns } from '../../engine/cli/table.ts';
+import { type Column, formatList, formatTable, withoutEmptyColumns } from '../../engine/edge/cli/table.ts';
 
 const columns: Column[] = [
   { title: 'USER', kind: 'text' },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { afterEach, describe, test } from 'node:test';
-import { formatDay, formatMoment, formatTimestamp, titleInZone } from '../../engine/cli/times.ts';
+import { formatDay, formatMoment, formatTimestamp, titleInZone } from '../../engine/edge/cli/times.ts';
 
 const { TZ } = process.env;
 
@@ -36,7 +36,7 @@ describe('times for people', () => {
 });
 
 describe('the width of lines', () => {
-  const TERMINAL = new URL('../../engine/cli/terminal.ts', import.meta.url).href;
+  const TERMINAL = new URL('../../engine/edge/cli/terminal.ts', import.meta.url).href;
 
   test('has no end for tables where no terminal is there, and COLUMNS has the last word', () => {
     // In a process of its own, which has no terminal.

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { describe, test } from 'node:test';
-import { createToken } from '../../engine/identity/tokens/tokens.ts';
+import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
 import { ask } from '../e2e/support/client.ts';
 import { adminBench } from '../http/admin/support.ts';
 import { ownPort } from '../support/net/own-port.ts';

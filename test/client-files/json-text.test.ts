@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { BrokenFile, overlay, saysTheSame } from '../../engine/client-files/broken-file.ts';
-import { mergeJson } from '../../engine/client-files/json-text.ts';
+import { BrokenFile, overlay, saysTheSame } from '../../engine/edge/client-files/broken-file.ts';
+import { mergeJson } from '../../engine/edge/client-files/json-text.ts';
 
 const VALUES = { KEY: 'new', env: { A: 'x' } };
 

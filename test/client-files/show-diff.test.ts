@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { shellLines, shellOf } from '../../engine/client-files/shell-lines.ts';
-import { showDiff, withoutCredentials } from '../../engine/client-files/show-diff.ts';
+import { shellLines, shellOf } from '../../engine/edge/client-files/shell-lines.ts';
+import { showDiff, withoutCredentials } from '../../engine/edge/client-files/show-diff.ts';
 import { times } from '../support/times.ts';
 
 const TOKEN = 'gw_planted_token_1';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parse, stringify } from '@decimalturn/toml-patch';
 import fc from 'fast-check';
-import { BrokenFile, overlay, saysTheSame } from '../../engine/client-files/broken-file.ts';
-import { mergeToml } from '../../engine/client-files/toml-text.ts';
+import { BrokenFile, overlay, saysTheSame } from '../../engine/edge/client-files/broken-file.ts';
+import { mergeToml } from '../../engine/edge/client-files/toml-text.ts';
 import { times } from '../support/times.ts';
 
 const VALUES = {

@@ -14,8 +14,8 @@ import fs, {
 import { syncBuiltinESMExports } from 'node:module';
 import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import type { Draft } from '../../engine/client-files/clients.ts';
-import { readUserFile, writeUserFiles } from '../../engine/client-files/user-file.ts';
+import type { Draft } from '../../engine/edge/client-files/clients.ts';
+import { readUserFile, writeUserFiles } from '../../engine/edge/client-files/user-file.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 
 let directory: string;

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { ADMIN_OPERATIONS } from '../../engine/admin/description.ts';
-import { describeCode } from '../../engine/cli/sign-in/format-sign-in.ts';
-import { readDeviceCode, readTokens, shapeAnswer } from '../../engine/client/answers.ts';
-import { StartError } from '../../engine/contract/start-error.ts';
+import { StartError } from '../../engine/base/contract/start-error.ts';
+import { ADMIN_OPERATIONS } from '../../engine/edge/admin/description.ts';
+import { describeCode } from '../../engine/edge/cli/sign-in/format-sign-in.ts';
+import { readDeviceCode, readTokens, shapeAnswer } from '../../engine/edge/client/answers.ts';
 import { anyAddress, anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { type ApiClient, openClient } from '../../engine/client/api-client.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { type ApiClient, openClient } from '../../engine/edge/client/api-client.ts';
 import { held, keep, kept, NOW } from './keep-credentials.ts';
 import { type Backend, createBackend, type ScriptedGateway, startScriptedGateway } from './scripted-gateway.ts';
 

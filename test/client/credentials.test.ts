@@ -13,15 +13,15 @@ import {
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
-import { parseBaseUrl } from '../../engine/client/base-url.ts';
+import { StartError } from '../../engine/base/contract/start-error.ts';
+import { parseBaseUrl } from '../../engine/edge/client/base-url.ts';
 import {
   type Credentials,
   credentialsPath,
   formatCredentials,
   openCredentials,
   parseCredentials,
-} from '../../engine/client/credentials.ts';
-import { StartError } from '../../engine/contract/start-error.ts';
+} from '../../engine/edge/client/credentials.ts';
 import { anyAddress } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 import { held, keep } from './keep-credentials.ts';

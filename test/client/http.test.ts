@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createServer as createPlainServer } from 'node:http';
 import { createServer } from 'node:https';
 import { test } from 'node:test';
-import { createAsk } from '../../engine/client/http.ts';
+import { createAsk } from '../../engine/edge/client/http.ts';
 import { CERTIFICATES } from '../support/certificates.ts';
 import { startForwardProxy } from '../support/net/forward-proxy.ts';
 import { ownPort } from '../support/net/own-port.ts';

@@ -2,8 +2,8 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { CommandContext } from '../../engine/cli/context.ts';
-import type { FrozenClock } from '../../engine/kit/clock.ts';
+import type { FrozenClock } from '../../engine/base/kit/clock.ts';
+import type { CommandContext } from '../../engine/edge/cli/context.ts';
 import { atFileEnd } from '../support/file-end.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 

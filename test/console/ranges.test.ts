@@ -15,7 +15,7 @@ import {
   stepsBetween,
   stepWords,
   today,
-} from '../../engine/console/ranges.ts';
+} from '../../engine/edge/console/ranges.ts';
 
 const BERLIN = 'Europe/Berlin';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ValueOf } from '../../engine/contract/json-schema.ts';
-import { defineStage } from '../../engine/contract/stage.ts';
+import type { ValueOf } from '../../engine/base/contract/json-schema.ts';
+import { defineStage } from '../../engine/base/contract/stage.ts';
 
 const OPTIONS = {
   type: 'object',

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { CLIENT_KINDS, CLIENTS, type ClientKind, planClient } from '../../engine/client-files/clients.ts';
-import { clientNames } from '../../engine/client-files/names.ts';
-import { showDiff } from '../../engine/client-files/show-diff.ts';
-import { examineClient } from '../../engine/doctor/clients/examine-client.ts';
-import { examineDesk } from '../../engine/doctor/examine-desk.ts';
-import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { CLIENT_KINDS, CLIENTS, type ClientKind, planClient } from '../../engine/edge/client-files/clients.ts';
+import { clientNames } from '../../engine/edge/client-files/names.ts';
+import { showDiff } from '../../engine/edge/client-files/show-diff.ts';
+import { examineClient } from '../../engine/edge/doctor/clients/examine-client.ts';
+import { examineDesk } from '../../engine/edge/doctor/examine-desk.ts';
+import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
 import { deskWith, FOLDER, HOME, mended, type PretendedDesk } from './support.ts';
 
 const ROOT = 'https://gateway.example.com';

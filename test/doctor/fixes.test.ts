@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { BrokenFile } from '../../engine/client-files/broken-file.ts';
-import { tryHelper } from '../../engine/doctor/clients/sign-in.ts';
-import type { Fix, HelperCommand } from '../../engine/doctor/desk.ts';
-import { withWholeCommand } from '../../engine/doctor/examine-desk.ts';
-import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { BrokenFile } from '../../engine/edge/client-files/broken-file.ts';
+import { tryHelper } from '../../engine/edge/doctor/clients/sign-in.ts';
+import type { Fix, HelperCommand } from '../../engine/edge/doctor/desk.ts';
+import { withWholeCommand } from '../../engine/edge/doctor/examine-desk.ts';
+import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
 import { deskWith } from './support.ts';
 
 const PATH = '/home/ada/file';

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
-import { type ClientNames, clientNames } from '../../engine/client-files/names.ts';
-import type { Desk, Diagnosis } from '../../engine/doctor/desk.ts';
-import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { type ClientNames, clientNames } from '../../engine/edge/client-files/names.ts';
+import type { Desk, Diagnosis } from '../../engine/edge/doctor/desk.ts';
+import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
 
 /** The home directory of the desk. */
 export const HOME = '/home/ada';

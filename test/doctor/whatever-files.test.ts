@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { showDiff } from '../../engine/client-files/show-diff.ts';
-import { examineClient } from '../../engine/doctor/clients/examine-client.ts';
-import type { Desk } from '../../engine/doctor/desk.ts';
-import { examineDesk } from '../../engine/doctor/examine-desk.ts';
-import { composeFixes } from '../../engine/doctor/fixes.ts';
+import { showDiff } from '../../engine/edge/client-files/show-diff.ts';
+import { examineClient } from '../../engine/edge/doctor/clients/examine-client.ts';
+import type { Desk } from '../../engine/edge/doctor/desk.ts';
+import { examineDesk } from '../../engine/edge/doctor/examine-desk.ts';
+import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
 import { anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
 import { deskWith, FOLDER, mended, type PretendedDesk } from './support.ts';

@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import type { StageDefinition } from '../../engine/api.ts';
-import { loadStages } from '../../engine/load/stage-modules.ts';
-import { type Facts, openStage, type StageHarness } from '../../engine/simulate/stage-harness.ts';
-import { createFindings } from '../../engine/source/findings.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { type Facts, openStage, type StageHarness } from '../../engine/edge/simulate/stage-harness.ts';
+import { loadStages } from '../../engine/pipeline/load/stage-modules.ts';
 import { until } from '../support/until.ts';
 
 const EXAMPLE = join(import.meta.dirname, '../../examples/custom-audit-stage');

@@ -1,4 +1,4 @@
-/** examples/failover as its README runs it: the stand-ins, the gateway, and every command in a shell. */
+/** examples/failover as its README runs it: the mock providers, the gateway, and every command in a shell. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
@@ -36,8 +36,8 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   t.after(async () => {
     for (const close of closing) await close();
   });
-  const standIns = start(process.execPath, [join(example.directory, 'stand-ins.ts')], { env });
-  await until('the stand-ins listen', () => standIns.stdout().includes('west at'));
+  const mocks = start(process.execPath, [join(example.directory, 'mock-providers.ts')], { env });
+  await until('the mock providers listen', () => mocks.stdout().includes('west at'));
 
   const [, , ...blocks] = blocksOf(`${EXAMPLE}/README.md`, 'sh').map(({ text }) =>
     text.replaceAll('http://127.0.0.1:8080', gateway.url),

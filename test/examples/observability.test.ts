@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
-import { prometheusLabel, prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
-import { callerHeaders } from '../../engine/telemetry/relay.ts';
+import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { prometheusLabel, prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
+import { callerHeaders } from '../../engine/domain/telemetry/relay.ts';
 import { startUpstream } from '../../examples/demo/upstream.ts';
 import { startTraffic } from '../../examples/observability/traffic.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
@@ -14,7 +14,7 @@ import { until } from '../support/until.ts';
 import { startExample } from './support.ts';
 
 const EXAMPLE = join(REPOSITORY, 'examples/observability');
-const API_KEY = 'a-key-of-stand-ins';
+const API_KEY = 'a-key-of-mocks';
 /** What does not happen in a few seconds; the code that counts it has these words from a list of its own. */
 const RARE = ['gateway_attempt_outcome="limited"', 'gateway_status_class="5xx"'];
 

@@ -1,7 +1,7 @@
 /** The example for a company, with its names replaced by those of a database, a provider and an upstream of this machine. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { RunningGateway } from '../../engine/gateway/start-gateway.ts';
+import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
 import { cli } from '../cli/support.ts';
 import { freePort } from '../support/free-port.ts';
 import { startIdentityProvider, type TestIdentityProvider } from '../support/identity/identity-provider.ts';

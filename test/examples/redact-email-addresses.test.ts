@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { StageDefinition } from '../../engine/api.ts';
-import { loadStages } from '../../engine/load/stage-modules.ts';
-import { openStage, replaceTexts } from '../../engine/simulate/index.ts';
-import { createFindings } from '../../engine/source/findings.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { openStage, replaceTexts } from '../../engine/edge/simulate/index.ts';
+import { loadStages } from '../../engine/pipeline/load/stage-modules.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 
 const FILE = join(REPOSITORY, 'examples/redact-email-addresses/stages/redact-email-addresses.ts');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type RunningGateway, startGateway } from '../../engine/gateway/start-gateway.ts';
+import { type RunningGateway, startGateway } from '../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { collectingLog } from '../cli/support.ts';
 import { createTestDatabase } from '../support/database.ts';

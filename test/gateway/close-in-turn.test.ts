@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { closeInTurn } from '../../engine/gateway/signals.ts';
+import { closeInTurn } from '../../engine/edge/gateway/signals.ts';
 import { collectingLog } from '../cli/support.ts';
 
 test('everything is closed in the order given, one after the other', async () => {

@@ -1,11 +1,11 @@
 /** What is known of services is told when metrics are read, in words and units of the catalogue. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import type { UpstreamState } from '../../engine/contract/forwarding.ts';
-import { observeGateway, observeServices } from '../../engine/gateway/gateway-metrics.ts';
-import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
-import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import type { UpstreamState } from '../../engine/base/contract/forwarding.ts';
+import type { MetricName } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts';
+import { observeGateway, observeServices } from '../../engine/edge/gateway/gateway-metrics.ts';
 import { until } from '../support/until.ts';
 
 const IDLE = { ledger: { waiting: 0, lag_ms: 0, is_alive: true }, audit: { waiting: 0, lost: 0 } };

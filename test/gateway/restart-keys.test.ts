@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { adoptConfig } from '../../engine/gateway/reload.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { adoptConfig } from '../../engine/edge/gateway/reload.ts';
 
 const server = {
   listen: '127.0.0.1:8080',

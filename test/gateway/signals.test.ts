@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { type RunningCommand, start } from '../cli/support.ts';
 import { until } from '../support/until.ts';
 
-const SIGNALS = new URL('../../engine/gateway/signals.ts', import.meta.url).href;
+const SIGNALS = new URL('../../engine/edge/gateway/signals.ts', import.meta.url).href;
 let directory: string;
 
 before(async () => {

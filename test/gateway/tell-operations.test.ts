@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import type { Operation } from '../../engine/contract/telemetry.ts';
-import { beginReload, type ReloadEnd, tellStarted } from '../../engine/gateway/reload.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { ConfigurationError } from '../../engine/source/configuration-error.ts';
-import { configHash } from '../../engine/telemetry/config-hash.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import type { Operation } from '../../engine/base/contract/telemetry.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { ConfigurationError } from '../../engine/base/source/configuration-error.ts';
+import { configHash } from '../../engine/domain/telemetry/config-hash.ts';
+import { beginReload, type ReloadEnd, tellStarted } from '../../engine/edge/gateway/reload.ts';
 
 const CONFIG = { server: { listen: '127.0.0.1:8080' } } as unknown as GatewayConfig;
 

@@ -15,6 +15,7 @@ import {
 } from 'node:fs';
 import { basename } from 'node:path';
 import { afterEach, describe, test } from 'node:test';
+import { systemClock } from '../../engine/base/kit/clock.ts';
 import {
   type ConfigurationParts,
   changedFiles,
@@ -22,8 +23,7 @@ import {
   digestFiles,
   directoriesToWatch,
   watchDirectories,
-} from '../../engine/gateway/configuration-files.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
+} from '../../engine/edge/gateway/configuration-files.ts';
 import { collectingLog } from '../cli/support.ts';
 import { createProject, type Project } from '../load/support/project.ts';
 import { until } from '../support/until.ts';
@@ -251,7 +251,7 @@ test('a pipe is not read', () => {
 });
 
 test('the pipelines that ship with the gateway are not watched: an upgrade needs a restart', async () => {
-  const { SHIPPED_PIPELINES } = await import('../../engine/load/pipelines.ts');
+  const { SHIPPED_PIPELINES } = await import('../../engine/pipeline/load/pipelines.ts');
   const shipped = { files: [`${SHIPPED_PIPELINES}/model-requests.yaml`], pipelines_directory: undefined };
   assert.equal(digestFiles(shipped).size, 0);
   assert.equal(directoriesToWatch(shipped).size, 0);

@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { runCheck } from '../../engine/cli/check.ts';
+import { runCheck } from '../../engine/edge/cli/check.ts';
 import { stages } from '../../stages/index.ts';
 import { changed } from './cases.ts';
 

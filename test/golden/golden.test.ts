@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
+import { DIAGNOSTICS } from '../../engine/base/source/diagnostics/codes.ts';
 import { BASE, describeGoldens, readGoldens } from './cases.ts';
 import { checkChanged } from './changed-configuration.ts';
 import { loadSmall } from './small-configuration.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { load } from '../../engine/load/index.ts';
-import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
+import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { createProject, GATEWAY, SHIPPED } from '../load/support/project.ts';
 import { stages } from '../load/support/stages.ts';
 import { changed } from './cases.ts';

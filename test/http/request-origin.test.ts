@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { createOriginReader } from '../../engine/http/client.ts';
-import { belowPrefix, prefixOf } from '../../engine/http/request-identity.ts';
+import { createOriginReader } from '../../engine/edge/http/client.ts';
+import { belowPrefix, prefixOf } from '../../engine/edge/http/request-identity.ts';
 
 const PROXY = '10.0.0.1';
 const TRUSTED = ['10.0.0.0/8', '2001:db8:1::/48'];

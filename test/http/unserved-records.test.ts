@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, test } from 'node:test';
-import { StageError } from '../../engine/contract/errors.ts';
-import type { AuditRecord, Principal } from '../../engine/contract/services.ts';
-import { createUnservedRecords } from '../../engine/http/app.ts';
-import { identityOf } from '../../engine/http/request-identity.ts';
+import { StageError } from '../../engine/base/contract/errors.ts';
+import type { AuditRecord, Principal } from '../../engine/base/contract/services.ts';
+import { createUnservedRecords } from '../../engine/edge/http/app.ts';
+import { identityOf } from '../../engine/edge/http/request-identity.ts';
 import { until } from '../support/until.ts';
 
 const MINUTE_MS = 60_000;

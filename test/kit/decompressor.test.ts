@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import zlib from 'node:zlib';
-import { decompressorOf } from '../../engine/kit/decompressor.ts';
+import { decompressorOf } from '../../engine/base/kit/decompressor.ts';
 import { randomOf } from '../support/random.ts';
 
 const random = randomOf('deflate');

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { countLeases, takeLease, withLock } from '../../engine/kit/files/file-lock.ts';
-import { identify, isRunning } from '../../engine/kit/process/process-identity.ts';
+import { countLeases, takeLease, withLock } from '../../engine/base/kit/files/file-lock.ts';
+import { identify, isRunning } from '../../engine/base/kit/process/process-identity.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-lock-'));
 after(() => rmSync(directory, { recursive: true }));
@@ -17,7 +17,7 @@ const { stdout: dead } = spawnSync(
   [
     '--input-type=module',
     '-e',
-    `import { identify } from ${JSON.stringify(new URL('../../engine/kit/process/process-identity.ts', import.meta.url).href)};
+    `import { identify } from ${JSON.stringify(new URL('../../engine/base/kit/process/process-identity.ts', import.meta.url).href)};
      process.stdout.write(identify(process.pid));`,
   ],
   { encoding: 'utf8' },

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { matchesGlob } from '../../engine/kit/glob.ts';
+import { matchesGlob } from '../../engine/base/kit/glob.ts';
 import { times } from '../support/times.ts';
 
 test('a glob without a star matches itself only', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { createGroupCommit } from '../../engine/kit/group-commit.ts';
+import { createGroupCommit } from '../../engine/base/kit/group-commit.ts';
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { createLog } from '../../engine/kit/log.ts';
+import { createLog } from '../../engine/base/kit/log.ts';
 
 function capture(format: 'json' | 'readable', debug = false) {
   const lines: string[] = [];

@@ -1,7 +1,7 @@
 /** What the type of a body says, in every way it can be written. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isEventStream, isJson, isPlain, jsonTypeProblem } from '../../engine/kit/media-type.ts';
+import { isEventStream, isJson, isPlain, jsonTypeProblem } from '../../engine/base/kit/media-type.ts';
 
 describe('the type of a request body', () => {
   it('is JSON in UTF-8, however that is written, or not stated', () => {

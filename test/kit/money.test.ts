@@ -9,7 +9,7 @@ import {
   priceTokens,
   priceToPico,
   usdToNano,
-} from '../../engine/kit/money.ts';
+} from '../../engine/base/kit/money.ts';
 
 const safe = fc.integer({ min: 0, max: Number.MAX_SAFE_INTEGER });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { isPathPattern, pathFinder } from '../../engine/kit/path-patterns.ts';
+import { isPathPattern, pathFinder } from '../../engine/base/kit/path-patterns.ts';
 
 describe('the paths of pipelines', () => {
   const find = pathFinder(['/v1/models', '/v1/models/*', '/v1/models/special', '/v1/models/deep/*', '/']);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { retryAfterSeconds, retryAfterText, secondsUntil } from '../../engine/kit/retry-after.ts';
+import { retryAfterSeconds, retryAfterText, secondsUntil } from '../../engine/base/kit/retry-after.ts';
 
 const NOW = Date.UTC(2026, 10, 25, 10);
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseDate, parseDuration } from '../../engine/kit/times.ts';
+import { parseDate, parseDuration } from '../../engine/base/kit/times.ts';
 
 test('a duration is a number and a unit from minutes to weeks', () => {
   assert.equal(parseDuration('90m'), 90 * 60_000);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { formatInZone, formatMinuteFrom, startOfDate } from '../../engine/kit/zoned-time.ts';
+import { formatInZone, formatMinuteFrom, startOfDate } from '../../engine/base/kit/zoned-time.ts';
 
 describe('a day of a time zone', () => {
   for (const [day, zone, begins] of [

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { load } from '../../engine/load/index.ts';
-import { modelById } from '../../engine/money/prices/known-models.ts';
-import { createPriceBook } from '../../engine/money/prices/prices.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { modelById } from '../../engine/domain/budget/prices/known-models.ts';
+import { createPriceBook } from '../../engine/domain/budget/prices/prices.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 

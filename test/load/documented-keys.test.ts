@@ -1,8 +1,8 @@
 /** Every key of gateway.yaml that its users were promised: accepted with a value of its type, refused with another. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { load } from '../../engine/load/index.ts';
-import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
+import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
 import { projectOfTest } from './support/project.ts';
 

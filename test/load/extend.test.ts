@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { describe, test } from 'node:test';
-import { load } from '../../engine/load/index.ts';
-import type { StageEntry } from '../../engine/source/spec.ts';
+import type { StageEntry } from '../../engine/base/source/spec.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
 import { GATEWAY, projectOfTest } from './support/project.ts';
 
 const guarded = (id: string, condition = '{ var: request.stream }') =>
-  `{ stage: fail, id: ${id}, when: ${condition}, options: { error: forbidden } }`;
+  `{ stage: reject, id: ${id}, when: ${condition}, options: { error: forbidden } }`;
 
 const MODEL_REQUESTS = ['messages', 'chat-completions', 'responses'];
 
@@ -51,17 +51,17 @@ insert:
 
   test('may take out and replace what only some of them have', async () => {
     const pipelines = await pipelinesOf('pipelines: pipelines\n', {
-      'pipelines/more.yaml': 'extends: model-requests\nremove: [ask-for-usage]\n',
+      'pipelines/more.yaml': 'extends: model-requests\nremove: [include-usage]\n',
     });
-    for (const name of MODEL_REQUESTS) assert.ok(!idsOf(pipelines.get(name)?.stages).includes('ask-for-usage'), name);
+    for (const name of MODEL_REQUESTS) assert.ok(!idsOf(pipelines.get(name)?.stages).includes('include-usage'), name);
     const replaced = await pipelinesOf('pipelines: pipelines\n', {
       'pipelines/more.yaml': `extends: model-requests
-replace: [{ id: ask-for-usage, stage: ask-for-usage, timeout_seconds: 3 }]
+replace: [{ id: include-usage, stage: include-usage, timeout_seconds: 3 }]
 `,
     });
-    const asking = MODEL_REQUESTS.filter((name) => idsOf(replaced.get(name)?.stages).includes('ask-for-usage'));
+    const asking = MODEL_REQUESTS.filter((name) => idsOf(replaced.get(name)?.stages).includes('include-usage'));
     assert.deepEqual(asking, ['chat-completions']);
-    const entry = replaced.get('chat-completions')?.stages.find(({ id }) => id === 'ask-for-usage');
+    const entry = replaced.get('chat-completions')?.stages.find(({ id }) => id === 'include-usage');
     assert.equal(entry?.timeout_seconds, 3);
   });
 
@@ -93,13 +93,13 @@ insert: [{ after: read-body, stages: [${guarded('a')}] }]
 });
 
 describe('stages for all pipelines', () => {
-  const everywhere = `everywhere:
+  const all_pipelines = `all_pipelines:
   insert: [{ after: read-body, stages: [${guarded('a')}] }]
   finally: [{ stage: audit, id: again }]
 `;
 
   test('are in every one that sends requests upstream, and at the end of all', async () => {
-    const pipelines = await pipelinesOf(everywhere);
+    const pipelines = await pipelinesOf(all_pipelines);
     for (const [name, { stages, finally: last }] of pipelines) {
       const is_sending = stages.some(({ definition }) => definition.name === 'forward');
       assert.equal(idsOf(stages).includes('a'), is_sending, name);
@@ -115,7 +115,7 @@ describe('stages for all pipelines', () => {
   });
 
   test('are in those of the operator, too, behind what extends them', async () => {
-    const pipelines = await pipelinesOf(`pipelines: pipelines\n${everywhere}`, {
+    const pipelines = await pipelinesOf(`pipelines: pipelines\n${all_pipelines}`, {
       'pipelines/more.yaml': `extends: messages
 insert: [{ after: read-body, stages: [${guarded('b', '{ "!": { var: request.stream } }')}] }]
 finally: [{ stage: audit, id: own }]
@@ -128,7 +128,7 @@ finally: [{ stage: audit, id: own }]
 
   test('may be for some of them', async () => {
     const pipelines = await pipelinesOf(
-      `everywhere: { insert: [{ after: read-body, pipelines: [model-requests], stages: [${guarded('a')}] }] }\n`,
+      `all_pipelines: { insert: [{ after: read-body, pipelines: [model-requests], stages: [${guarded('a')}] }] }\n`,
     );
     const having = [...pipelines.values()].filter(({ stages }) => idsOf(stages).includes('a'));
     assert.deepEqual(having.map(({ name }) => name).sort(), [...MODEL_REQUESTS].sort());

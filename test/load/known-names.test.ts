@@ -1,7 +1,7 @@
 /** Names that do not exist, wherever gateway.yaml tells which do. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { load } from '../../engine/load/index.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
 import { GATEWAY, projectOfTest } from './support/project.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
-import { type LoadOptions, load } from '../../engine/load/index.ts';
+import { type LoadOptions, load } from '../../engine/pipeline/load/index.ts';
 import { GATEWAY, pipelineYaml, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
@@ -63,7 +63,7 @@ describe('gateway.yaml', () => {
       commit_seconds: 15,
       connect_seconds: 10,
       first_byte_seconds: 120,
-      unstreamed_first_byte_seconds: 600,
+      non_streaming_first_byte_seconds: 600,
       idle_seconds: 300,
       drain_seconds: 25,
       request_head_seconds: 20,
@@ -326,8 +326,8 @@ describe('pipelines', () => {
   - stage: list-models`)}rules:
   is-post: { "===": [{ var: request.method }, POST] }
 on_error:
-  - { errors: [forbidden], stage: fail, options: { error: forbidden } }
-  - { stage: fail, options: { error: internal_error } }
+  - { errors: [forbidden], stage: reject, options: { error: forbidden } }
+  - { stage: reject, options: { error: internal_error } }
 `,
     });
     assert.ok(diagnostics.every(({ severity }) => severity === 'warning'));

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { load } from '../../engine/load/index.ts';
-import { BUILT_IN, readProfile } from '../../engine/load/profile.ts';
-import { createFindings } from '../../engine/source/findings.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
+import { BUILT_IN, readProfile } from '../../engine/pipeline/load/profile.ts';
 import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { load } from '../../engine/load/index.ts';
-import { renderDiagnostics } from '../../engine/source/diagnostics/render.ts';
+import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { times } from '../support/times.ts';
 import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { load } from '../../engine/load/index.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
 import { GATEWAY, type Project, projectOfTest } from './support/project.ts';
 
@@ -19,12 +19,12 @@ export default defineStage({
 function projectOf({ has, asks, more = '' }: { readonly has: string; readonly asks: string; readonly more?: string }) {
   return projectOfTest({
     'gateway.yaml': `${GATEWAY}${more}stages: [./count-words.ts]
-everywhere:
+all_pipelines:
   insert:
     - after: read-body
       stages:
         - { stage: count-words }
-        - { stage: fail, id: too-long, when: { ">": [{ var: count-words.${asks} }, 5] }, options: { error: forbidden } }
+        - { stage: reject, id: too-long, when: { ">": [{ var: count-words.${asks} }, 5] }, options: { error: forbidden } }
 `,
     'count-words.ts': stage(has),
   });
@@ -68,12 +68,12 @@ test('a named rule of gateway.yaml may look at a fact of a stage, for pipelines 
   const project = projectOfTest({
     'gateway.yaml': `${GATEWAY}stages: [./count-words.ts]
 rules: { long: { ">": [{ var: count-words.words }, 5] } }
-everywhere:
+all_pipelines:
   insert:
     - after: read-body
       stages:
         - { stage: count-words }
-        - { stage: fail, id: too-long, when: { rule: long }, options: { error: forbidden } }
+        - { stage: reject, id: too-long, when: { rule: long }, options: { error: forbidden } }
 `,
     'count-words.ts': stage('words'),
   });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { StageError } from '../../engine/api.ts';
-import { filesOfModule, importModule } from '../../engine/load/stage-modules.ts';
+import { filesOfModule, importModule } from '../../engine/pipeline/load/stage-modules.ts';
 import { projectOfTest } from './support/project.ts';
 
 function project(files: Readonly<Record<string, string>>) {

@@ -1,8 +1,8 @@
 /** A batch in which one request has no room is decided one by one, which takes not much longer than granting all at once. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
 import { quietLog, reservation, userDemand, useTestStore } from '../support/store.ts';
 
 const ROUNDS = 5;

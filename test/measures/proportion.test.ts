@@ -1,13 +1,13 @@
 /** Large inputs cost time in proportion to their size, also where Node.js does the work in one call and no step is counted. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { JsonScan } from '../../engine/kit/json/scan.ts';
-import { readDecisive } from '../../engine/protocols/body/read-decisive.ts';
-import { StopCutter } from '../../engine/protocols/translation/stop-sequences.ts';
-import { withoutUsageChunk } from '../../engine/protocols/translation/usage.ts';
-import { foreignAnswer, readAnswer } from '../../engine/selfcheck/answer.ts';
-import { createFindings } from '../../engine/source/findings.ts';
-import { parseSource } from '../../engine/source/source.ts';
+import { JsonScan } from '../../engine/base/kit/json/scan.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { parseSource } from '../../engine/base/source/source.ts';
+import { readDecisive } from '../../engine/domain/protocols/body/read-decisive.ts';
+import { StopCutter } from '../../engine/domain/protocols/translation/stop-sequences.ts';
+import { withoutUsageChunk } from '../../engine/domain/protocols/translation/usage.ts';
+import { foreignAnswer, readAnswer } from '../../engine/edge/selfcheck/answer.ts';
 import { ADDRESSES, rewritten } from '../protocols/rewriting/rewriting.ts';
 import { PAIRS, translate } from '../protocols/translation/translating.ts';
 

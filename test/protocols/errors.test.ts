@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { validateHeaderValue } from 'node:http';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import { ERRORS, type ErrorCode, StageError } from '../../engine/contract/errors.ts';
-import { PROTOCOLS, type Protocol } from '../../engine/contract/protocol.ts';
-import { definitionOf } from '../../engine/protocols/definitions.ts';
-import { headerText, problemOf, readProblem } from '../../engine/protocols/errors.ts';
-import { meaningOf, PHRASES, readError } from '../../engine/protocols/read-error.ts';
+import { ERRORS, type ErrorCode, StageError } from '../../engine/base/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../engine/base/contract/protocol.ts';
+import { definitionOf } from '../../engine/domain/protocols/definitions.ts';
+import { headerText, problemOf, readProblem } from '../../engine/domain/protocols/errors.ts';
+import { meaningOf, PHRASES, readError } from '../../engine/domain/protocols/read-error.ts';
 import { anyText } from '../support/any-text.ts';
 import { FALSE_FRIENDS, FULL_CONTEXTS, OTHER_MEANINGS, REASONS } from './upstream-errors.ts';
 

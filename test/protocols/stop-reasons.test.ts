@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { StageError } from '../../engine/contract/errors.ts';
-import { definitionOf } from '../../engine/protocols/definitions.ts';
-import { endSaidIn, readEnd, saysReason } from '../../engine/protocols/stop-reasons.ts';
-import { Notes } from '../../engine/protocols/translation/rules.ts';
+import { StageError } from '../../engine/base/contract/errors.ts';
+import { definitionOf } from '../../engine/domain/protocols/definitions.ts';
+import { endSaidIn, readEnd, saysReason } from '../../engine/domain/protocols/stop-reasons.ts';
+import { Notes } from '../../engine/domain/protocols/translation/rules.ts';
 
 const REQUEST = { request_id: '0b5c1f6e-5f0a-4c55-9a6d-2f4f0e6f1c11', model: 'coder-1', created_at: 1_800_000_000 };
 const ERROR = new StageError('upstream_failed', 'The upstream "main" dropped\nthe connection.', {

@@ -4,7 +4,7 @@
  * @module
  */
 import { readFileSync } from 'node:fs';
-import type { Meaning } from '../../engine/protocols/read-error.ts';
+import type { Meaning } from '../../engine/domain/protocols/read-error.ts';
 
 /** An error of a server. */
 export interface ServerError {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { bucketOf } from '../../engine/rules/compile.ts';
+import { bucketOf } from '../../engine/base/rules/compile.ts';
 
 describe('the bucket of a text', () => {
   test('never changes: whoever is in a split stays in it', () => {

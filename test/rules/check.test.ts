@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { compileCondition } from '../../engine/rules/compile.ts';
-import { OPERATORS } from '../../engine/rules/operators.ts';
+import { compileCondition } from '../../engine/base/rules/compile.ts';
+import { OPERATORS } from '../../engine/base/rules/operators.ts';
 import { times } from '../support/times.ts';
 import { checkCondition, checkText } from './support/check-condition.ts';
 import { conditions, some_facts } from './support/conditions.ts';

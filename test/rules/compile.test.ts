@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { compileCondition } from '../../engine/rules/compile.ts';
-import { OPERATORS } from '../../engine/rules/operators.ts';
+import { compileCondition } from '../../engine/base/rules/compile.ts';
+import { OPERATORS } from '../../engine/base/rules/operators.ts';
 
 /** A Monday, noon in Berlin. */
 const MONDAY = Date.UTC(2026, 5, 1, 10);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { formatCondition } from '../../engine/rules/format-condition.ts';
+import { formatCondition } from '../../engine/base/rules/format-condition.ts';
 import { conditions } from './support/conditions.ts';
 
 const stream = { var: 'request.stream' };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { compileCondition } from '../../engine/rules/compile.ts';
-import { coverAll, excludes, implies } from '../../engine/rules/guards.ts';
+import { compileCondition } from '../../engine/base/rules/compile.ts';
+import { coverAll, excludes, implies } from '../../engine/base/rules/guards.ts';
 import { times } from '../support/times.ts';
 
 const is = (model: string) => ({ '===': [{ var: 'request.model' }, model] });

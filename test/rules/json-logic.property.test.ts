@@ -8,12 +8,12 @@ import { createRequire } from 'node:module';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type JsonLogic from 'json-logic-js';
-import { FACTS, type FactPath } from '../../engine/contract/facts.ts';
-import { factType, type Type } from '../../engine/rules/check-types.ts';
-import { compileExpression } from '../../engine/rules/compile.ts';
-import { factView } from '../../engine/rules/fact-view.ts';
-import { expressionOf } from '../../engine/rules/logic.ts';
-import { OPERATORS } from '../../engine/rules/operators.ts';
+import { FACTS, type FactPath } from '../../engine/base/contract/facts.ts';
+import { factType, type Type } from '../../engine/base/rules/check-types.ts';
+import { compileExpression } from '../../engine/base/rules/compile.ts';
+import { factView } from '../../engine/base/rules/fact-view.ts';
+import { expressionOf } from '../../engine/base/rules/logic.ts';
+import { OPERATORS } from '../../engine/base/rules/operators.ts';
 import { times } from '../support/times.ts';
 import { checkCondition } from './support/check-condition.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { compileCondition } from '../../engine/rules/compile.ts';
-import { simplify } from '../../engine/rules/simplify.ts';
+import { compileCondition } from '../../engine/base/rules/compile.ts';
+import { simplify } from '../../engine/base/rules/simplify.ts';
 
 const IN_RESEARCH = { in: ['research', { var: 'principal.groups' }] };
 const LARGE = { '>': [{ var: 'request.body_bytes' }, 1000] };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { compileWindow, windowProblem } from '../../engine/rules/compile.ts';
+import { compileWindow, windowProblem } from '../../engine/base/rules/compile.ts';
 
 const inWindow = (window: string, moment: string) => compileWindow(window)(Date.parse(moment));
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { compileCondition } from '../../engine/rules/compile.ts';
-import { truthy } from '../../engine/rules/logic.ts';
-import { type Trace, traceCondition } from '../../engine/rules/trace.ts';
+import { compileCondition } from '../../engine/base/rules/compile.ts';
+import { truthy } from '../../engine/base/rules/logic.ts';
+import { type Trace, traceCondition } from '../../engine/base/rules/trace.ts';
 import { times } from '../support/times.ts';
 import { conditions, some_facts } from './support/conditions.ts';
 

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { JsonValue } from '../../engine/api.ts';
-import type { AddedFields, WantedTexts } from '../../engine/contract/request-body.ts';
-import { HeldBody } from '../../engine/run/body.ts';
+import type { AddedFields, WantedTexts } from '../../engine/base/contract/request-body.ts';
+import { HeldBody } from '../../engine/pipeline/run/body.ts';
 
 function held(text: string) {
   const rewrites: string[] = [];

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
-import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
-import { createObserver } from '../../engine/run/observe.ts';
+import { BodyBudget, HeldBytes } from '../../engine/pipeline/run/holdings.ts';
+import { createObserver } from '../../engine/pipeline/run/observe.ts';
 import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { defineStage, type StageDefinition, type StageHooks } from '../../engine/api.ts';
-import type { Protocol } from '../../engine/contract/protocol.ts';
-import { buildPlan } from '../../engine/run/plan.ts';
-import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
-import type { Loaded, PipelineSpec, StageEntry } from '../../engine/source/spec.ts';
+import type { Protocol } from '../../engine/base/contract/protocol.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../engine/base/source/spec.ts';
+import { openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { buildPlan } from '../../engine/pipeline/run/plan.ts';
 
 const position = { file: 'pipelines/mine.yaml', line: 7, column: 5 };
 

@@ -5,9 +5,9 @@ import { Readable } from 'node:stream';
 import { describe, it } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { BodyBudget, HeldBytes } from '../../engine/run/holdings.ts';
-import { receiveContent } from '../../engine/run/receive-body.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { BodyBudget, HeldBytes } from '../../engine/pipeline/run/holdings.ts';
+import { receiveContent } from '../../engine/pipeline/run/receive-body.ts';
 import { times } from '../support/times.ts';
 
 const LIMITS = { max_bytes: 300_000, total_seconds: 10, silence_seconds: 4 };

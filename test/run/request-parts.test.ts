@@ -3,10 +3,10 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { test } from 'node:test';
-import { systemClock } from '../../engine/kit/clock.ts';
-import { sendWhole } from '../../engine/run/answer.ts';
-import { RequestDrain } from '../../engine/run/drain.ts';
-import { FactStore } from '../../engine/run/fact-store.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
+import { sendWhole } from '../../engine/pipeline/run/answer.ts';
+import { RequestDrain } from '../../engine/pipeline/run/drain.ts';
+import { FactStore } from '../../engine/pipeline/run/fact-store.ts';
 import { until } from '../support/until.ts';
 
 test('one caller takes a quarter of what may be read on at once, and gets it back', () => {

@@ -6,9 +6,9 @@ import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { Relay } from '../../engine/contract/stage.ts';
-import type { CompiledStage } from '../../engine/run/compiled.ts';
-import { checkResult } from '../../engine/run/contained/result.ts';
+import type { Relay } from '../../engine/base/contract/stage.ts';
+import type { CompiledStage } from '../../engine/pipeline/run/compiled.ts';
+import { checkResult } from '../../engine/pipeline/run/contained/result.ts';
 import { ask } from '../e2e/support/client.ts';
 import { bootGateway, type TestGateway } from '../support/gateway.ts';
 import {
@@ -71,8 +71,8 @@ before(async () => {
     { after: 'read-body', stages: [{ stage: 'rude' }] },
     { before: 'audit', stages: [{ stage: 'last-word' }] },
   ];
-  const everywhere = { insert, finally: [{ stage: 'last-word', id: 'too-late' }] };
-  const config = { stages: [join(directory, 'rude.ts'), join(directory, 'last-word.ts')], everywhere };
+  const all_pipelines = { insert, finally: [{ stage: 'last-word', id: 'too-late' }] };
+  const config = { stages: [join(directory, 'rude.ts'), join(directory, 'last-word.ts')], all_pipelines };
   gateway = await bootGateway({ upstream_url: upstream.url, config });
 });
 after(async () => {

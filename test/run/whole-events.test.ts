@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { WholeEvents } from '../../engine/kit/net/whole-events.ts';
+import { WholeEvents } from '../../engine/base/kit/net/whole-events.ts';
 
 const MIB = 1024 * 1024;
 

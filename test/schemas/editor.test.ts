@@ -8,8 +8,8 @@ import { Ajv, type ValidateFunction } from 'ajv';
 import fc from 'fast-check';
 import { parse } from 'yaml';
 import type { JsonSchema } from '../../engine/api.ts';
-import { OPERATORS } from '../../engine/rules/operators.ts';
-import { ANNOTATIONS } from '../../engine/source/validate.ts';
+import { OPERATORS } from '../../engine/base/rules/operators.ts';
+import { ANNOTATIONS } from '../../engine/base/source/validate.ts';
 import { stages } from '../../stages/index.ts';
 import { BASE, type GoldenCase, readGoldens } from '../golden/cases.ts';
 import { sectionsOf } from '../golden/small-configuration.ts';
@@ -173,12 +173,12 @@ describe('what the loader accepts is accepted', () => {
     [
       'an extension',
       'pipeline',
-      'extends: model-requests\nremove: [translate]\ninsert: [{ after: read-body, stages: [{ stage: fail, when: { var: request.stream }, options: { error: forbidden } }] }]',
+      'extends: model-requests\nremove: [translate]\ninsert: [{ after: read-body, stages: [{ stage: reject, when: { var: request.stream }, options: { error: forbidden } }] }]',
     ],
     [
       'stages of all pipelines',
       'gateway',
-      `${GATEWAY}everywhere: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
+      `${GATEWAY}all_pipelines: { insert: [{ after: read-body, stages: [{ use: fragments/a }] }], finally: [{ stage: audit }] }`,
     ],
     ['a header that is a fact', 'gateway', routed('{ "===": [{ var: request.headers.x-project }, search] }')],
     ['a fact of a stage', 'pipeline', guarded('{ ">": [{ var: count-addresses.found }, 50] }')],
@@ -190,12 +190,12 @@ describe('what the loader accepts is accepted', () => {
     [
       'a placeholder for an option',
       'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, options: { error: "${{ code }}", status: "${{ status }}" } }]',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, options: { error: "${{ code }}", status: "${{ status }}" } }]',
     ],
     [
       'a placeholder for an operand',
       'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, when: { "<": [{ var: request.max_tokens }, "${{ max }}"] }, options: { error: forbidden } }]',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, when: { "<": [{ var: request.max_tokens }, "${{ max }}"] }, options: { error: forbidden } }]',
     ],
     [
       'a part of gateway.yaml in a test',
@@ -212,12 +212,12 @@ describe('a slip of the pen is refused', () => {
     [
       'an option in an extension',
       'pipeline',
-      'extends: messages\nreplace: [{ id: a, stage: fail, options: { eror: forbidden } }]',
+      'extends: messages\nreplace: [{ id: a, stage: reject, options: { eror: forbidden } }]',
     ],
     [
       'an option in a stage of all pipelines',
       'gateway',
-      `${GATEWAY}everywhere: { finally: [{ stage: audit, options: { a: 1 } }] }`,
+      `${GATEWAY}all_pipelines: { finally: [{ stage: audit, options: { a: 1 } }] }`,
     ],
     ['a section', 'gateway', `${GATEWAY}spend_limit: {}`],
     ['a fact that is not known to routing rules', 'gateway', routed('{ var: usage.output_tokens }')],
@@ -227,13 +227,13 @@ describe('a slip of the pen is refused', () => {
       guarded('{ some: [{ var: principal.groups }, { var: request.stream }] }'),
     ],
     ['a text for a guard', 'pipeline', guarded('request.stream')],
-    ['an option', 'pipeline', entry('- stage: fail\n  options: { error: forbidden, mesage: No. }')],
-    ['options that are missing', 'pipeline', entry('- stage: fail')],
-    ['an error code', 'pipeline', entry('- stage: fail\n  options: { error: forbiden }')],
+    ['an option', 'pipeline', entry('- stage: reject\n  options: { error: forbidden, mesage: No. }')],
+    ['options that are missing', 'pipeline', entry('- stage: reject')],
+    ['an error code', 'pipeline', entry('- stage: reject\n  options: { error: forbiden }')],
     [
       'an error code of a clause',
       'pipeline',
-      `${entry('- stage: forward')}\non_error: [{ errors: [spend_limit], stage: fail, options: { error: forbidden } }]`,
+      `${entry('- stage: forward')}\non_error: [{ errors: [spend_limit], stage: reject, options: { error: forbidden } }]`,
     ],
     ['the code of a warning', 'pipeline', `${entry('- stage: forward')}\nallow: { W9999: Because. }`],
     ['a stage in the wrong list', 'pipeline', `${entry('- stage: forward')}\nfinally: [{ stage: authenticate }]`],
@@ -253,7 +253,7 @@ describe('a slip of the pen is refused', () => {
     [
       'an option in a fragment',
       'fragment',
-      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: fail, options: { eror: forbidden } }]',
+      'fragment: a\nversion: 1\nsummary: A.\nstages: [{ stage: reject, options: { eror: forbidden } }]',
     ],
   ];
   for (const [title, kind, text] of refused) test(title, () => assert.notDeepEqual(problems(kind, text), []));

@@ -1,13 +1,13 @@
 /** What is generated follows from the definitions, and nothing of them is missing. */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { ERRORS } from '../../engine/contract/errors.ts';
-import { FACTS } from '../../engine/contract/facts.ts';
-import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/contract/forwarding.ts';
-import { load } from '../../engine/load/index.ts';
-import { OPERATORS } from '../../engine/rules/operators.ts';
-import { DIAGNOSTICS } from '../../engine/source/diagnostics/codes.ts';
-import { FAILOVER_TABLE } from '../../engine/upstreams/failover-table.ts';
+import { ERRORS } from '../../engine/base/contract/errors.ts';
+import { FACTS } from '../../engine/base/contract/facts.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
+import { OPERATORS } from '../../engine/base/rules/operators.ts';
+import { DIAGNOSTICS } from '../../engine/base/source/diagnostics/codes.ts';
+import { FAILOVER_TABLE } from '../../engine/domain/upstreams/failover-table.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { generateFiles, staleFiles } from '../../schemas/generate.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, GATEWAY } from '../load/support/project.ts';
@@ -83,7 +83,7 @@ describe('the reference has', () => {
 
 test('the example of every operator passes the check', async () => {
   const guards = Object.values(OPERATORS).map(
-    ({ example }, i) => `  - { stage: fail, id: guard-${i}, when: ${example}, options: { error: forbidden } }`,
+    ({ example }, i) => `  - { stage: reject, id: guard-${i}, when: ${example}, options: { error: forbidden } }`,
   );
   const head = 'pipeline: mine\nversion: 1\nsummary: Tries operators.';
   const match = 'match: { methods: [POST], paths: [/mine], protocol: messages }';

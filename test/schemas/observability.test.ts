@@ -4,8 +4,8 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { parse } from 'yaml';
-import { METRICS, type MetricSpec } from '../../engine/telemetry/catalogue/metrics.ts';
-import { prometheusLabel, prometheusName } from '../../engine/telemetry/catalogue/prometheus-names.ts';
+import { METRICS, type MetricSpec } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { prometheusLabel, prometheusName } from '../../engine/domain/telemetry/catalogue/prometheus-names.ts';
 import { REPOSITORY } from '../support/readme-blocks.ts';
 import { QueryError, selectionsOf } from './promql.ts';
 

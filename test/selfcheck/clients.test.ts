@@ -3,11 +3,11 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'n
 import { createServer, type ServerResponse } from 'node:http';
 import { delimiter, join } from 'node:path';
 import { before, describe, it } from 'node:test';
-import { clientNames } from '../../engine/client-files/names.ts';
-import type { CheckResult } from '../../engine/contract/checks.ts';
-import { createAsker, NotAsked } from '../../engine/selfcheck/ask.ts';
-import { CLIENT_CHECKS } from '../../engine/selfcheck/clients.ts';
-import { runChecks } from '../../engine/selfcheck/run.ts';
+import type { CheckResult } from '../../engine/base/contract/checks.ts';
+import { clientNames } from '../../engine/edge/client-files/names.ts';
+import { createAsker, NotAsked } from '../../engine/edge/selfcheck/ask.ts';
+import { CLIENT_CHECKS } from '../../engine/edge/selfcheck/clients.ts';
+import { runChecks } from '../../engine/edge/selfcheck/run.ts';
 import { ownPort } from '../support/net/own-port.ts';
 import { ownDirectory } from '../support/own-directory.ts';
 import { until } from '../support/until.ts';

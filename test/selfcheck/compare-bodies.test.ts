@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { compareBodies } from '../../engine/selfcheck/compare-bodies.ts';
+import { compareBodies } from '../../engine/edge/selfcheck/compare-bodies.ts';
 import { times } from '../support/times.ts';
 
 const compare = (sent: string, came: string) => compareBodies(sent, Buffer.from(came));

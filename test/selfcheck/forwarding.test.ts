@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { CheckResult } from '../../engine/contract/checks.ts';
-import type { Subject } from '../../engine/selfcheck/check.ts';
-import { type Echo, openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
-import { FORWARDING_CHECKS, reachesEcho } from '../../engine/selfcheck/forwarding.ts';
+import type { CheckResult } from '../../engine/base/contract/checks.ts';
+import type { Subject } from '../../engine/edge/selfcheck/check.ts';
+import { type Echo, openEcho } from '../../engine/edge/selfcheck/echo/open-echo.ts';
+import { FORWARDING_CHECKS, reachesEcho } from '../../engine/edge/selfcheck/forwarding.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 
 let echo: Echo;

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { selfcheck } from '../../engine/cli/selfcheck/selfcheck.ts';
-import { printable } from '../../engine/kit/text/printable.ts';
-import type { SelfCheck } from '../../engine/selfcheck/check.ts';
-import { CHECKS } from '../../engine/selfcheck/checks.ts';
+import { printable } from '../../engine/base/kit/text/printable.ts';
+import { selfcheck } from '../../engine/edge/cli/selfcheck/selfcheck.ts';
+import type { SelfCheck } from '../../engine/edge/selfcheck/check.ts';
+import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
 import { collectingTerminal } from '../cli/support.ts';
 import { HTTP_HARM, startHostile, TCP_HARM } from './hostile-gateways.ts';
 

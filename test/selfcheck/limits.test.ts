@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { CheckResult } from '../../engine/contract/checks.ts';
-import { LIMIT_CHECK } from '../../engine/selfcheck/limits.ts';
+import type { CheckResult } from '../../engine/base/contract/checks.ts';
+import { LIMIT_CHECK } from '../../engine/edge/selfcheck/limits.ts';
 import { listen, makeCheck, subjectAt } from './support.ts';
 
 const LIMIT_TOKEN = 'gw_limit-is-used-up';

@@ -1,9 +1,9 @@
 /** The list of models, tokens, errors, whole answers and streams, in all three protocols. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import type { CheckResult, Verdict } from '../../engine/contract/checks.ts';
-import { CHECKS } from '../../engine/selfcheck/checks.ts';
-import { type Echo, openEcho } from '../../engine/selfcheck/echo/open-echo.ts';
+import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts';
+import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
+import { type Echo, openEcho } from '../../engine/edge/selfcheck/echo/open-echo.ts';
 import { type Asked, checkAt, checkBeside, error, type Said } from './messages/gateway.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 

@@ -1,9 +1,9 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { CheckResult } from '../../engine/contract/checks.ts';
-import { createAsker } from '../../engine/selfcheck/ask.ts';
-import type { SelfCheck, Subject } from '../../engine/selfcheck/check.ts';
-import { runChecks } from '../../engine/selfcheck/run.ts';
+import type { CheckResult } from '../../engine/base/contract/checks.ts';
+import { createAsker } from '../../engine/edge/selfcheck/ask.ts';
+import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
+import { runChecks } from '../../engine/edge/selfcheck/run.ts';
 
 export const TOKEN = 'gw_token-of-a-test';
 

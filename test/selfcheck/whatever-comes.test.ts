@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Exchange } from '../../engine/kit/net/exchange.ts';
-import { isPrintableLine } from '../../engine/kit/text/printable.ts';
-import { CHECKS } from '../../engine/selfcheck/checks.ts';
-import type { Echo, EchoedRequest } from '../../engine/selfcheck/echo/open-echo.ts';
+import type { Exchange } from '../../engine/base/kit/net/exchange.ts';
+import { isPrintableLine } from '../../engine/base/kit/text/printable.ts';
+import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
+import type { Echo, EchoedRequest } from '../../engine/edge/selfcheck/echo/open-echo.ts';
 import { times } from '../support/times.ts';
 import { subjectAt } from './support.ts';
 

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import type { CounterName, Ledger, LimitDemand } from '../../engine/api.ts';
-import { type FrozenClock, frozenClock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import type { Books } from '../../engine/money/ledger/reservation.ts';
-import { MemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
+import { type FrozenClock, frozenClock } from '../../engine/base/kit/clock.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import type { Books } from '../../engine/domain/budget/ledger/reservation.ts';
+import { MemoryLedger } from '../../engine/edge/simulate/memory/memory-ledger.ts';
 import { ledgerRows } from '../e2e/support/state.ts';
 import { counterStatesOf, quietLog, reservation, type TestStore } from '../support/store.ts';
 

@@ -1,7 +1,7 @@
 /** What is true of the ledger in the database is true of the one in memory: rows, handles, moves and calendars; a property has the rest. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ChargedAttempt, LimitDemand } from '../../engine/contract/services.ts';
+import type { ChargedAttempt, LimitDemand } from '../../engine/base/contract/services.ts';
 import { reservation, settlement, type TestStore, useTestStore } from '../support/store.ts';
 import { type Bench, columns, demand, freshKey, ledgerKinds, type Scenarios, testScenarios } from './ledger-benches.ts';
 

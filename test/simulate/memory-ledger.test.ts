@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CounterName } from '../../engine/api.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { MemoryLedger } from '../../engine/simulate/memory/memory-ledger.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { MemoryLedger } from '../../engine/edge/simulate/memory/memory-ledger.ts';
 import { reservation, settlement } from '../support/store.ts';
 import { demand } from './ledger-benches.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { defineStage } from '../../engine/api.ts';
-import { load } from '../../engine/load/index.ts';
-import { flatFacts } from '../../engine/rules/fact-view.ts';
-import { play } from '../../engine/simulate/suite/play.ts';
+import { flatFacts } from '../../engine/base/rules/fact-view.ts';
+import { play } from '../../engine/edge/simulate/suite/play.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
 import { stages } from '../../stages/index.ts';
 import { holds, problemsOf, REQUEST, runCases, suiteOf, testProject, UPSTREAM } from './support.ts';
 

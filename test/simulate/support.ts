@@ -1,7 +1,7 @@
-/** Projects for tests of `engine/simulate/`: a gateway.yaml, a pipeline of its own, and tests of it. */
+/** Projects for tests of `engine/edge/simulate/`: a gateway.yaml, a pipeline of its own, and tests of it. */
 import assert from 'node:assert/strict';
 import type { StageDefinition } from '../../engine/api.ts';
-import { type CaseResult, openSuite, type Suite } from '../../engine/simulate/suite/suite.ts';
+import { type CaseResult, openSuite, type Suite } from '../../engine/edge/simulate/suite/suite.ts';
 import { stages } from '../../stages/index.ts';
 import { createProject, type Project } from '../load/support/project.ts';
 import { atFileEnd } from '../support/file-end.ts';
@@ -42,7 +42,7 @@ stages:
   - stage: authenticate
   - stage: read-body
   - id: refuse-large
-    stage: fail
+    stage: reject
     when: { ">": [{ var: request.body_bytes }, 1000] }
     options: { error: invalid_request, message: Requests above one kilobyte are not served here. }
   - stage: resolve-route
@@ -52,7 +52,7 @@ stages:
 on_error:
   - id: ask-bob
     errors: [spend_limit_exceeded]
-    stage: fail
+    stage: reject
     options: { error: spend_limit_exceeded, message: Ask Bob. }
 finally:
   - stage: audit

@@ -1,8 +1,8 @@
 /** What cases say of several upstreams, and of how they fail. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../engine/contract/forwarding.ts';
-import { FAILOVER_TABLE } from '../../engine/upstreams/failover-table.ts';
+import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../engine/base/contract/forwarding.ts';
+import { FAILOVER_TABLE } from '../../engine/domain/upstreams/failover-table.ts';
 import schema from '../../schemas/pipeline-test.schema.json' with { type: 'json' };
 import { holds, problemsOf, REQUEST, runCases } from './support.ts';
 

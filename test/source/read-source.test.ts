@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { createFindings } from '../../engine/source/findings.ts';
-import { toValue } from '../../engine/source/node.ts';
-import { readSource } from '../../engine/source/source.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { toValue } from '../../engine/base/source/node.ts';
+import { readSource } from '../../engine/base/source/source.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-source-'));
 after(() => rmSync(directory, { recursive: true, force: true }));

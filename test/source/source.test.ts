@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { createFindings } from '../../engine/source/findings.ts';
-import { type Mark, type Node, nodeAt, toValue } from '../../engine/source/node.ts';
-import { parseSource } from '../../engine/source/source.ts';
-import { yamlBreaks } from '../../engine/source/yaml-errors.ts';
+import { createFindings } from '../../engine/base/source/findings.ts';
+import { type Mark, type Node, nodeAt, toValue } from '../../engine/base/source/node.ts';
+import { parseSource } from '../../engine/base/source/source.ts';
+import { yamlBreaks } from '../../engine/base/source/yaml-errors.ts';
 import { times } from '../support/times.ts';
 
 const TEXT = `server:

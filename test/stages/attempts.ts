@@ -1,6 +1,6 @@
 /** Attempts that a request has behind it. */
 import type { AttemptRecord } from '../../engine/api.ts';
-import type { Facts, FakeContext } from '../../engine/simulate/stage-harness.ts';
+import type { Facts, FakeContext } from '../../engine/edge/simulate/stage-harness.ts';
 
 const FAILED: AttemptRecord = {
   n: 1,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AttemptRecord } from '../../engine/api.ts';
-import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import audit from '../../stages/audit.ts';
 import { failed, served } from './attempts.ts';
 

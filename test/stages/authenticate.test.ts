@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Principal, StageError } from '../../engine/api.ts';
-import { openStage, type ServiceWishes } from '../../engine/simulate/stage-harness.ts';
+import { openStage, type ServiceWishes } from '../../engine/edge/simulate/stage-harness.ts';
 import authenticate from '../../stages/authenticate.ts';
 
 const alice: Principal = {

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type AttemptRecord, type LimitStatus, StageError } from '../../engine/api.ts';
-import type { Candidate } from '../../engine/contract/forwarding.ts';
-import { UpstreamHead } from '../../engine/run/headers.ts';
-import { type Facts, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import type { Candidate } from '../../engine/base/contract/forwarding.ts';
+import { type Facts, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { UpstreamHead } from '../../engine/pipeline/run/headers.ts';
 import { attemptNext, failed, served } from './attempts.ts';
 import { enter, limit_status, MIDNIGHT, NOON, reserved, type Situation, spendLimits, USD } from './budget-bench.ts';
 

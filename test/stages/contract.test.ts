@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { JsonSchema, StageDefinition } from '../../engine/api.ts';
-import { load } from '../../engine/load/index.ts';
-import { definitionProblem } from '../../engine/load/stage-definition.ts';
-import type { Diagnostic } from '../../engine/source/diagnostics/diagnostic.ts';
+import type { Diagnostic } from '../../engine/base/source/diagnostics/diagnostic.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
+import { definitionProblem } from '../../engine/pipeline/load/stage-definition.ts';
 import { stages } from '../../stages/index.ts';
 import { gatewayConfig } from '../support/gateway.ts';
 
@@ -29,14 +29,14 @@ const COMPANY = [
   'resolve-route',
   'check-budget',
   'meter-usage',
-  'ask-for-usage',
+  'include-usage',
   'translate',
   'forward',
-  'fail',
+  'reject',
 ];
 
 function entry(name: string): string {
-  return name === 'fail' ? '- stage: fail\n  options: { error: forbidden }' : `- stage: ${name}`;
+  return name === 'reject' ? '- stage: reject\n  options: { error: forbidden }' : `- stage: ${name}`;
 }
 
 /** A pipeline around an example: the example stands where its stage usually does, the stages before it are there. */
@@ -44,8 +44,8 @@ function pipelineAround(stage: StageDefinition, example: string): string {
   const at = COMPANY.indexOf(stage.name);
   const company = stage.name === 'route-to' ? ['authenticate', 'read-body'] : ['authenticate'];
   const others = at < 0 ? company : COMPANY.slice(0, at);
-  const before_it = stage.terminal ? others.filter((name) => name !== 'forward' && name !== 'fail') : others;
-  const answer = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('fail')];
+  const before_it = stage.terminal ? others.filter((name) => name !== 'forward' && name !== 'reject') : others;
+  const answer = stage.terminal && !/^ {2}when:/m.test(example) ? [] : [entry('reject')];
   const middle = stage.place === 'finally' ? [] : [example];
   const indent = (text: string) => text.replace(/^/gm, '  ');
   return [
@@ -112,7 +112,7 @@ describe('stages', () => {
       });
 
       it('answers only with the capability to', () => {
-        if (stage.terminal && stage.name !== 'fail') assert.ok(stage.needs.includes('respond'));
+        if (stage.terminal && stage.name !== 'reject') assert.ok(stage.needs.includes('respond'));
       });
 
       it('shows examples that compile', async () => {

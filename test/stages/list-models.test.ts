@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { ModelCapabilities } from '@anthropic-ai/sdk/resources/models';
 import type { Answer, ModelConfig } from '../../engine/api.ts';
-import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import listModels from '../../stages/list-models.ts';
 import { raisedBy } from '../support/raised.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import readBody from '../../stages/read-body.ts';
 import { times } from '../support/times.ts';
 

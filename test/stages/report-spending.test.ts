@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Answer, type CounterStatus, type LimitDemand, StageError } from '../../engine/api.ts';
-import { openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { openStage, type ServiceWishes, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import reportSpending from '../../stages/report-spending.ts';
 import { MIDNIGHT, ruleLimits, type SpendLimits, spendLimits, USD } from './budget-bench.ts';
 

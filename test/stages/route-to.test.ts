@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Facts, openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { type Facts, openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import routeTo from '../../stages/route-to.ts';
 import { raisedBy } from '../support/raised.ts';
 

@@ -1,30 +1,30 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import type { Answer, GatewayConfig, ResponseHead, UpstreamConfig } from '../../engine/api.ts';
-import { ERRORS, StageError } from '../../engine/contract/errors.ts';
-import { createManagedPolicies } from '../../engine/identity/policies/managed-policies.ts';
-import { makeConverter } from '../../engine/run/context.ts';
-import { openStage, type ServiceWishes, stageConfig } from '../../engine/simulate/stage-harness.ts';
-import answer from '../../stages/answer.ts';
-import askForUsage from '../../stages/ask-for-usage.ts';
-import fail from '../../stages/fail.ts';
+import { ERRORS, StageError } from '../../engine/base/contract/errors.ts';
+import { createManagedPolicies } from '../../engine/domain/policies/managed-policies.ts';
+import { openStage, type ServiceWishes, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { makeConverter } from '../../engine/pipeline/run/context.ts';
 import forward from '../../stages/forward.ts';
+import includeUsage from '../../stages/include-usage.ts';
 import managedSettings from '../../stages/managed-settings.ts';
+import reject from '../../stages/reject.ts';
 import reportHealth from '../../stages/report-health.ts';
-import { policy } from '../identity/policies/support/policies.ts';
+import respond from '../../stages/respond.ts';
+import { policy } from '../policies/support/policies.ts';
 import { raisedBy } from '../support/raised.ts';
 
 function answered(options: object): Answer {
-  const stage = openStage(answer, { options });
+  const stage = openStage(respond, { options });
   return stage.hooks.request!(stage.request({})) as Answer;
 }
 
 function problems(options: object): readonly string[] {
-  const check = answer.check as (options: object, config: GatewayConfig) => readonly string[];
+  const check = respond.check as (options: object, config: GatewayConfig) => readonly string[];
   return check({ status: 200, headers: {}, ...options }, stageConfig());
 }
 
-describe('answer', () => {
+describe('respond', () => {
   it('says 200 and nothing more without options', () => {
     assert.deepEqual(answered({}), { kind: 'answer', status: 200, headers: {}, body: '' });
   });
@@ -56,11 +56,11 @@ describe('answer', () => {
 });
 
 function raised(options: object) {
-  const stage = openStage(fail, { options });
+  const stage = openStage(reject, { options });
   return raisedBy(() => stage.hooks.request!(stage.request()));
 }
 
-describe('fail', () => {
+describe('reject', () => {
   it("raises the named error with the operator's sentence and status", () => {
     const error = raised({ error: 'spend_limit_exceeded', message: 'Ask finance for more.', status: 402 });
     assert.equal(error.code, 'spend_limit_exceeded');
@@ -143,7 +143,7 @@ async function asked(
   body: string,
   { facts = {}, stream_usage = true }: { facts?: object; stream_usage?: boolean } = {},
 ) {
-  const stage = openStage(askForUsage, { config: stageConfig({ upstreams: compat(stream_usage) }) });
+  const stage = openStage(includeUsage, { config: stageConfig({ upstreams: compat(stream_usage) }) });
   const ctx = stage.request({ facts: { ...FACTS, ...facts }, body });
   await stage.hooks.attempt!(ctx);
   return { sent: ctx.body!.bytes.toString(), ctx };

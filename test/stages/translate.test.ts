@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StageError } from '../../engine/api.ts';
-import { openStage, stageConfig } from '../../engine/simulate/stage-harness.ts';
+import { openStage, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import translate from '../../stages/translate.ts';
 
 const FACTS = {

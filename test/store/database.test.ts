@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import fc from 'fast-check';
 import pg from 'pg';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { PACKAGE_ROOT } from '../../engine/kit/package-root.ts';
-import type { Database } from '../../engine/store/database.ts';
-import { migrate, migrations } from '../../engine/store/migrate.ts';
-import { createConnections, parseInt8 } from '../../engine/store/postgres-client.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { PACKAGE_ROOT } from '../../engine/base/kit/package-root.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { migrate, migrations } from '../../engine/base/store/migrate.ts';
+import { createConnections, parseInt8 } from '../../engine/base/store/postgres-client.ts';
 import { createTestDatabase } from '../support/database.ts';
 import { open, outside, POOL_MAX } from '../support/open-database.ts';
 import { until } from '../support/until.ts';
@@ -143,7 +143,7 @@ describe('an open database', () => {
 
 describe('migrations', () => {
   test('name every file of the schema once', () => {
-    const schema = join(PACKAGE_ROOT, 'engine/store/schema');
+    const schema = join(PACKAGE_ROOT, 'engine/base/store/schema');
     const found = readdirSync(schema, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.sql'));
     assert.deepEqual(migrations.flatMap(({ files }) => files).toSorted(), found.toSorted());
   });

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { HealthPart } from '../../engine/contract/services.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { createHealth, type ReadinessTries, type ReloadState } from '../../engine/store/health.ts';
+import type { HealthPart } from '../../engine/base/contract/services.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { createHealth, type ReadinessTries, type ReloadState } from '../../engine/base/store/health.ts';
 import { createLog } from '../support/open-database.ts';
 
 const loaded_at = Date.parse('2027-01-31T08:00:00Z');

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { OpenAuditLog } from '../../engine/audit/audit-log.ts';
-import type { Clock } from '../../engine/contract/services.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
+import type { Clock } from '../../engine/base/contract/services.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { OpenAuditLog } from '../../engine/domain/audit/audit-log.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
 import {
   assertGranted,
   ledgerRowsOf,

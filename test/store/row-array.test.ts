@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
-import { storable } from '../../engine/kit/storable.ts';
-import { rowArray, rowCell } from '../../engine/money/ledger/batch-request.ts';
+import { storable } from '../../engine/base/kit/storable.ts';
+import { rowArray, rowCell } from '../../engine/domain/budget/ledger/batch-request.ts';
 import { anyText } from '../support/any-text.ts';
 import { openTestStore, type TestStore } from '../support/store.ts';
 import { times } from '../support/times.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { StartError } from '../../engine/contract/start-error.ts';
-import type { PipelineSpec, StageEntry } from '../../engine/source/spec.ts';
-import { createSecrets, namedSecrets } from '../../engine/store/secrets.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { StartError } from '../../engine/base/contract/start-error.ts';
+import type { PipelineSpec, StageEntry } from '../../engine/base/source/spec.ts';
+import { createSecrets, namedSecrets } from '../../engine/base/store/secrets.ts';
 
 const config = {
   database: { postgres: { url_env: 'DATABASE_URL', pool_max: 10 } },

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import { reportUsage } from '../../engine/money/reports/usage.ts';
-import type { Database } from '../../engine/store/database.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { reportUsage } from '../../engine/domain/budget/reports/usage.ts';
 import { quietLog, reservation, settlement, userDemand, useTestStore } from '../support/store.ts';
 
 let database: Database;

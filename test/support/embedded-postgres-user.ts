@@ -4,7 +4,7 @@
  * @module
  */
 import { once } from 'node:events';
-import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
+import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
 import { quiet } from './postgres.ts';
 
 const [data_dir = ''] = process.argv.slice(2);

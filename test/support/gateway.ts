@@ -3,12 +3,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Clock, StageDefinition } from '../../engine/api.ts';
-import { startGateway } from '../../engine/gateway/start-gateway.ts';
-import { createToken } from '../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../engine/kit/clock.ts';
-import { createLog } from '../../engine/kit/log.ts';
-import { ConfigurationError } from '../../engine/source/configuration-error.ts';
-import type { Database } from '../../engine/store/database.ts';
+import { systemClock } from '../../engine/base/kit/clock.ts';
+import { createLog } from '../../engine/base/kit/log.ts';
+import { ConfigurationError } from '../../engine/base/source/configuration-error.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
+import { startGateway } from '../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../stages/index.ts';
 import { createTestDatabase } from './database.ts';
 import { watchLanes } from './lanes.ts';
@@ -51,7 +51,7 @@ export type ConfigSections = Readonly<Record<string, unknown>>;
 const PRICING = { input: 3, output: 15, cache_read: 0.3, cache_write_5m: 3.75, cache_write_1h: 6 };
 
 /** For an upstream that fails as tests want it to: nothing is sent again, and nothing is remembered. */
-export const ONE_ATTEMPT = { breaker: { mode: 'off' }, retry_budget: { percent: 0, least: 0 } } as const;
+export const ONE_ATTEMPT = { breaker: { mode: 'off' }, retry_budget: { percent: 0, min: 0 } } as const;
 
 /** The entry of the upstream `main`, which speaks Messages. */
 export function mainUpstream(base_url: string): ConfigSections {

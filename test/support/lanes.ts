@@ -1,4 +1,4 @@
-import type { Database } from '../../engine/store/database.ts';
+import type { Database } from '../../engine/base/store/database.ts';
 
 const unanswered = new WeakMap<Database, { count: number }>();
 

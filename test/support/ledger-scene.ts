@@ -1,13 +1,13 @@
 /** Two gateways on one ledger to which things happen, and what must be true of the ledger all the while. */
 import assert from 'node:assert/strict';
 import type { LimitDemand, LimitStatus, ReservationDecision, ReservationRequest } from '../../engine/api.ts';
-import type { ChargedAttempt, MoveDecision, Settlement } from '../../engine/contract/services.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import type { LeasePolicy } from '../../engine/money/leases/leased-room.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import { lackOf, overshootOf } from '../../engine/money/limits/room.ts';
-import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
-import type { Database } from '../../engine/store/database.ts';
+import type { ChargedAttempt, MoveDecision, Settlement } from '../../engine/base/contract/services.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import type { LeasePolicy } from '../../engine/domain/budget/leases/leased-room.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { lackOf, overshootOf } from '../../engine/domain/budget/limits/room.ts';
+import { verifyLedger } from '../../engine/domain/budget/reports/verify-ledger.ts';
 import { quietLog, reservation, settlement } from './store.ts';
 
 const MINUTE_MS = 60_000;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import pg from 'pg';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import { StageError } from '../../engine/contract/errors.ts';
-import { type Database, openDatabase } from '../../engine/store/database.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { StageError } from '../../engine/base/contract/errors.ts';
+import { type Database, openDatabase } from '../../engine/base/store/database.ts';
 import { quiet } from './postgres.ts';
 
 /** Small, so that a test reaches it. */

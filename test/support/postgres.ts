@@ -10,8 +10,8 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { openEmbeddedPostgres } from '../../engine/store/embedded/embedded-postgres.ts';
-import { readServerState, stopServer } from '../../engine/store/embedded/postgres-process.ts';
+import { openEmbeddedPostgres } from '../../engine/base/store/embedded/embedded-postgres.ts';
+import { readServerState, stopServer } from '../../engine/base/store/embedded/postgres-process.ts';
 import { SEARCH_PATH } from './suite-clock.ts';
 
 /**

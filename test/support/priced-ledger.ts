@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { beforeEach } from 'node:test';
 import type { Settlement } from '../../engine/api.ts';
-import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/contract/config.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/money/reports/reprice.ts';
-import { verifyLedger } from '../../engine/money/reports/verify-ledger.ts';
-import type { Database } from '../../engine/store/database.ts';
+import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/base/contract/config.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import type { Database } from '../../engine/base/store/database.ts';
+import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/domain/budget/reports/reprice.ts';
+import { verifyLedger } from '../../engine/domain/budget/reports/verify-ledger.ts';
 import { quietLog, reservation, settlement, teamDemand, userDemand, useTestStore } from './store.ts';
 
 /** Who prices again. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { StageError } from '../../engine/contract/errors.ts';
+import { StageError } from '../../engine/base/contract/errors.ts';
 
 /** The error that a step raises, which must be one of ours. */
 export function raisedBy(step: () => unknown): StageError {

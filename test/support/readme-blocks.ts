@@ -7,7 +7,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { StageDefinition } from '../../engine/api.ts';
-import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/source/schemas.ts';
+import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/base/source/schemas.ts';
 
 export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 
@@ -65,7 +65,7 @@ export function kindOf({ document, line, text }: Block): Kind {
   if (has('policy')) return 'policy';
   if (has('pipeline') || has('extends')) return 'pipeline';
   if (has('server') && has('upstreams')) return 'gateway';
-  const names_stages = !has('everywhere') && /^\s*- .*\b(stage|use):|\{ *(stage|use):/m.test(text);
+  const names_stages = !has('all_pipelines') && /^\s*- .*\b(stage|use):|\{ *(stage|use):/m.test(text);
   if (areAll(keysOf(GATEWAY_SCHEMA)) && !names_stages) return 'gateway sections';
   if (areAll(keysOf(PIPELINE_SCHEMA))) return 'pipeline sections';
   throw new Error(`${document}:${line}: this YAML block is no configuration; if it is not meant to be, call it text`);
@@ -87,7 +87,7 @@ const GATEWAY_SECTIONS: Readonly<Record<string, string>> = {
 };
 
 const STAGES = ['authenticate', 'read-body', 'resolve-route', 'check-budget', 'meter-usage', 'translate', 'forward'];
-const ASK = '  - { stage: ask-for-usage, protocols: [chat] }';
+const ASK = '  - { stage: include-usage, protocols: [chat] }';
 
 const PIPELINE_SECTIONS: Readonly<Record<string, string>> = {
   pipeline: 'pipeline: model-requests',
@@ -117,7 +117,7 @@ function completePipeline(entries: string, stages: readonly StageDefinition[]): 
   const place = stages.find(({ name }) => name === named[0])?.place ?? 'stages';
   if (place === 'finally') return complete(PIPELINE_SECTIONS, `finally:\n${indented}`);
   const others = STAGES.filter((name) => !named.includes(name)).map((name) => `  - stage: ${name}\n`);
-  if (!named.includes('ask-for-usage')) others.splice(-2, 0, `${ASK}\n`);
+  if (!named.includes('include-usage')) others.splice(-2, 0, `${ASK}\n`);
   return complete(PIPELINE_SECTIONS, `stages:\n${others.slice(0, -1).join('')}${indented}${others.at(-1)}`);
 }
 

@@ -1,4 +1,4 @@
-import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../../engine/contract/config.ts';
+import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../../engine/base/contract/config.ts';
 
 /** Upstreams of a route, to be tried in this order. */
 export function inOrder(...names: readonly string[]): readonly RouteUpstream[] {
@@ -11,5 +11,5 @@ export function routingSection(
   ...defaults: readonly string[]
 ): GatewayConfig['routing'] {
   const default_upstreams = inOrder(...(defaults.length === 0 ? ['main'] : defaults));
-  return { default_upstreams, attempts: { most: 4, seconds: 280, unconfirmed: true }, rules };
+  return { default_upstreams, attempts: { max: 4, seconds: 280, unconfirmed: true }, rules };
 }

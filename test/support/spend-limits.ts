@@ -1,4 +1,4 @@
-import type { SpendLimitsConfig } from '../../engine/contract/config.ts';
+import type { SpendLimitsConfig } from '../../engine/base/contract/config.ts';
 
 /** The section `spend_limits` as it is loaded when nothing but some keys is written: no limits, worst case. */
 export function spendLimitsSection(keys: Partial<SpendLimitsConfig> = {}): SpendLimitsConfig {

@@ -10,10 +10,10 @@ import {
   type Settlement,
   StageError,
 } from '../../engine/api.ts';
-import { type GatewayProcess, ownProcess } from '../../engine/kit/process/gateway-process.ts';
-import { BookedReservation, type Books } from '../../engine/money/ledger/reservation.ts';
-import type { LedgerOfRows } from '../../engine/money/spool/spooling-ledger.ts';
-import type { Disk } from '../../engine/store/spool/spool-file.ts';
+import { type GatewayProcess, ownProcess } from '../../engine/base/kit/process/gateway-process.ts';
+import type { Disk } from '../../engine/base/store/spool/spool-file.ts';
+import { BookedReservation, type Books } from '../../engine/domain/budget/ledger/reservation.ts';
+import type { LedgerOfRows } from '../../engine/domain/budget/spool/spooling-ledger.ts';
 
 /** A row as it reached the ledger. */
 export interface WrittenRow {

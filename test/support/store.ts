@@ -10,10 +10,10 @@ import {
   type Settlement,
   StageError,
 } from '../../engine/api.ts';
-import type { GatewayConfig } from '../../engine/contract/config.ts';
-import type { DatabaseLedger } from '../../engine/money/ledger/ledger.ts';
-import { ledgerIdentity } from '../../engine/money/ledger/reservation.ts';
-import { type Database, openDatabase } from '../../engine/store/database.ts';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import { type Database, openDatabase } from '../../engine/base/store/database.ts';
+import type { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
+import { ledgerIdentity } from '../../engine/domain/budget/ledger/reservation.ts';
 import { createTestDatabase } from './database.ts';
 
 /** A log that keeps nothing. */

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AggregationTemporality } from '@opentelemetry/sdk-metrics';
-import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
-import { createMetricProducer } from '../../engine/telemetry/export/encode.ts';
-import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
+import type { MetricName } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { createMetricProducer } from '../../engine/domain/telemetry/export/encode.ts';
+import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts';
 
 const DELTA = AggregationTemporality.DELTA;
 const route = { 'http.request.method': 'POST', 'http.route': '/v1/messages', 'http.response.status_code': 200 };

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import type { Operation } from '../../engine/contract/telemetry.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { beginTrace } from '../../engine/kit/net/trace-context.ts';
-import type { MetricName } from '../../engine/telemetry/catalogue/metrics.ts';
-import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
-import { createOperationTelemetry } from '../../engine/telemetry/operations.ts';
-import type { FinishedSpan } from '../../engine/telemetry/spans.ts';
+import type { Operation } from '../../engine/base/contract/telemetry.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { beginTrace } from '../../engine/base/kit/net/trace-context.ts';
+import type { MetricName } from '../../engine/domain/telemetry/catalogue/metrics.ts';
+import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts';
+import { createOperationTelemetry } from '../../engine/domain/telemetry/operations.ts';
+import type { FinishedSpan } from '../../engine/domain/telemetry/spans.ts';
 
 const RELOAD: Operation = {
   name: 'gateway.reload',

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import type { GatewayConfig } from '../../engine/api.ts';
-import type { Principal } from '../../engine/contract/services.ts';
-import { CallerRates } from '../../engine/http/client-telemetry.ts';
-import { frozenClock } from '../../engine/kit/clock.ts';
-import { MetricRegistry } from '../../engine/telemetry/metric-registry.ts';
-import { callerHeaders, openRelay, type TelemetryRelay } from '../../engine/telemetry/relay.ts';
+import type { Principal } from '../../engine/base/contract/services.ts';
+import { frozenClock } from '../../engine/base/kit/clock.ts';
+import { MetricRegistry } from '../../engine/domain/telemetry/metric-registry.ts';
+import { callerHeaders, openRelay, type TelemetryRelay } from '../../engine/domain/telemetry/relay.ts';
+import { CallerRates } from '../../engine/edge/http/client-telemetry.ts';
 import { answerBytes, hang } from '../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector } from '../support/telemetry/collector.ts';
 import { until } from '../support/until.ts';

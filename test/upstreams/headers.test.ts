@@ -1,8 +1,7 @@
 /** Headers on their way: of requests to an upstream, of answers to a client; and the path at an upstream. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { UpstreamConfig } from '../../engine/contract/config.ts';
-import { passedHeaders } from '../../engine/run/headers.ts';
+import type { UpstreamConfig } from '../../engine/base/contract/config.ts';
 import {
   actsOnOrigin,
   describeTranslated,
@@ -10,7 +9,8 @@ import {
   messagesHeaders,
   upstreamCredential,
   upstreamPaths,
-} from '../../engine/upstreams/headers.ts';
+} from '../../engine/domain/upstreams/headers.ts';
+import { passedHeaders } from '../../engine/pipeline/run/headers.ts';
 
 const words = (text: string): string[] => text.trim().split(/\s+/);
 const all = (names: readonly string[], value = 'x') => Object.fromEntries(names.map((name) => [name, value]));

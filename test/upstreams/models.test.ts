@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import type { TokenCounts } from '../../engine/api.ts';
-import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/contract/config.ts';
-import { stageConfig } from '../../engine/simulate/stage-harness.ts';
-import type { ToldOfModel } from '../../engine/upstreams/lists/ask-list.ts';
-import { type ModelLists, NO_LISTS } from '../../engine/upstreams/lists/model-lists.ts';
+import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/base/contract/config.ts';
+import type { ToldOfModel } from '../../engine/domain/upstreams/lists/ask-list.ts';
+import { type ModelLists, NO_LISTS } from '../../engine/domain/upstreams/lists/model-lists.ts';
 import {
   callerWithToken,
   createFoundModels,
   createModelCatalog,
   noModelsBecause,
-} from '../../engine/upstreams/models.ts';
+} from '../../engine/domain/upstreams/models.ts';
+import { stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 
 function model(id: string, more: Partial<ModelConfig> = {}): ModelConfig {
   return {

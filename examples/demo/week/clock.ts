@@ -1,5 +1,5 @@
-import type { Clock } from '../../../engine/contract/services.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import type { Clock } from '../../../engine/base/contract/services.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
 
 /** A clock that begins at some moment, runs on with the machine's, and can be moved forward. */
 export interface MovableClock extends Clock {

@@ -1,10 +1,10 @@
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import type { CounterName } from '../../../engine/contract/services.ts';
-import { listPeople, rebindAs } from '../../../engine/identity/sessions/bindings.ts';
-import { createToken, revokeToken, rotateToken } from '../../../engine/identity/tokens/tokens.ts';
-import { grantLimit, setLimit } from '../../../engine/money/limits/limit-settings.ts';
-import type { Database } from '../../../engine/store/database.ts';
-import { drainUpstream, resumeUpstream } from '../../../engine/upstreams/states/shared-states.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { CounterName } from '../../../engine/base/contract/services.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { grantLimit, setLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
+import { listPeople, rebindAs } from '../../../engine/domain/identity/sessions/bindings.ts';
+import { createToken, revokeToken, rotateToken } from '../../../engine/domain/identity/tokens/tokens.ts';
+import { drainUpstream, resumeUpstream } from '../../../engine/domain/upstreams/states/shared-states.ts';
 import type { MovableClock } from './clock.ts';
 import { MEMBERS, type MemberName } from './members.ts';
 import type { Ask, Deed } from './plan.ts';

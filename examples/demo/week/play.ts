@@ -4,10 +4,10 @@
  * @module
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { type RunningGateway, startGateway } from '../../../engine/gateway/start-gateway.ts';
-import type { Database } from '../../../engine/store/database.ts';
-import type { ExportedLog } from '../../../engine/telemetry/export/exports.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import type { ExportedLog } from '../../../engine/domain/telemetry/export/exports.ts';
+import { type RunningGateway, startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import type { Conduct, DemoUpstream } from '../upstream.ts';
 import { type MovableClock, movableClock } from './clock.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { applyPatch } from 'diff';
-import { diffFiles, diffRules, shadowRules } from '../../../engine/admin/config.ts';
-import type { KeptFile, KeptRule } from '../../../engine/audit/config-loads.ts';
+import type { KeptFile, KeptRule } from '../../../engine/domain/audit/config-loads.ts';
+import { diffFiles, diffRules, shadowRules } from '../../../engine/edge/admin/config.ts';
 
 const file = (name: string, text: string | null, digest: string | null = null): KeptFile => ({ name, text, digest });
 const rule = (more: Partial<KeptRule>): KeptRule => ({

@@ -1,7 +1,7 @@
 /** `appscli audit`: records by what is asked for, new ones as they come, and who changed what. */
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
-import { describeRecord } from '../../../engine/cli/audit.ts';
+import { describeRecord } from '../../../engine/edge/cli/audit.ts';
 import { adminBench } from '../../http/admin/support.ts';
 import { until } from '../../support/until.ts';
 import { assertNarrow, commandsOf } from '../at-gateway.ts';
@@ -127,12 +127,12 @@ TIME  200  ann@example.com  coder-1 at main
   });
 
   it('tells who sent them, how many and how many were refused', async () => {
-    const { stdout } = await tail('--since', '7d', '--rule', 'no-preview', '--rule', 'refuse-large', '--who');
+    const { stdout } = await tail('--since', '7d', '--rule', 'no-preview', '--rule', 'refuse-large', '--users');
     assert.match(
       stdout,
       /^WHO +REQUESTS +REFUSED +LAST \(UTC\)\nann@example\.com +2 +2 +\S+ \S+\nbob@example\.com +1 +0 .+\ncleo@example\.com +1 +0 .+\n$/,
     );
-    const json = await tail('--since', '7d', '--rule', 'no-preview', '--user', 'bob@example.com', '--who', '--json');
+    const json = await tail('--since', '7d', '--rule', 'no-preview', '--user', 'bob@example.com', '--users', '--json');
     const { person, requests, refused } = JSON.parse(json.stdout);
     assert.deepEqual([person, requests, refused], ['bob@example.com', 1, 0]);
   });

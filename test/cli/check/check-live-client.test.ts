@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
-import type { AuthConfig, OidcConfig } from '../../../engine/contract/config.ts';
-import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
-import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { AuthConfig, OidcConfig } from '../../../engine/base/contract/config.ts';
+import { checkLive } from '../../../engine/edge/doctor/host/live/check-live.ts';
+import type { LiveCheck } from '../../../engine/edge/doctor/host/live/probe.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { startIdentityProvider } from '../../support/identity/identity-provider.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 import { answerJson, startScriptedProvider } from '../../support/identity/scripted-identity-provider.ts';

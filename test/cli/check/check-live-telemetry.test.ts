@@ -1,9 +1,9 @@
 /** `check --live` sends a span to the collector and says what came back. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { renderLive } from '../../../engine/cli/check.ts';
-import { checkLive } from '../../../engine/doctor/host/live/check-live.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { renderLive } from '../../../engine/edge/cli/check.ts';
+import { checkLive } from '../../../engine/edge/doctor/host/live/check-live.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { answerBytes, hang } from '../../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector, takePartly } from '../../support/telemetry/collector.ts';
 

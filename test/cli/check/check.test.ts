@@ -3,8 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { symlinkSync } from 'node:fs';
 import { test } from 'node:test';
 import { defineStage } from '../../../engine/api.ts';
-import { type CheckOptions, runCheck } from '../../../engine/cli/check.ts';
-import type { LiveCheck } from '../../../engine/doctor/host/live/probe.ts';
+import { type CheckOptions, runCheck } from '../../../engine/edge/cli/check.ts';
+import type { LiveCheck } from '../../../engine/edge/doctor/host/live/probe.ts';
 import { stages as shipped } from '../../../stages/index.ts';
 import { createProject, GATEWAY, pipelineYaml } from '../../load/support/project.ts';
 
@@ -84,7 +84,7 @@ export default defineStage({ name: 'odd', version: 1, summary: 'Odd.', options, 
   ] as const) {
     const { path } = createProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [odd.mjs]\n`,
-      'own/mine.yaml': pipelineYaml('  - stage: odd\n  - stage: answer'),
+      'own/mine.yaml': pipelineYaml('  - stage: odd\n  - stage: respond'),
       'odd.mjs': odd(create),
     });
     const { exit_code, data } = await check([path('gateway.yaml')], { format: 'json' });
@@ -210,7 +210,7 @@ test('a directory is searched for configuration; other YAML files are passed ove
     'gateway.yaml': `${GATEWAY}pipelines: own\n`,
     'own/mine.yaml': pipelineYaml('  - stage: list-modles'),
     'unused/other.yaml': pipelineYaml('  - stage: list-models', 'Other Name'),
-    'unused/fragments/stop.yaml': 'fragment: stop\nversion: 0\nsummary: S.\nstages: [{ stage: fail }]\n',
+    'unused/fragments/stop.yaml': 'fragment: stop\nversion: 0\nsummary: S.\nstages: [{ stage: reject }]\n',
     'compose.yaml': 'services: {}\n',
     'broken-notes.yaml': 'a: [1\n',
     'unused/tabs.yaml': 'pipeline: tabs\n\tversion: 1\n',
@@ -320,11 +320,11 @@ test('limits are passed by nothing where the worst case is held, and the check s
 test('limits say at which upstreams the bound of most chat clients is held for as none, where the worst case is held', async () => {
   const compat = (name: string, more = '') =>
     `  - { name: ${name}, type: compat, base_url: "https://${name}.example.com/v1", api_key_env: UPSTREAM_KEY${more} }\n`;
-  const knows = ', honours: [max_tokens, max_completion_tokens, max_output_tokens]';
+  const knows = ', enforces: [max_tokens, max_completion_tokens, max_output_tokens]';
   const gateway = GATEWAY.replace(/(?<=^upstreams:\n)/m, compat('plain') + compat('newer', knows));
   assert.match(
     await moneyOf('{ defaults: { user_daily_usd: 5 }, reserve: worst_case }', gateway),
-    /\n {2}held as unbounded: requests with only max_completion_tokens, at plain\s+\(`honours`\)\n$/,
+    /\n {2}held as unbounded: requests with only max_completion_tokens, at plain\s+\(`enforces`\)\n$/,
   );
   assert.doesNotMatch(await moneyOf('{ defaults: { user_daily_usd: 5 } }', gateway), /unbounded:/);
 });

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach } from 'node:test';
-import { type ClientSurroundings, type SetUpOptions, setUpClient } from '../../../engine/cli/client/client.ts';
-import type { Input } from '../../../engine/cli/client/client-write.ts';
-import type { CommandContext } from '../../../engine/cli/context.ts';
-import type { ClientKind } from '../../../engine/client-files/clients.ts';
+import { type ClientSurroundings, type SetUpOptions, setUpClient } from '../../../engine/edge/cli/client/client.ts';
+import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
+import type { CommandContext } from '../../../engine/edge/cli/context.ts';
+import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 
 const setUp =

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { after, test } from 'node:test';
-import { type ConsoleSessions, createConsoleSessions } from '../../../engine/identity/sessions/console-sessions.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import {
+  type ConsoleSessions,
+  createConsoleSessions,
+} from '../../../engine/domain/identity/sessions/console-sessions.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, writeConfig } from '../../support/gateway.ts';
 import { open } from '../../support/open-database.ts';

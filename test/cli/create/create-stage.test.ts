@@ -29,7 +29,7 @@ test('a new stage passes the check once what was printed is pasted into gateway.
   assert.equal(stdout, 'stages/require-ticket.ts\nstages/require-ticket.test.ts\nstages/package.json\n');
 
   const gateway = join(directory, 'gateway.yaml');
-  const added = `${block(stderr, 'stages:')}\n${block(stderr, 'everywhere:')}`;
+  const added = `${block(stderr, 'stages:')}\n${block(stderr, 'all_pipelines:')}`;
   await writeFile(gateway, `${await readFile(gateway, 'utf8')}\n${added}`);
 
   const checked = await run('check', '--deny-warnings');

@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import type { Input } from '../../../engine/cli/client/client-write.ts';
-import { type DeskOptions, doctorDesk } from '../../../engine/cli/doctor/desk.ts';
-import type { ClientKind } from '../../../engine/client-files/clients.ts';
-import { openDesk } from '../../../engine/doctor/desk.ts';
-import { programVersion } from '../../../engine/kit/package-root.ts';
+import { programVersion } from '../../../engine/base/kit/package-root.ts';
+import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
+import { type DeskOptions, doctorDesk } from '../../../engine/edge/cli/doctor/desk.ts';
+import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
+import { openDesk } from '../../../engine/edge/doctor/desk.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
 import { cli, collectingTerminal } from '../support.ts';
 

@@ -1,15 +1,15 @@
 /** A request that the audit log remembers, judged by the configuration of today, and which upstreams requests can go to. */
 import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
-import { describeDryRun } from '../../../engine/cli/explain/describe-dry-run.ts';
-import { explain } from '../../../engine/cli/explain/explain.ts';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import type { DryRun } from '../../../engine/explain/dry-run.ts';
-import { replayRecord } from '../../../engine/explain/past-request.ts';
-import { recordFor } from '../../../engine/explain/told-limits.ts';
-import { load } from '../../../engine/load/index.ts';
-import type { Balance, Counted } from '../../../engine/money/limits/room.ts';
-import type { Loaded } from '../../../engine/source/spec.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { Loaded } from '../../../engine/base/source/spec.ts';
+import type { Balance, Counted } from '../../../engine/domain/budget/limits/room.ts';
+import { describeDryRun } from '../../../engine/edge/cli/explain/describe-dry-run.ts';
+import { explain } from '../../../engine/edge/cli/explain/explain.ts';
+import type { DryRun } from '../../../engine/pipeline/explain/dry-run.ts';
+import { replayRecord } from '../../../engine/pipeline/explain/past-request.ts';
+import { recordFor } from '../../../engine/pipeline/explain/told-limits.ts';
+import { load } from '../../../engine/pipeline/load/index.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
 import { collectingContext } from '../support.ts';
@@ -52,7 +52,7 @@ match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
-  - stage: fail
+  - stage: reject
     id: too-long
     when: { ">": [{ var: request.max_tokens }, 1000] }
     options: { error: invalid_request }
@@ -188,10 +188,10 @@ describe('a past request', () => {
   it('is judged by what its route supports, and charged nothing for counting tokens', () => {
     const path = '/v1/messages/count_tokens';
     const counted = replay({ path });
-    assert.equal(counted.stages.find(({ id }) => id === 'fail')?.fate, 'skipped');
+    assert.equal(counted.stages.find(({ id }) => id === 'reject')?.fate, 'skipped');
     assert.deepEqual(counted.spending, []);
     const refused = replay({ path, model: 'mini-1' });
-    assert.equal(refused.stages.find(({ id }) => id === 'fail')?.fate, 'runs');
+    assert.equal(refused.stages.find(({ id }) => id === 'reject')?.fate, 'runs');
     assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
   });
 

@@ -40,7 +40,7 @@ rules:
 stages:
   - stage: authenticate
   - stage: read-body
-  - stage: fail
+  - stage: reject
     id: refuse-large
     when: { rule: is-large }
     options: { error: invalid_request, message: Too large. }
@@ -76,7 +76,7 @@ describe('explain', () => {
     const titles = lines.filter((line) => line.startsWith('STAGE')).flatMap((line) => line.split(/ +/).slice(1));
     const names = ['CHAT-', 'COUNT-', 'HEALTH', 'HELLO', 'MANAGED-', 'MESSAGES', 'MODELS', 'OAUTH-USAGE', 'RESPONSES'];
     assert.deepEqual(titles.toSorted(), names);
-    assert.match(stdout, /^fail +(3\? +4\?|4\? +3\?)$/m);
+    assert.match(stdout, /^reject +(3\? +4\?|4\? +3\?)$/m);
     assert.match(stdout, /^audit(?: +f){4}$/m);
     for (const line of lines) assert.ok(line.length <= 80, line);
   });
@@ -84,7 +84,7 @@ describe('explain', () => {
   it('shows a pipeline with the guard in words and the line of every entry', async () => {
     const { stdout } = await explain('messages');
     assert.match(stdout, /^messages, version 2: pipelines\/messages\.yaml$/m);
-    assert.match(stdout, /^ {2}3 {2}refuse-large +fail@1 +request\.body_bytes > 1000 +:10$/m);
+    assert.match(stdout, /^ {2}3 {2}refuse-large +reject@1 +request\.body_bytes > 1000 +:10$/m);
     const { stdout: json } = await explain('messages', '--json');
     const { entries } = JSON.parse(json);
     assert.deepEqual(entries[2].when, { '>': [{ var: 'request.body_bytes' }, 1000] });
@@ -213,7 +213,7 @@ describe('explain', () => {
 
   it('claims nothing about an answer that nobody gave', async () => {
     await mkdir(join(directory, 'answering'));
-    const clauses = 'on_error:\n  - { stage: fail, id: any, options: { error: overloaded } }\nfinally:';
+    const clauses = 'on_error:\n  - { stage: reject, id: any, options: { error: overloaded } }\nfinally:';
     await writeFile(join(directory, 'answering', 'messages.yaml'), PIPELINE.replace('finally:', clauses));
     await writeFile(join(directory, 'answering.yaml'), CONFIG.replace('pipelines: pipelines', 'pipelines: answering'));
     const given = ['--group', 'engineers', '--config', 'answering.yaml', '--json'];

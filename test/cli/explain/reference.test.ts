@@ -1,18 +1,17 @@
 /** `appscli explain WORD`: what the generated reference says, found by its words. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { explain } from '../../../engine/cli/explain/explain.ts';
-import { entriesOf, KINDS } from '../../../engine/cli/explain/reference.ts';
-import { ERRORS } from '../../../engine/contract/errors.ts';
-import { FACTS } from '../../../engine/contract/facts.ts';
-import { ATTEMPT_REASONS, DROP_REASONS } from '../../../engine/contract/forwarding.ts';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import { OPERATORS } from '../../../engine/rules/operators.ts';
-import { DIAGNOSTICS } from '../../../engine/source/diagnostics/codes.ts';
-import { METRICS } from '../../../engine/telemetry/catalogue/metrics.ts';
-import { ATTRIBUTES, EVENTS, LABEL_ATTRIBUTES, SPANS } from '../../../engine/telemetry/catalogue/spans.ts';
-
-import { FAILOVER_TABLE } from '../../../engine/upstreams/failover-table.ts';
+import { ERRORS } from '../../../engine/base/contract/errors.ts';
+import { FACTS } from '../../../engine/base/contract/facts.ts';
+import { ATTEMPT_REASONS, DROP_REASONS } from '../../../engine/base/contract/forwarding.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import { OPERATORS } from '../../../engine/base/rules/operators.ts';
+import { DIAGNOSTICS } from '../../../engine/base/source/diagnostics/codes.ts';
+import { METRICS } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
+import { ATTRIBUTES, EVENTS, LABEL_ATTRIBUTES, SPANS } from '../../../engine/domain/telemetry/catalogue/spans.ts';
+import { FAILOVER_TABLE } from '../../../engine/domain/upstreams/failover-table.ts';
+import { explain } from '../../../engine/edge/cli/explain/explain.ts';
+import { entriesOf, KINDS } from '../../../engine/edge/cli/explain/reference.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, GATEWAY } from '../../load/support/project.ts';
 import { cli, collectingContext } from '../support.ts';

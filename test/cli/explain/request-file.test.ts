@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { readRequest, withHeaders } from '../../../engine/cli/explain/request-file.ts';
+import { readRequest, withHeaders } from '../../../engine/edge/cli/explain/request-file.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
 
 const directory = ownDirectory();

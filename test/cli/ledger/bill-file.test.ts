@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { type BillColumns, parseAmount, readBill } from '../../../engine/cli/ledger/bill-file.ts';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import { formatUsd } from '../../../engine/kit/money.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import { formatUsd } from '../../../engine/base/kit/money.ts';
+import { type BillColumns, parseAmount, readBill } from '../../../engine/edge/cli/ledger/bill-file.ts';
 import { ownDirectory } from '../../support/own-directory.ts';
 
 const directory = ownDirectory();

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeVerification } from '../../../engine/cli/ledger/verify.ts';
-import type { LedgerVerification } from '../../../engine/money/reports/verify-ledger.ts';
+import type { LedgerVerification } from '../../../engine/domain/budget/reports/verify-ledger.ts';
+import { describeVerification } from '../../../engine/edge/cli/ledger/verify.ts';
 import { assertNarrow } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
 

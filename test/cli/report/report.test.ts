@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { openReport, type ReportOptions } from '../../../engine/cli/report/report.ts';
-import type { CheckResult } from '../../../engine/contract/checks.ts';
-import { printable } from '../../../engine/kit/text/printable.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
+import { printable } from '../../../engine/base/kit/text/printable.ts';
+import { openReport, type ReportOptions } from '../../../engine/edge/cli/report/report.ts';
 import { collectingTerminal } from '../support.ts';
 
 const OK: CheckResult = {

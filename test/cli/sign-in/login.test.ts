@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { login } from '../../../engine/cli/sign-in/login.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { login } from '../../../engine/edge/cli/sign-in/login.ts';
 import {
   type Backend,
   createBackend,

@@ -2,14 +2,14 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
-import { logout } from '../../../engine/cli/sign-in/logout.ts';
-import { token } from '../../../engine/cli/sign-in/token.ts';
-import { whoami } from '../../../engine/cli/sign-in/whoami.ts';
-import { openCredentials } from '../../../engine/client/credentials.ts';
-import { freshCredentials } from '../../../engine/client/fresh-credentials.ts';
-import { createAsk } from '../../../engine/client/http.ts';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { logout } from '../../../engine/edge/cli/sign-in/logout.ts';
+import { token } from '../../../engine/edge/cli/sign-in/token.ts';
+import { whoami } from '../../../engine/edge/cli/sign-in/whoami.ts';
+import { openCredentials } from '../../../engine/edge/client/credentials.ts';
+import { freshCredentials } from '../../../engine/edge/client/fresh-credentials.ts';
+import { createAsk } from '../../../engine/edge/client/http.ts';
 import { held, keep, kept, NOW } from '../../client/keep-credentials.ts';
 import {
   type Backend,

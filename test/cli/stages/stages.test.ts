@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { explain } from '../../../engine/cli/explain/explain.ts';
-import { stages as listStages } from '../../../engine/cli/stages.ts';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import { ConfigurationError } from '../../../engine/source/configuration-error.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import { ConfigurationError } from '../../../engine/base/source/configuration-error.ts';
+import { explain } from '../../../engine/edge/cli/explain/explain.ts';
+import { stages as listStages } from '../../../engine/edge/cli/stages.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject, GATEWAY } from '../../load/support/project.ts';
 import { collectingContext } from '../support.ts';

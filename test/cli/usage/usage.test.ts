@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { describeUsage } from '../../../engine/cli/usage/usage.ts';
-import { createServiceToken } from '../../../engine/identity/tokens/service-tokens.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import type { UsageRow } from '../../../engine/money/reports/usage.ts';
-import { usageCsv } from '../../../engine/money/reports/usage-summary.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import type { UsageRow } from '../../../engine/domain/budget/reports/usage.ts';
+import { usageCsv } from '../../../engine/domain/budget/reports/usage-summary.ts';
+import { createServiceToken } from '../../../engine/domain/identity/tokens/service-tokens.ts';
+import { describeUsage } from '../../../engine/edge/cli/usage/usage.ts';
 import { assertNarrow } from '../at-gateway.ts';
 import { commandBench } from '../command-bench.ts';
 

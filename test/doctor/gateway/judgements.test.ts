@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { judgeClock, sessionEnd, tokenTextProblem } from '../../../engine/doctor/gateway/judgements.ts';
-import { isException } from '../../../engine/kit/net/way.ts';
+import { isException } from '../../../engine/base/kit/net/way.ts';
+import { judgeClock, sessionEnd, tokenTextProblem } from '../../../engine/edge/doctor/gateway/judgements.ts';
 import { times } from '../../support/times.ts';
 
 const GATEWAY = 'https://gateway.example.com';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
-import type { Connection, Diagnosis } from '../../../engine/doctor/desk.ts';
-import { examineGateway } from '../../../engine/doctor/gateway/examine-gateway.ts';
+import type { Connection, Diagnosis } from '../../../engine/edge/doctor/desk.ts';
+import { examineGateway } from '../../../engine/edge/doctor/gateway/examine-gateway.ts';
 import { ownPort } from '../../support/net/own-port.ts';
 import { deskWith } from '../support.ts';
 
@@ -11,7 +11,7 @@ export const TOKEN = 'gw_planted-token-7d1f04c2a9';
 /** Listens at a free port until the tests of the file are over; returns the port. */
 export const listen = (listener: RequestListener) => ownPort(createServer(listener));
 
-/** What a stand-in is to answer. */
+/** What a mock is to answer. */
 export interface StandIn {
   readonly models?: readonly object[];
   readonly accepts?: readonly string[];

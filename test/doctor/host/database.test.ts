@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { examineDatabase } from '../../../engine/doctor/host/database.ts';
-import type { Host } from '../../../engine/doctor/host/host.ts';
-import { thisMachine } from '../../../engine/doctor/host/host.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { examineDatabase } from '../../../engine/edge/doctor/host/database.ts';
+import type { Host } from '../../../engine/edge/doctor/host/host.ts';
+import { thisMachine } from '../../../engine/edge/doctor/host/host.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { createTestDatabase } from '../../support/database.ts';
 
 let database: Awaited<ReturnType<typeof createTestDatabase>>;

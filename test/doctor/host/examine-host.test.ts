@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import type { CheckResult } from '../../../engine/contract/checks.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
 import { freePort } from '../../support/free-port.ts';
 import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';

@@ -1,6 +1,6 @@
-import type { CheckResult } from '../../../engine/contract/checks.ts';
-import { examineHost } from '../../../engine/doctor/host/examine-host.ts';
-import { type Machine, thisMachine } from '../../../engine/doctor/host/host.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
+import { examineHost } from '../../../engine/edge/doctor/host/examine-host.ts';
+import { type Machine, thisMachine } from '../../../engine/edge/doctor/host/host.ts';
 import { stages } from '../../../stages/index.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { beforeEach, describe, test } from 'node:test';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
 import {
   answerChunks,

@@ -1,7 +1,7 @@
 /** How long a provider keeps prompts in its cache: asked for, translated and billed. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { askBody, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { answered, completion, idOf, lossesOf, message, refusal, response, text } from '../support/odd.ts';
 import { ledgerRow } from '../support/state.ts';

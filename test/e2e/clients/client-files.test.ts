@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { beforeEach, describe, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import type { Input } from '../../../engine/cli/client/client-write.ts';
+import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
 import { buildCli, codingCli, messages } from '../../cli/client/set-up.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 import type { TestGateway } from '../../support/gateway.ts';

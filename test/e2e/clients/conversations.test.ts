@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { test } from 'node:test';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { Answer, Asked, ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';

@@ -1,7 +1,7 @@
 /** Clients that keep nothing of an answer beside its text and its calls, in conversations with servers that want their state back. */
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import { randomOf } from '../../support/random.ts';
 import { inTurn } from '../../support/times.ts';

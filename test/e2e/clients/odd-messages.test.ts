@@ -1,7 +1,7 @@
 /** Requests and answers that are rare and legal, as the newest official SDKs describe them. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { ONE_ATTEMPT } from '../../support/gateway.ts';
 import { answerChunks, answerJson, sse } from '../../support/model-provider/scripted-upstream.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';

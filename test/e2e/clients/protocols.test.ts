@@ -1,7 +1,7 @@
 /** What every client gets from every upstream, whatever protocol each of them speaks: words, errors, rows. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { Answer, ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { eventsIn, textIn } from '../streams/streams.ts';

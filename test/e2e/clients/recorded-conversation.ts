@@ -3,7 +3,7 @@
  * 40 tools with deep schemas, some 200 messages with parallel calls, images, documents, failures and thoughts.
  * @module
  */
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { seal, sign } from '../../support/model-provider/model-provider-script.ts';
 import { PDF, PIXEL } from './agent-model.ts';
 

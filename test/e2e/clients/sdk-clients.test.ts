@@ -8,7 +8,7 @@ import type OpenAI from 'openai';
 import { makeParseableResponseFormat, makeParseableTextFormat } from 'openai/lib/parser';
 import type { ChatCompletionTool } from 'openai/resources/chat/completions';
 import type { FunctionTool, ResponseInputItem } from 'openai/resources/responses/responses';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { sayWhatWasSeen } from '../../support/model-provider/model-provider.ts';
 import { modelVia, type Nine, useNine } from '../support/nine.ts';
 import { agent, assertAllSeen, CITIES, PDF, PIXEL, SUMMARY, weatherIn } from './agent-model.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { Asked, Model, ModelProvider, Said } from '../../support/model-provider/model-provider.ts';
 import { times } from '../../support/times.ts';

@@ -1,5 +1,5 @@
 /** Clients of the three protocols that lead one conversation: they keep what they are answered, and send it back as it came. */
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { eventsIn } from '../streams/streams.ts';
 import { CITIES } from './agent-model.ts';
 

@@ -1,7 +1,7 @@
 /** One tool, one schema of an answer or one image must not have the requests of a whole session refused. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { askBody, modelVia, type Nine, post, TRANSLATED, useNine } from '../support/nine.ts';
 import { lossesOf } from '../support/odd.ts';
 

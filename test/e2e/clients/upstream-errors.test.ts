@@ -1,8 +1,8 @@
 /** What clients of every protocol are told of the errors of real servers, and where a request goes next. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { PROTOCOLS } from '../../../engine/base/contract/protocol.ts';
 import {
   FALSE_FRIENDS,
   FULL_CONTEXTS,

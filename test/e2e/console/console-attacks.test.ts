@@ -1,7 +1,7 @@
 /** What other sites, other people and thieves of cookies can do with the console: nothing. */
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { ADMIN_OPERATIONS, type DescribedOperation } from '../../../engine/admin/description.ts';
+import { ADMIN_OPERATIONS, type DescribedOperation } from '../../../engine/edge/admin/description.ts';
 import { type ConsolePerson, OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';

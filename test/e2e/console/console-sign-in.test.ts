@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, it } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { OF_CONSOLE, personIn, signInToConsole } from '../../support/console.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { approveAt, createBrowser } from '../../support/identity/browser-by-fetch.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
+import { PACKAGE_ROOT } from '../../../engine/base/kit/package-root.ts';
 import { openAs, openConsole } from '../../support/console.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { until } from '../../support/until.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
-import { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { setLimit } from '../../../engine/money/limits/limit-settings.ts';
+import { setLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
+import { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { count } from '../../http/admin/limits-config.ts';
 import { until } from '../../support/until.ts';
 import { HOSTILE_SHORT, useConsole } from './scene.ts';

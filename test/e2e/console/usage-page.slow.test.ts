@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { reportUsage } from '../../../engine/money/reports/usage.ts';
-import { usageCsv } from '../../../engine/money/reports/usage-summary.ts';
+import { reportUsage } from '../../../engine/domain/budget/reports/usage.ts';
+import { usageCsv } from '../../../engine/domain/budget/reports/usage-summary.ts';
 import { until } from '../../support/until.ts';
 import { useConsole } from './scene.ts';
 

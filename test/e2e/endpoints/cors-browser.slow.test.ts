@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
+import { PACKAGE_ROOT } from '../../../engine/base/kit/package-root.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import {

@@ -1,10 +1,10 @@
 /** Clients send a good credential beside one that is left over; whichever it is, it serves, at every endpoint alike. */
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { createServiceToken } from '../../../engine/identity/tokens/service-tokens.ts';
-import { generateToken } from '../../../engine/identity/tokens/token-format.ts';
-import type { createToken } from '../../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { createServiceToken } from '../../../engine/domain/identity/tokens/service-tokens.ts';
+import { generateToken } from '../../../engine/domain/identity/tokens/token-format.ts';
+import type { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { MESSAGES, messagesBody, send } from '../support/client.ts';

@@ -2,7 +2,7 @@
  * Cases of upstreams that fail: what they play, and what must come of it, read from `expected.ts`.
  * @module
  */
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type Play, serves } from '../../support/model-provider/fault-server.ts';
 import type { Mixture, Row } from './expected.ts';
 

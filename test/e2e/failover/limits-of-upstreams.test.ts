@@ -1,8 +1,8 @@
 /** What requests cost that several upstreams were asked for, under limits of each upstream, with the most reserved. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { bootGateway, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,

@@ -4,7 +4,7 @@
  * @module
  */
 import { after, before, describe, test } from 'node:test';
-import { PROTOCOLS } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS } from '../../../engine/base/contract/protocol.ts';
 import type { ConfigSections } from '../../support/gateway.ts';
 import { IS_DEEP } from '../../support/times.ts';
 import { allCasesOf, type Case, casesOf, mixed, WAYS } from './cases.ts';

@@ -4,7 +4,7 @@ import type { ServerResponse } from 'node:http';
 import { type AddressInfo, createServer } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { UNREAD_MS } from '../../../engine/upstreams/transports/transport.ts';
+import { UNREAD_MS } from '../../../engine/domain/upstreams/transports/transport.ts';
 import { serverSection } from '../../support/gateway.ts';
 import {
   answers,
@@ -304,7 +304,7 @@ describe('an upstream', () => {
 describe('an upstream that greets before it fails, and is known to', () => {
   const BROKE_OFF = '{"type":"message_delta","delta":{"stop_reason":"network_error"},"usage":{"output_tokens":1}}';
   test('is given more time: what it has said by then is not passed on', async () => {
-    const several = await openSeveral({ count: 2, upstreams: { hold: 'first_content' } });
+    const several = await openSeveral({ count: 2, upstreams: { commit_after: 'first_content' } });
     try {
       const [start, block] = eventsBy('messages', 'a');
       for (const [session, end] of [
@@ -336,7 +336,7 @@ describe('an upstream that greets before it fails, and is known to', () => {
     ['nothing', (res: ServerResponse) => res.destroy()],
   ] as const) {
     test(`as all of Responses do, is followed by the next one after a greeting and ${how}`, async () => {
-      const responses = { type: 'compat', protocols: ['responses'], retry_budget: { least: 0, percent: 0 } };
+      const responses = { type: 'compat', protocols: ['responses'], retry_budget: { min: 0, percent: 0 } };
       const clock = movableClock({ stands: true });
       const several = await openSeveral({ count: 2, upstreams: responses, clock });
       try {

@@ -296,7 +296,7 @@ describe('a request does not go on', () => {
       count: 3,
       upstreams: { breaker: { mode: 'off' } },
       config: {
-        server: serverSection({ timeouts: { unstreamed_first_byte_seconds: 100 } }),
+        server: serverSection({ timeouts: { non_streaming_first_byte_seconds: 100 } }),
         spend_limits: {
           on_exceeded: 'deny',
           rules: [

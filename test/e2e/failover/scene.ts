@@ -31,7 +31,7 @@ interface Surroundings {
 const SILENCE_SECONDS = 60;
 const TIMEOUTS = {
   first_byte_seconds: SILENCE_SECONDS,
-  unstreamed_first_byte_seconds: SILENCE_SECONDS,
+  non_streaming_first_byte_seconds: SILENCE_SECONDS,
   idle_seconds: SILENCE_SECONDS,
 };
 
@@ -39,7 +39,7 @@ function upstreamEntry(faults: FaultServer, name: string, { play, speaks }: Case
   return {
     name,
     // Cases that share an upstream do not take each other's retries.
-    retry_budget: { least: 1000 },
+    retry_budget: { min: 1000 },
     base_url: play === 'refuses' ? `${REFUSING}/${name}` : faults.url(name),
     ...(speaks === 'messages' ? { type: 'vendor' } : { type: 'compat', protocols: [speaks] }),
     api_key_env: 'TEST_UPSTREAM_KEY',

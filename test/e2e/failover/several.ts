@@ -3,8 +3,8 @@
  * what one request leaves behind for the next.
  * @module
  */
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import { type FaultServer, startFaultServer } from '../../support/model-provider/fault-server.ts';
 import { bearer, messagesBody, type Response, send } from '../support/client.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, describe, test } from 'node:test';
-import { revokeToken } from '../../../engine/identity/tokens/tokens.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { revokeToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { makeToken, type TestGateway } from '../../support/gateway.ts';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { until } from '../../support/until.ts';

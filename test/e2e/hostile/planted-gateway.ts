@@ -1,6 +1,6 @@
 /** A gateway with sign-in whose every record is kept as it is, and the secrets its configuration was given. */
 import { rm } from 'node:fs/promises';
-import { type RunningGateway, startGateway } from '../../../engine/gateway/start-gateway.ts';
+import { type RunningGateway, startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { RunningGateway } from '../../../engine/gateway/start-gateway.ts';
+import type { RunningGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { cli } from '../../cli/support.ts';
 import {
   approveAt,

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';
 import { answerBytes, answerChunks, type ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';

@@ -37,7 +37,7 @@ useProcessScene(
       server: serverSection({
         timeouts: {
           first_byte_seconds: REACHED_SECONDS,
-          unstreamed_first_byte_seconds: REACHED_SECONDS,
+          non_streaming_first_byte_seconds: REACHED_SECONDS,
           idle_seconds: REACHED_SECONDS,
         },
       }),

@@ -110,7 +110,7 @@ stages:
 on_error:
   - errors: [stage_failed]
     when: { "===": [{ var: request.path }, /handled] }
-    stage: fail
+    stage: reject
     options: { error: overloaded, message: Try again. }
 finally:
   - { stage: audit, options: { table: false, json_lines: AUDIT } }

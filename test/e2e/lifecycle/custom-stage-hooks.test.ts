@@ -1,7 +1,7 @@
 /** Faulty stages of the operator's own around a forwarded request: what they do to a response, and in the background. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { ResponseHead, StageContext } from '../../../engine/contract/stage.ts';
+import type { ResponseHead, StageContext } from '../../../engine/base/contract/stage.ts';
 import { projectOfTest } from '../../load/support/project.ts';
 import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
@@ -82,10 +82,10 @@ stages:
   - { stage: watcher, id: strict, timeout_seconds: 0.5, options: { as: strict } }
   - { stage: watcher, id: lenient, fail_closed: false, timeout_seconds: 0.5, options: { as: lenient } }
   - { stage: watcher, id: shadowed, mode: shadow, options: { as: shadowed } }
-  - { stage: fail, id: no-tests, mode: shadow, when: { "===": [{ var: request.client.name }, tests] }, options: { error: forbidden } }
+  - { stage: reject, id: no-tests, mode: shadow, when: { "===": [{ var: request.client.name }, tests] }, options: { error: forbidden } }
   - stage: forward
 on_error:
-  - { id: hide, mode: shadow, stage: fail, options: { error: overloaded } }
+  - { id: hide, mode: shadow, stage: reject, options: { error: overloaded } }
 finally:
   - { stage: last, id: never, mode: shadow }
   - stage: last
@@ -222,7 +222,7 @@ version: 1
 summary: Leaves something running.
 match: { methods: [GET], paths: [/stray], protocol: none }
 stages:
-  - { stage: fail, options: { error: forbidden } }
+  - { stage: reject, options: { error: forbidden } }
 finally:
   - stage: last
 `,

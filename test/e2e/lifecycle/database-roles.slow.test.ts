@@ -5,10 +5,10 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
-import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
-import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
-import { ROLES_SQL } from '../../../engine/store/rights.ts';
+import { findExistingHome } from '../../../engine/base/store/embedded/postgres-home.ts';
+import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
+import { ROLES_SQL } from '../../../engine/base/store/rights.ts';
+import { ADMIN_OPERATIONS } from '../../../engine/edge/admin/description.ts';
 import { cli } from '../../cli/support.ts';
 import { signInToConsole } from '../../support/console.ts';
 import { runOn } from '../../support/database.ts';
@@ -151,7 +151,7 @@ async function demandNothingRefused(): Promise<void> {
     provider,
     upstream_url: upstream.url,
     database_url: as(RUN),
-    auth: { admin_groups: ['admins'], self_made_tokens: { suspend_after_days: 7 } },
+    auth: { admin_groups: ['admins'], personal_tokens: { suspend_after_days: 7 } },
     config: {
       spend_limits: {
         defaults: { user_daily_usd: 50 },
@@ -203,7 +203,7 @@ async function demandNothingRefused(): Promise<void> {
     ['tokens', 'rotate', '--user', 'eve@example.com', '--name', 'laptop'],
     ['tokens', 'revoke', '--user', 'eve@example.com', '--name', 'laptop'],
     ['service-tokens', 'list'],
-    ['people', 'rebind', 'eve@example.com', '--tokens', 'keep'],
+    ['users', 'reassign', 'eve@example.com', '--tokens', 'keep'],
     ['policy', 'list'],
     ['sessions', 'explain', 'eve@example.com'],
     ['sessions', 'end', '--user', 'anna@example.com', '--with-tokens'],
@@ -211,7 +211,7 @@ async function demandNothingRefused(): Promise<void> {
     ['ledger', 'sum'],
     ['ledger', 'reprice', '--since', month, '--yes'],
     ['sessions', 'list'],
-    ['people', 'list'],
+    ['users', 'list'],
     ['config', 'loads'],
   ];
   for (const words of commands) {

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
+import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
 import { type RunningCommand, start } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { createBrowser } from '../../support/identity/browser-by-fetch.ts';

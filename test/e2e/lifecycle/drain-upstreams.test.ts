@@ -1,9 +1,9 @@
 /** A gateway of several upstreams that is told to stop: each client hears of it once, and every attempt is accounted for. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { gatewayConfig, serverSection } from '../../support/gateway.ts';
 import {
   answerJson,

@@ -4,7 +4,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/store/embedded/embedded-postgres.ts';
+import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/base/store/embedded/embedded-postgres.ts';
 import { bootGateway, gatewayConfig, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { outside } from '../../support/open-database.ts';

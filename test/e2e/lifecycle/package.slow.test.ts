@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
+import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
 import { type Ended, start } from '../../cli/support.ts';
 import { gatewayConfig, serverSection } from '../../support/gateway.ts';
 import { until } from '../../support/until.ts';
@@ -94,7 +94,7 @@ test('the package holds the program, what it reads, the names of clients and the
     /\.test\.|(?<!\.d)\.ts$|^test|^examples\/(?!profiles|observability|oidc-and-postgres(?:\/roles\.sql)?$)/.test(name),
   );
   // What `appscli init` writes begins with a pipeline and its test.
-  assert.deepEqual(unwanted, ['engine/cli/init/project/gateway.test.yaml']);
+  assert.deepEqual(unwanted, ['engine/edge/cli/init/project/gateway.test.yaml']);
 });
 
 test('what the README of the package links to is in it, but for examples and the rules for contributions', async () => {

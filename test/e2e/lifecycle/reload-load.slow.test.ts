@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { rm, writeFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import type { StageDefinition } from '../../../engine/api.ts';
-import { type RunningGateway, startGateway } from '../../../engine/gateway/start-gateway.ts';
+import { type RunningGateway, startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';

@@ -13,7 +13,7 @@ version: 1
 summary: Always says no.
 match: { methods: [GET], paths: [/teapot], protocol: none }
 stages:
-  - { stage: fail, options: { error: path_not_found, message: ${message} } }
+  - { stage: reject, options: { error: path_not_found, message: ${message} } }
 `;
 
 let config: ProcessScene;

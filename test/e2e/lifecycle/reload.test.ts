@@ -198,7 +198,7 @@ test('what only a restart can change keeps its value, one warning per key, and t
 
 test('limits, timeouts, prices, token groups and the time zone apply to the next request', async () => {
   main.script = () => {};
-  await reloadWith({ server: serverSection({ timeouts: { unstreamed_first_byte_seconds: 0.2 } }) });
+  await reloadWith({ server: serverSection({ timeouts: { non_streaming_first_byte_seconds: 0.2 } }) });
   assert.equal((await ask(gateway.url, gateway.token)).status, 504);
   main.script = answerJson(message());
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
 import { after, before, test } from 'node:test';
 import type { Clock } from '../../../engine/api.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {

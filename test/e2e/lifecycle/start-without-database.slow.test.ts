@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { startGateway } from '../../../engine/gateway/start-gateway.ts';
+import { startGateway } from '../../../engine/edge/gateway/start-gateway.ts';
 import { stages } from '../../../stages/index.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { lastFirst } from '../../support/file-end.ts';

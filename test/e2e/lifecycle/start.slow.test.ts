@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
-import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
+import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
 import { cli, type RunningCommand, startCli } from '../../cli/support.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ConfigSections, gatewayConfig, serverSection } from '../../support/gateway.ts';

@@ -48,7 +48,7 @@ const CONFIG = (url: string) => ({
     },
     { name: 'chat', ...compat(url) },
     { name: 'strict', type: 'vendor', base_url: url, api_key_env: 'TEST_UPSTREAM_KEY' },
-    { name: 'newer', ...compat(url), honours: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] },
+    { name: 'newer', ...compat(url), enforces: ['max_tokens', 'max_completion_tokens', 'max_output_tokens'] },
   ],
   models: [
     { ...SIZES, id: 'cheap-1', pricing: CHEAP },

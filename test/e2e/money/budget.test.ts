@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import fc from 'fast-check';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,

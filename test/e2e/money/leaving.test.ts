@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { Clock } from '../../../engine/contract/services.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import type { Clock } from '../../../engine/base/contract/services.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import {
@@ -206,7 +206,7 @@ test('an answer that begins after the first-byte limit is 504 for the client and
     });
     return timer;
   };
-  const timeouts = { first_byte_seconds: LIMIT_SECONDS, unstreamed_first_byte_seconds: LIMIT_SECONDS };
+  const timeouts = { first_byte_seconds: LIMIT_SECONDS, non_streaming_first_byte_seconds: LIMIT_SECONDS };
   const config = { ...nineConfig(upstream.url), server: serverSection({ timeouts }) };
   const impatient = await bootGateway({ upstream_url: upstream.url, config, clock: { ...systemClock, after: inTime } });
   const { url, token, database } = impatient;

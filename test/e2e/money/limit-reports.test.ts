@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { programCaller } from '../../../engine/admin/calls.ts';
-import { operationOf } from '../../../engine/admin/description.ts';
-import { createRunOperation } from '../../../engine/admin/operations.ts';
-import { loadToRun } from '../../../engine/gateway/reload.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { createModelCatalog } from '../../../engine/upstreams/models.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { createModelCatalog } from '../../../engine/domain/upstreams/models.ts';
+import { programCaller } from '../../../engine/edge/admin/calls.ts';
+import { operationOf } from '../../../engine/edge/admin/description.ts';
+import { createRunOperation } from '../../../engine/edge/admin/operations.ts';
+import { loadToRun } from '../../../engine/edge/gateway/reload.ts';
 import { stages } from '../../../stages/index.ts';
 import { assertNarrow } from '../../cli/at-gateway.ts';
 import { cli } from '../../cli/support.ts';

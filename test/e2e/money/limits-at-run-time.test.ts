@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import type { CounterName } from '../../../engine/api.ts';
-import type { Changing } from '../../../engine/audit/admin-changes.ts';
-import type { SpendLimitsConfig } from '../../../engine/contract/config.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { clearLimit, grantLimit, revokeGrant, setLimit } from '../../../engine/money/limits/limit-settings.ts';
+import type { SpendLimitsConfig } from '../../../engine/base/contract/config.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import type { Changing } from '../../../engine/domain/audit/admin-changes.ts';
+import { clearLimit, grantLimit, revokeGrant, setLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';

@@ -1,7 +1,7 @@
 /** Every kind of limit through the real gateway: what it lets through, what it refuses, and what callers are told. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,

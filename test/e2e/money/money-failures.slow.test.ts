@@ -1,9 +1,9 @@
 /** Gateways and databases that go away in the middle: the cap holds, and nothing is lost. `budget.test.ts` has those that live. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { bootGateway, type ConfigSections, makeToken } from '../../support/gateway.ts';
 import {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import { type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { IS_DEEP } from '../../support/times.ts';

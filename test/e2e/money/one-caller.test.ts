@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import type { Socket } from 'node:net';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { grantLimit } from '../../../engine/money/limits/limit-settings.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { grantLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   answerJson,

@@ -1,7 +1,8 @@
 /** A witness inside the database: it sees every state of the counters that was ever committed, and notes the bad ones. */
-import { loadToRun } from '../../../engine/gateway/reload.ts';
-import { overshootBound } from '../../../engine/money/limits/overshoot.ts';
-import type { Database } from '../../../engine/store/database.ts';
+
+import type { Database } from '../../../engine/base/store/database.ts';
+import { overshootBound } from '../../../engine/domain/budget/limits/overshoot.ts';
+import { loadToRun } from '../../../engine/edge/gateway/reload.ts';
 import { stages } from '../../../stages/index.ts';
 
 /** What is looked at: what is spent and reserved, or what will be spent if everything in flight costs the most it can. */

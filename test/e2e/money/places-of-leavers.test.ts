@@ -1,7 +1,7 @@
 /** Who leaves early, as coding clients do behind every tool call, is not kept out by the answers that are read on for the bill. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, serverSection, type TestGateway } from '../../support/gateway.ts';
 import {
   EVENT_STREAM,

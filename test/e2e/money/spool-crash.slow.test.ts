@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { gatewayConfig, makeToken, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';
 import {
   answerJson,

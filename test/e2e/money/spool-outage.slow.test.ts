@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { chmod, rename, rm, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach, test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { readRequestAttempts } from '../../../engine/money/reports/request-ledger.ts';
-import { verifyLedger } from '../../../engine/money/reports/verify-ledger.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { readRequestAttempts } from '../../../engine/domain/budget/reports/request-ledger.ts';
+import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledger.ts';
 import { answerJson, EVENT_STREAM, message, messageEvents } from '../../support/model-provider/scripted-upstream.ts';
 import { readMetrics } from '../../support/telemetry/read-metrics.ts';
 import { until } from '../../support/until.ts';

@@ -1,7 +1,7 @@
 /** What clients are told of an answer that its upstream could not be asked for, or did not count. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { eventsOf, type ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { answerChunks, answerJson } from '../../support/model-provider/scripted-upstream.ts';

@@ -1,5 +1,5 @@
 /** Our own gateway as `appscli selfcheck` sees it, with an upstream of its own for each model, so that checks may run side by side. */
-import type { CheckResult } from '../../../engine/contract/checks.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
 import { cli } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';

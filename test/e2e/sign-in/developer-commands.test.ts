@@ -1,7 +1,7 @@
 /** What a developer asks a gateway for without being able to see its gateway.yaml: models, prices, own use and limits. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { credentialsFrom, openCredentials } from '../../../engine/client/credentials.ts';
+import { credentialsFrom, openCredentials } from '../../../engine/edge/client/credentials.ts';
 import { cli } from '../../cli/support.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';
 import { until } from '../../support/until.ts';

@@ -16,7 +16,7 @@ const scene = useSignInScene({
   replicas: 2,
   frozen: true,
   auth: {
-    self_made_tokens: { suspend_after_days: 2, check_minutes: INTERVAL / 60_000 },
+    personal_tokens: { suspend_after_days: 2, check_minutes: INTERVAL / 60_000 },
     session: { signing_key_env: 'TEST_SIGNING_KEY', token_group: 'all' },
   },
 });
@@ -78,7 +78,7 @@ describe('somebody whom the identity provider disables', () => {
     );
     const because = 'the identity provider refused to renew the sign-in';
     assert.deepEqual(changed, { subject: 'ben@example.com', after: { because } });
-    const { stdout } = await cli(['people', 'list', '--config', gateway.config_file], { env: gateway.env });
+    const { stdout } = await cli(['users', 'list', '--config', gateway.config_file], { env: gateway.env });
     assert.match(stdout, /ben@example\.com .* now .*tokens made by an/);
   });
 });

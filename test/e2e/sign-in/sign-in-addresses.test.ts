@@ -19,10 +19,10 @@ const oidc = { email_verification: 'if_stated' };
 const scene = useSignInScene({ people: { people: PEOPLE }, oidc });
 const { statusOf, refused, trySignIn } = scene;
 
-/** What `appscli people rebind` tells a person. */
+/** What `appscli users reassign` tells a person. */
 async function rebind(config_file: string, ...words: string[]): Promise<string> {
   const env = { ...process.env, TEST_DATABASE_URL: scene.database_url };
-  return (await cli(['people', 'rebind', ...words, '--config', config_file], { env })).stderr;
+  return (await cli(['users', 'reassign', ...words, '--config', config_file], { env })).stderr;
 }
 
 describe('an intern at a provider that verifies no addresses', () => {

@@ -1,7 +1,7 @@
 /** Outages longer than the life of a session token: what each credential comes to, and that nobody has to sign in again. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { token } from '../../../engine/cli/sign-in/token.ts';
+import { token } from '../../../engine/edge/cli/sign-in/token.ts';
 import { keep, kept } from '../../client/keep-credentials.ts';
 import { type Backend, createBackend, drive } from '../../client/scripted-gateway.ts';
 import type { TokenAnswer } from '../../support/identity/sign-in.ts';

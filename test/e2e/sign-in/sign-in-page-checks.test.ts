@@ -1,7 +1,7 @@
 /** What `appscli doctor --config` and `appscli selfcheck` say of the console's sign-in page, as it is met at the public URL. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { CheckResult } from '../../../engine/contract/checks.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
 import { cli } from '../../cli/support.ts';
 import { freePort } from '../../support/free-port.ts';
 import type { TestGateway } from '../../support/gateway.ts';

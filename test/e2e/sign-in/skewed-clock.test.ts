@@ -1,7 +1,7 @@
 /** A gateway whose own clock is wrong: windows are the database's, and so is the time that callers are told to wait. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { systemClock } from '../../../engine/kit/clock.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
 import { ask } from '../support/client.ts';
 import { type Surroundings, useGateway } from '../support/use-gateway.ts';
 

@@ -38,7 +38,7 @@ before(async () => {
           ...upstream('c'),
           name: 'lone',
           breaker: { failures: 2, open_seconds: 30 },
-          retry_budget: { percent: 0, least: 0 },
+          retry_budget: { percent: 0, min: 0 },
         },
         { ...upstream('a'), name: 'one', type: 'compat', protocols: ['responses'] },
         { ...upstream('b'), name: 'two', type: 'compat', protocols: ['responses'] },

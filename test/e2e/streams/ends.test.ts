@@ -1,7 +1,7 @@
 /** How answers end: what counts as whole, what as broken off or refused, and what each client is told of it. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import {
   answerChunks,
   answerJson,

@@ -4,8 +4,8 @@ import { once } from 'node:events';
 import type { IncomingMessage } from 'node:http';
 import { after, before, test } from 'node:test';
 import { createGzip } from 'node:zlib';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { type Answer, eventsOf } from '../../support/model-provider/model-provider.ts';
 import {

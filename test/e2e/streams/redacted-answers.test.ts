@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { inTurn } from '../../support/times.ts';
 import { askBody, COMBINATIONS, modelVia, type Nine, post, useNine } from '../support/nine.ts';
 import { auditRecord } from '../support/state.ts';
@@ -22,7 +22,7 @@ useNine(
   (booted) => {
     nine = booted;
   },
-  () => ({ stages: [STAGE], everywhere: { insert: [{ before: 'forward', stages: redacting }] } }),
+  () => ({ stages: [STAGE], all_pipelines: { insert: [{ before: 'forward', stages: redacting }] } }),
 );
 
 const SAID = 'Write to ann.lee@example.com, or to bob@example.org. Not @home, nor ann@work.';

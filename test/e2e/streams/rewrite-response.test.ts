@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import zlib from 'node:zlib';
 import { type AuditRecord, defineStage } from '../../../engine/api.ts';
-import { traceOf } from '../../../engine/explain/trace.ts';
+import { traceOf } from '../../../engine/pipeline/explain/trace.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import {
   answerBytes,

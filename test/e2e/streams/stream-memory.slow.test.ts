@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { after, before, test } from 'node:test';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { bootGateway, type TestGateway } from '../../support/gateway.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { eventsOf } from '../../support/model-provider/model-provider.ts';

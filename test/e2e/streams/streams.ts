@@ -1,6 +1,6 @@
 /** What a client finds in the bytes of an answer. */
 import { createParser } from 'eventsource-parser';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: a test asserts on whatever shape came
 type Json = any;

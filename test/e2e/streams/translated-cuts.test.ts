@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import { type Answer, eventsOf, type ModelProvider } from '../../support/model-provider/model-provider.ts';
 import { askBody, COMBINATIONS, modelVia, post, useNine } from '../support/nine.ts';

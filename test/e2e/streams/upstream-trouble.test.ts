@@ -24,7 +24,7 @@ let gateway: TestGateway;
 const CONNECT_SECONDS = 41;
 const FIRST_BYTE_SECONDS = 601;
 const server = serverSection({
-  timeouts: { connect_seconds: CONNECT_SECONDS, unstreamed_first_byte_seconds: FIRST_BYTE_SECONDS },
+  timeouts: { connect_seconds: CONNECT_SECONDS, non_streaming_first_byte_seconds: FIRST_BYTE_SECONDS },
 });
 const clock = movableClock();
 const spend_limits = { defaults: { user_daily_usd: 1000, team_monthly_usd: 1000 }, on_exceeded: 'deny' };

@@ -4,7 +4,7 @@
  * @module
  */
 import assert from 'node:assert/strict';
-import type { Database } from '../../../engine/store/database.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
 import { makeToken } from '../../support/gateway.ts';
 import {
   answerJson,

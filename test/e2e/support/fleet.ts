@@ -2,11 +2,11 @@
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { type Database, openDatabase } from '../../../engine/store/database.ts';
-import { openEmbeddedPostgres } from '../../../engine/store/embedded/embedded-postgres.ts';
-import { findExistingHome } from '../../../engine/store/embedded/postgres-home.ts';
-import { readServerState, stopServer } from '../../../engine/store/embedded/postgres-process.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { type Database, openDatabase } from '../../../engine/base/store/database.ts';
+import { openEmbeddedPostgres } from '../../../engine/base/store/embedded/embedded-postgres.ts';
+import { findExistingHome } from '../../../engine/base/store/embedded/postgres-home.ts';
+import { readServerState, stopServer } from '../../../engine/base/store/embedded/postgres-process.ts';
 import { runOn } from '../../support/database.ts';
 import { freePort } from '../../support/free-port.ts';
 import { type ConfigSections, gatewayConfig, UPSTREAM_KEY, writeConfig } from '../../support/gateway.ts';

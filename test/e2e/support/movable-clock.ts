@@ -1,4 +1,4 @@
-import type { Clock, Timer } from '../../../engine/contract/services.ts';
+import type { Clock, Timer } from '../../../engine/base/contract/services.ts';
 
 /** A clock that a test can move on: what waits for its time then begins at once. */
 export interface MovableClock extends Clock {

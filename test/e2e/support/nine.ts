@@ -6,7 +6,7 @@
 import { beforeEach } from 'node:test';
 import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import { bootGateway, type ConfigSections, ONE_ATTEMPT, type TestGateway } from '../../support/gateway.ts';
 import { type ModelProvider, startModelProvider } from '../../support/model-provider/model-provider.ts';
 import { type Response, send } from './client.ts';

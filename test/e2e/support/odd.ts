@@ -1,6 +1,6 @@
 /** What tests of rare requests and answers share: documents of upstreams, and what became of them. */
 import assert from 'node:assert/strict';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { answerJson } from '../../support/model-provider/scripted-upstream.ts';
 import type { Response } from './client.ts';
 import { askBody, modelVia, type Nine, post } from './nine.ts';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { after, before, beforeEach } from 'node:test';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import { createTestDatabase } from '../../support/database.ts';
 import type { TestGateway } from '../../support/gateway.ts';
 import {

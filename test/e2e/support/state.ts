@@ -1,6 +1,6 @@
 /** What the gateway has written to its database, as tests need to see it. */
 import { readdirSync } from 'node:fs';
-import type { Database } from '../../../engine/store/database.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
 import { statementsOnLanes } from '../../support/lanes.ts';
 import { until } from '../../support/until.ts';
 

@@ -1,5 +1,5 @@
 import { after, before, beforeEach } from 'node:test';
-import type { Clock } from '../../../engine/contract/services.ts';
+import type { Clock } from '../../../engine/base/contract/services.ts';
 import { atProcessEnd } from '../../support/file-end.ts';
 import { bootGateway, type ConfigSections, type TestGateway } from '../../support/gateway.ts';
 import {

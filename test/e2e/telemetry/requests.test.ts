@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { QUESTIONS } from '../../../engine/telemetry/catalogue/questions.ts';
+import { QUESTIONS } from '../../../engine/domain/telemetry/catalogue/questions.ts';
 import type { ReceivedPoint, ReceivedSpan } from '../../support/telemetry/collector.ts';
 import { DOLLAR_TOKENS } from '../money/dollar-models.ts';
 import { open } from '../support/client.ts';

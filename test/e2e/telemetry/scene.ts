@@ -65,7 +65,7 @@ function sections(url: string, policies: string): ConfigSections {
     base_url: `${url}/${name}`,
     api_key_env: 'TEST_UPSTREAM_KEY',
     breaker: { mode: 'off' },
-    retry_budget: { least: 1000 },
+    retry_budget: { min: 1000 },
     on_client_abort: name === 'late' ? 'cancel' : 'drain',
     supports: { prompt_cache_1h: name !== 'minutes', count_tokens: true },
   });

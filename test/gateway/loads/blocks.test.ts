@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { blockAround, blockEnd } from '../../../engine/gateway/loads.ts';
+import { blockAround, blockEnd } from '../../../engine/edge/gateway/loads.ts';
 
 const YAML = `routing:
   rules:

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { createToken, listTokens } from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, listTokens } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { type Answer, adminBench, pick } from './support.ts';
 
 const bench = adminBench();

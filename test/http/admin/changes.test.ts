@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { parse } from 'csv-parse/sync';
-import { createToken, revokeToken } from '../../../engine/identity/tokens/tokens.ts';
+import { createToken, revokeToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { type Answer, adminBench, pick } from './support.ts';
 
 const bench = adminBench();

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { before, describe, test } from 'node:test';
-import type { KeptFinding, KeptRule } from '../../../engine/audit/config-loads.ts';
-import { openLoadRecord } from '../../../engine/gateway/loads.ts';
-import { storableJson } from '../../../engine/kit/storable.ts';
+import { storableJson } from '../../../engine/base/kit/storable.ts';
+import type { KeptFinding, KeptRule } from '../../../engine/domain/audit/config-loads.ts';
+import { openLoadRecord } from '../../../engine/edge/gateway/loads.ts';
 import { commandsOf } from '../../cli/at-gateway.ts';
 import { quietLog } from '../../support/store.ts';
 import { adminBench, pick } from './support.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ADMIN_API_DESCRIPTION } from '../../../engine/admin/description.ts';
-import { adminOperations } from '../../../engine/admin/operations.ts';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { ADMIN_API_DESCRIPTION } from '../../../engine/edge/admin/description.ts';
+import { adminOperations } from '../../../engine/edge/admin/operations.ts';
 import { description, operations, violation } from './description.ts';
 import { adminBench, config } from './support.ts';
 
@@ -10,7 +10,7 @@ import { adminBench, config } from './support.ts';
 const oidc = { issuer_url: 'https://id.example.com' };
 const with_sign_in = {
   ...config,
-  auth: { ...config.auth, oidc, self_made_tokens: { check_minutes: 60, suspend_after_days: 30 } },
+  auth: { ...config.auth, oidc, personal_tokens: { check_minutes: 60, suspend_after_days: 30 } },
 } as unknown as GatewayConfig;
 
 const bench = adminBench(with_sign_in);

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ValidateFunction } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import { PACKAGE_ROOT } from '../../../engine/kit/package-root.ts';
+import { PACKAGE_ROOT } from '../../../engine/base/kit/package-root.ts';
 
 interface Content {
   readonly content?: {

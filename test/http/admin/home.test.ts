@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
-import { tellReplica } from '../../../engine/audit/config-loads.ts';
-import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import { tellReplica } from '../../../engine/domain/audit/config-loads.ts';
+import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { count, limitedConfig } from './limits-config.ts';
 import { type AdminBench, adminBench, pick } from './support.ts';

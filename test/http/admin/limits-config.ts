@@ -1,6 +1,6 @@
 /** A configuration with limits of every kind, and counters as requests leave them. */
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
 import { config } from './support.ts';
 
 /** The configuration of the admin API's tests, with limits. */

@@ -1,7 +1,7 @@
 /** Limits over the admin API: what people see, what administrators see before they change one, and changes. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { count, limitedConfig } from './limits-config.ts';
 import { adminBench, pick } from './support.ts';
 

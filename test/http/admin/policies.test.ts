@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { createManagedPolicies } from '../../../engine/identity/policies/managed-policies.ts';
-import { openPolicyFetches } from '../../../engine/identity/policies/policy-fetches.ts';
-import { policy } from '../../identity/policies/support/policies.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { createManagedPolicies } from '../../../engine/domain/policies/managed-policies.ts';
+import { openPolicyFetches } from '../../../engine/domain/policies/policy-fetches.ts';
+import { policy } from '../../policies/support/policies.ts';
 import { quietLog } from '../../support/store.ts';
 import { adminBench, config, NOW, pick } from './support.ts';
 

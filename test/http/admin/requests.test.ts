@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, before, describe, test } from 'node:test';
 import { parse } from 'csv-parse/sync';
-import { listRequestRecords, type RequestFilter } from '../../../engine/audit/request-records.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { listRequestRecords, type RequestFilter } from '../../../engine/domain/audit/request-records.ts';
 import { until } from '../../support/until.ts';
 import { adminBench, pick } from './support.ts';
 

@@ -4,8 +4,8 @@ import { createServer, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { it } from 'node:test';
 import type { Response } from 'express';
-import type { FeedEvent } from '../../../engine/admin/calls.ts';
-import { sendFeed } from '../../../engine/http/admin.ts';
+import type { FeedEvent } from '../../../engine/edge/admin/calls.ts';
+import { sendFeed } from '../../../engine/edge/http/admin.ts';
 import { until } from '../../support/until.ts';
 
 it('a reader who takes nothing does no harm when the feed ends, and what comes after is not sent', async () => {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createBearerTokens } from '../../../engine/identity/tokens/access-tokens.ts';
-import { noteOwners } from '../../../engine/identity/tokens/service-tokens.ts';
-import { generateToken } from '../../../engine/identity/tokens/token-format.ts';
-import { createToken } from '../../../engine/identity/tokens/tokens.ts';
+import { createBearerTokens } from '../../../engine/domain/identity/tokens/access-tokens.ts';
+import { noteOwners } from '../../../engine/domain/identity/tokens/service-tokens.ts';
+import { generateToken } from '../../../engine/domain/identity/tokens/token-format.ts';
+import { createToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { commandsOf } from '../../cli/at-gateway.ts';
 import { cli } from '../../cli/support.ts';
 import { createBackend } from '../../client/scripted-gateway.ts';

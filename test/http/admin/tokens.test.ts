@@ -1,16 +1,16 @@
 /** Access tokens over the admin API: who makes, rotates and sees which, how many there may be, and the groups they are in. */
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
-import { adminAtDatabase } from '../../../engine/cli/admin.ts';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
-import { createToken, revokeToken, rotateToken } from '../../../engine/identity/tokens/tokens.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { deprovision } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
+import { createToken, revokeToken, rotateToken } from '../../../engine/domain/identity/tokens/tokens.ts';
+import { adminAtDatabase } from '../../../engine/edge/cli/admin.ts';
 import { commandsOf } from '../../cli/at-gateway.ts';
 import { adminBench, config, pick } from './support.ts';
 
 const verified = {
   ...config,
-  auth: { ...config.auth, oidc: {}, self_made_tokens: { suspend_after_days: 30 } },
+  auth: { ...config.auth, oidc: {}, personal_tokens: { suspend_after_days: 30 } },
 } as unknown as GatewayConfig;
 const bench = adminBench(verified, { each: true });
 

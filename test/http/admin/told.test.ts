@@ -1,9 +1,9 @@
 /** What telemetry is told of changes through the admin API. */
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
-import { ADMIN_ACTIONS, ADMIN_OPERATIONS } from '../../../engine/admin/description.ts';
-import type { Operation } from '../../../engine/contract/telemetry.ts';
-import { REQUEST_ID_HEADER } from '../../../engine/run/headers.ts';
+import type { Operation } from '../../../engine/base/contract/telemetry.ts';
+import { ADMIN_ACTIONS, ADMIN_OPERATIONS } from '../../../engine/edge/admin/description.ts';
+import { REQUEST_ID_HEADER } from '../../../engine/pipeline/run/headers.ts';
 import { adminBench } from './support.ts';
 
 const bench = adminBench();

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
-import { ofStore } from '../../../engine/admin/usage.ts';
-import { DatabaseLedger } from '../../../engine/money/ledger/ledger.ts';
+import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import {
   reportUsage,
   type UsageBounds,
   type UsageDimension,
   type UsageFilter,
-} from '../../../engine/money/reports/usage.ts';
-import { usageJson } from '../../../engine/money/reports/usage-summary.ts';
+} from '../../../engine/domain/budget/reports/usage.ts';
+import { usageJson } from '../../../engine/domain/budget/reports/usage-summary.ts';
+import { ofStore } from '../../../engine/edge/admin/usage.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { adminBench, config } from './support.ts';
 

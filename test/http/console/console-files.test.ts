@@ -1,7 +1,7 @@
 /** The files of the console: how they are served, and with which headers. */
 import assert from 'node:assert/strict';
 import { after, describe, test } from 'node:test';
-import { consoleFiles } from '../../../engine/http/console-files.ts';
+import { consoleFiles } from '../../../engine/edge/http/console-files.ts';
 import { serve } from '../sign-in/support.ts';
 
 const POLICY =

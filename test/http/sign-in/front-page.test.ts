@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { frontRoute } from '../../../engine/http/sign-in/index.ts';
-import { branded } from '../../../engine/http/sign-in/pages.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { frontRoute } from '../../../engine/edge/http/sign-in/index.ts';
+import { branded } from '../../../engine/edge/http/sign-in/pages.ts';
 import { cli } from '../../cli/support.ts';
 import { createProject } from '../../load/support/project.ts';
 import { quietLog } from '../../support/store.ts';

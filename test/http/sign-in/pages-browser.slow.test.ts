@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { pageHeaders } from '../../../engine/http/sign-in/pages.ts';
+import { pageHeaders } from '../../../engine/edge/http/sign-in/pages.ts';
 import { useBrowser } from '../../support/identity/browser.ts';
 import { contrasts, focusIsVisible, overflow, tabOrder } from '../../support/identity/page-checks.ts';
 import { everyPage } from './sample-pages.ts';

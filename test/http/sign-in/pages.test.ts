@@ -2,7 +2,13 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { confirmPage, deniedPage, enterCodePage, errorPage, pageHeaders } from '../../../engine/http/sign-in/pages.ts';
+import {
+  confirmPage,
+  deniedPage,
+  enterCodePage,
+  errorPage,
+  pageHeaders,
+} from '../../../engine/edge/http/sign-in/pages.ts';
 import { anyText } from '../../support/any-text.ts';
 import { everyPage, NOW, sampleGrant } from './sample-pages.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { protocolRoute, signInOff } from '../../../engine/http/sign-in/index.ts';
-import { protocolText } from '../../../engine/http/sign-in/protocol.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { protocolRoute, signInOff } from '../../../engine/edge/http/sign-in/index.ts';
+import { protocolText } from '../../../engine/edge/http/sign-in/protocol.ts';
 import { quietLog } from '../../support/store.ts';
 import { askAt, ISSUER, serve, signInConfig } from './support.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { ProviderGrant } from '../../../engine/identity/provider/provider.ts';
+import type { ProviderGrant } from '../../../engine/domain/identity/provider/provider.ts';
 import { until } from '../../support/until.ts';
 import { ANNA, assertError, fails, useSignIn } from './support.ts';
 

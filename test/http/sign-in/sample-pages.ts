@@ -1,4 +1,4 @@
-import { frontPage } from '../../../engine/http/sign-in/index.ts';
+import { frontPage } from '../../../engine/edge/http/sign-in/index.ts';
 import {
   confirmPage,
   declinedPage,
@@ -8,7 +8,7 @@ import {
   expiredPage,
   signInOffPage,
   successPage,
-} from '../../../engine/http/sign-in/pages.ts';
+} from '../../../engine/edge/http/sign-in/pages.ts';
 
 /** When the sample pages are looked at. */
 export const NOW = new Date('2026-11-21T14:07:10.000Z');

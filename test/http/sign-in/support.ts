@@ -5,12 +5,13 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, beforeEach } from 'node:test';
 import express, { Router } from 'express';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { Operation } from '../../../engine/contract/telemetry.ts';
-import { signInRoutes } from '../../../engine/http/sign-in/index.ts';
-import type { Identity } from '../../../engine/identity/index.ts';
-import type { Admission } from '../../../engine/identity/provider/admit.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { Operation } from '../../../engine/base/contract/telemetry.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import type { Identity } from '../../../engine/domain/identity/identity.ts';
+import type { Admission } from '../../../engine/domain/identity/provider/admit.ts';
 import {
   type Claims,
   type Identified,
@@ -18,15 +19,14 @@ import {
   ProviderError,
   type ProviderGrant,
   type SignInAttempt,
-} from '../../../engine/identity/provider/provider.ts';
-import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
-import { claimProblem } from '../../../engine/identity/sessions/bindings.ts';
-import { createConsoleSessions } from '../../../engine/identity/sessions/console-sessions.ts';
-import { createDeviceGrants } from '../../../engine/identity/sessions/device-grants.ts';
-import { createSessionTokens } from '../../../engine/identity/sessions/session-tokens.ts';
-import { createSessions, type RefreshBegun } from '../../../engine/identity/sessions/sessions.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import type { Database } from '../../../engine/store/database.ts';
+} from '../../../engine/domain/identity/provider/provider.ts';
+import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
+import { claimProblem } from '../../../engine/domain/identity/sessions/bindings.ts';
+import { createConsoleSessions } from '../../../engine/domain/identity/sessions/console-sessions.ts';
+import { createDeviceGrants } from '../../../engine/domain/identity/sessions/device-grants.ts';
+import { createSessionTokens } from '../../../engine/domain/identity/sessions/session-tokens.ts';
+import { createSessions, type RefreshBegun } from '../../../engine/domain/identity/sessions/sessions.ts';
+import { signInRoutes } from '../../../engine/edge/http/sign-in/index.ts';
 import { send } from '../../e2e/support/client.ts';
 import { configWith } from '../../identity/sessions/configuration.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';

@@ -1,7 +1,7 @@
 /** What telemetry is told of sign-ins: each step, how it ended and why, and never who it was. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { REQUEST_ID_HEADER } from '../../../engine/run/headers.ts';
+import { REQUEST_ID_HEADER } from '../../../engine/pipeline/run/headers.ts';
 import { ANNA, fails, useSignIn } from './support.ts';
 
 const { ask, backstage, begin, answer, away, comeBack, poll, token, renew, signIn } = useSignIn();

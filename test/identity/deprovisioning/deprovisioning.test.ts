@@ -1,19 +1,23 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { NO_TELEMETRY, type Operation } from '../../../engine/contract/telemetry.ts';
-import { deprovision } from '../../../engine/identity/deprovisioning/deprovision.ts';
-import { type EndedGrants, startEndedGrants } from '../../../engine/identity/deprovisioning/ended-grants.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { NO_TELEMETRY, type Operation } from '../../../engine/base/contract/telemetry.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { deprovision } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
+import { type EndedGrants, startEndedGrants } from '../../../engine/domain/identity/deprovisioning/ended-grants.ts';
 import {
   type AskedAbout,
   askAbout,
   startAccountChecks,
-} from '../../../engine/identity/deprovisioning/recheck-session.ts';
-import type { Identity } from '../../../engine/identity/index.ts';
-import type { Person } from '../../../engine/identity/provider/admit.ts';
-import { ProviderError, type ProviderGrant, type ProviderProblem } from '../../../engine/identity/provider/provider.ts';
-import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+} from '../../../engine/domain/identity/deprovisioning/recheck-session.ts';
+import type { Identity } from '../../../engine/domain/identity/identity.ts';
+import type { Person } from '../../../engine/domain/identity/provider/admit.ts';
+import {
+  ProviderError,
+  type ProviderGrant,
+  type ProviderProblem,
+} from '../../../engine/domain/identity/provider/provider.ts';
+import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { authWith, configWith } from '../sessions/configuration.ts';
 import { approveSignIn, openGrantsAndForm, START, signIn, somebody } from '../sessions/people.ts';
@@ -327,7 +331,7 @@ it('people who were not asked about, because the provider went away, come next a
     },
     catchUp: async () => {},
   } as unknown as Identity;
-  const auth = authWith({ self_made_tokens: { check_minutes: 60, suspend_after_days: 2 } });
+  const auth = authWith({ personal_tokens: { check_minutes: 60, suspend_after_days: 2 } });
   const config = configWith(auth);
   const told: Operation[] = [];
   const checks = startAccountChecks({

@@ -1,23 +1,23 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { OidcConfig } from '../../../engine/contract/config.ts';
+import type { OidcConfig } from '../../../engine/base/contract/config.ts';
 import {
   type Admission,
   type AdmissionConfig,
   admit,
   mayStay,
   type Person,
-} from '../../../engine/identity/provider/admit.ts';
+} from '../../../engine/domain/identity/provider/admit.ts';
 import {
   type AdmissionProblem,
   completeClaims,
   groupMisses,
   isWithheld,
   lookUpClaim,
-} from '../../../engine/identity/provider/claims.ts';
-import { issuerOf, redirectUriOf } from '../../../engine/identity/provider/provider.ts';
-import { askedScopes, type SignInScopes, scopeGaps } from '../../../engine/identity/provider/scopes.ts';
+} from '../../../engine/domain/identity/provider/claims.ts';
+import { issuerOf, redirectUriOf } from '../../../engine/domain/identity/provider/provider.ts';
+import { askedScopes, type SignInScopes, scopeGaps } from '../../../engine/domain/identity/provider/scopes.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
 const CLAIMS = { iss: 'https://id.example.com', sub: 'anna-1', email: 'Anna@Example.com', email_verified: true };

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHmac, createPublicKey, type JsonWebKey } from 'node:crypto';
 import { describe, type TestContext, test } from 'node:test';
-import { ProviderError, type ProviderProblem } from '../../../engine/identity/provider/provider.ts';
+import { ProviderError, type ProviderProblem } from '../../../engine/domain/identity/provider/provider.ts';
 import { ATTEMPT, fails, makeProvider, REDIRECT_URI, SECRET } from '../../support/identity/provider-client.ts';
 import {
   answerJson,

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import type { ProviderProblem } from '../../../engine/identity/provider/provider.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import type { ProviderProblem } from '../../../engine/domain/identity/provider/provider.ts';
 import { CERTIFICATES, LOOPBACK_CERTIFICATE } from '../../support/certificates.ts';
 import {
   type Endpoint,

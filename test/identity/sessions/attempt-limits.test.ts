@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Log } from '../../../engine/api.ts';
-import { countedAddress, createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { countedAddress, createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { START } from './people.ts';
 

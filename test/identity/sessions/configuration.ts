@@ -1,7 +1,7 @@
 /** Configurations with sign-in, for tests that need no gateway.yaml. */
 
-import type { AuthConfig, GatewayConfig, OidcConfig, TokenGroupConfig } from '../../../engine/contract/config.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { AuthConfig, GatewayConfig, OidcConfig, TokenGroupConfig } from '../../../engine/base/contract/config.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
 export const SECRETS: Readonly<Record<string, string>> = {
@@ -30,7 +30,7 @@ export function authWith({
   return {
     oidc: oidcConfig('https://id.example.com', { client_secret_env: 'CLIENT_SECRET', ...oidc }),
     session: { previous_signing_keys: [], ttl_minutes: 60, refresh_days: 30, ...session },
-    self_made_tokens: { check_minutes: 60 },
+    personal_tokens: { check_minutes: 60 },
     teams: [],
     projects: [],
     limits: {

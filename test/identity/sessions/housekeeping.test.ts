@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { it } from 'node:test';
-import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
-import { createConsoleSessions, makeLink } from '../../../engine/identity/sessions/console-sessions.ts';
-import { startHousekeeping } from '../../../engine/identity/sessions/housekeeping.ts';
-import { createSessions } from '../../../engine/identity/sessions/sessions.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
+import { createConsoleSessions, makeLink } from '../../../engine/domain/identity/sessions/console-sessions.ts';
+import { startHousekeeping } from '../../../engine/domain/identity/sessions/housekeeping.ts';
+import { createSessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { DEVICE, openGrantsAndForm, START, signIn, somebody } from './people.ts';
 

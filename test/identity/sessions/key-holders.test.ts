@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { syncBuiltinESMExports } from 'node:module';
 import { after, describe, it } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { openKeyHolders } from '../../../engine/identity/sessions/key-holders.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { openKeyHolders } from '../../../engine/domain/identity/sessions/key-holders.ts';
 import { type TestStore, useTestStore } from '../../support/store.ts';
 import { START } from './people.ts';
 

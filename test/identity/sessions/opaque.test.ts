@@ -12,7 +12,7 @@ import {
   makeUserCode,
   readUserCode,
   shownUserCode,
-} from '../../../engine/identity/sessions/opaque.ts';
+} from '../../../engine/domain/identity/sessions/opaque.ts';
 import { anyText } from '../../support/any-text.ts';
 
 const many = <T>(make: () => T) => Array.from({ length: 500 }, make);

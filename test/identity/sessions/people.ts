@@ -1,12 +1,12 @@
 /** People who sign in, for tests of what becomes of them. */
-import type { Person } from '../../../engine/identity/provider/admit.ts';
-import { createAttemptLimits } from '../../../engine/identity/sessions/attempt-limits.ts';
+import type { Person } from '../../../engine/domain/identity/provider/admit.ts';
+import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
 import {
   createDeviceGrants,
   type DeviceGrants,
   type PendingGrant,
-} from '../../../engine/identity/sessions/device-grants.ts';
-import type { OpenSession, PresentedToken } from '../../../engine/identity/sessions/sessions.ts';
+} from '../../../engine/domain/identity/sessions/device-grants.ts';
+import type { OpenSession, PresentedToken } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { quietLog } from '../../support/store.ts';
 
 export const START = '2026-03-10T12:00:00Z';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { createSessions, openSightings, type Sessions } from '../../../engine/identity/sessions/sessions.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { createSessions, openSightings, type Sessions } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/identity/terminals.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';

@@ -3,26 +3,26 @@ import { randomBytes } from 'node:crypto';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import { type Principal, StageError } from '../../../engine/api.ts';
-import { type Actor, type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
-import { OperationError } from '../../../engine/contract/operation-error.ts';
-import { deprovision, endSession } from '../../../engine/identity/deprovisioning/deprovision.ts';
-import { SESSIONS_CHANNEL } from '../../../engine/identity/sessions/sessions.ts';
-import { AccessTokens } from '../../../engine/identity/tokens/access-tokens.ts';
+import { OperationError } from '../../../engine/base/contract/operation-error.ts';
+import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { type Actor, type Changing, listChanges } from '../../../engine/domain/audit/admin-changes.ts';
+import { deprovision, endSession } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
+import { SESSIONS_CHANNEL } from '../../../engine/domain/identity/sessions/sessions.ts';
+import { AccessTokens } from '../../../engine/domain/identity/tokens/access-tokens.ts';
 import {
   generateToken,
   hashToken,
   isWellFormedToken,
   TOKENS_CHANNEL,
-} from '../../../engine/identity/tokens/token-format.ts';
+} from '../../../engine/domain/identity/tokens/token-format.ts';
 import {
   createToken,
   listTokens,
   revokeToken,
   rotateToken,
   tokenState,
-} from '../../../engine/identity/tokens/tokens.ts';
-import { type FrozenClock, frozenClock, systemClock } from '../../../engine/kit/clock.ts';
-import type { Database } from '../../../engine/store/database.ts';
+} from '../../../engine/domain/identity/tokens/tokens.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { outlineOf } from '../../../engine/kit/json/outline.ts';
+import { outlineOf } from '../../../engine/base/kit/json/outline.ts';
 
 /** What an outline of six levels leaves of a value. */
 function expected(value: unknown, level = 1): unknown {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseScanned } from '../../../engine/kit/json/polite.ts';
-import { JsonScan } from '../../../engine/kit/json/scan.ts';
+import { parseScanned } from '../../../engine/base/kit/json/polite.ts';
+import { JsonScan } from '../../../engine/base/kit/json/scan.ts';
 
 function scanned(bytes: number): JsonScan {
   const scan = new JsonScan(Buffer.from(`[${'"",'.repeat(bytes / 3)}0]`), { depth: 8, values: 10_000_000 });

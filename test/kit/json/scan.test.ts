@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { type JsonBounds, JsonScan } from '../../../engine/kit/json/scan.ts';
+import { type JsonBounds, JsonScan } from '../../../engine/base/kit/json/scan.ts';
 import { times } from '../../support/times.ts';
 
 const BOUNDS: JsonBounds = { depth: 100, values: 100_000 };

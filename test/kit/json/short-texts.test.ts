@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { JsonScan } from '../../../engine/kit/json/scan.ts';
-import { TEXT_BYTES_MAX, withShortTexts } from '../../../engine/kit/json/short-texts.ts';
+import { JsonScan } from '../../../engine/base/kit/json/scan.ts';
+import { TEXT_BYTES_MAX, withShortTexts } from '../../../engine/base/kit/json/short-texts.ts';
 import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { BlockList } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { compileRanges, rangeProblem } from '../../../engine/kit/net/address-range.ts';
+import { compileRanges, rangeProblem } from '../../../engine/base/kit/net/address-range.ts';
 import { times } from '../../support/times.ts';
 
 test('an address is found in its range only', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isAddressRange, isTimeZone, parseListenAddress, urlProblem } from '../../../engine/kit/net/addresses.ts';
+import { isAddressRange, isTimeZone, parseListenAddress, urlProblem } from '../../../engine/base/kit/net/addresses.ts';
 
 test('listen addresses are host and port', () => {
   assert.deepEqual(parseListenAddress('127.0.0.1:8080'), { host: '127.0.0.1', port: 8080 });

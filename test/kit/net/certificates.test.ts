@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { readCertificates } from '../../../engine/kit/net/certificates.ts';
+import { readCertificates } from '../../../engine/base/kit/net/certificates.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-certificates-'));
 after(() => rmSync(directory, { recursive: true, force: true }));

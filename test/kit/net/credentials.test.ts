@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { verifyCaller } from '../../../engine/kit/net/credentials.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { verifyCaller } from '../../../engine/base/kit/net/credentials.ts';
 
 const raise = (error: unknown) => () => {
   throw error;

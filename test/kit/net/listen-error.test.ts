@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { explainListenError } from '../../../engine/kit/net/listen-error.ts';
+import { explainListenError } from '../../../engine/base/kit/net/listen-error.ts';
 
 function failing(code: string): NodeJS.ErrnoException {
   return Object.assign(new Error(`listen ${code}`), { code });

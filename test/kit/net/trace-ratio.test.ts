@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ROOT_CONTEXT } from '@opentelemetry/api';
 import { TraceIdRatioBasedSampler } from '@opentelemetry/sdk-trace';
-import { isInRatio, newTraceId } from '../../../engine/kit/net/trace-context.ts';
+import { isInRatio, newTraceId } from '../../../engine/base/kit/net/trace-context.ts';
 
 test('a part of all traces is the one that the sampler of the SDK takes', () => {
   for (const ratio of [0, 0.001, 0.1, 0.5, 0.99, 1]) {

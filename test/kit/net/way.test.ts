@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { configuredWay, describeWay, proxyProblem, UnusableProxy, wayTo } from '../../../engine/kit/net/way.ts';
+import { configuredWay, describeWay, proxyProblem, UnusableProxy, wayTo } from '../../../engine/base/kit/net/way.ts';
 
 const PROXY = 'http://proxy.corp.example:3128';
 const way = (url: string, env: Record<string, string>) => describeWay(wayTo(new URL(url), env));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
-import { type ProgramRun, runProgram } from '../../../engine/kit/process/run-program.ts';
+import { type ProgramRun, runProgram } from '../../../engine/base/kit/process/run-program.ts';
 import { until } from '../../support/until.ts';
 
 const run = (command: ProgramRun['command'], more: Partial<ProgramRun> = {}) =>

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { formatCsv } from '../../../engine/kit/text/csv.ts';
+import { formatCsv } from '../../../engine/base/kit/text/csv.ts';
 
 /** Reads CSV as RFC 4180 defines it. */
 function parseCsv(csv: string): string[][] {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { formatSpan } from '../../../engine/money/limits/limit-statuses.ts';
+import { formatSpan } from '../../../engine/domain/budget/limits/limit-statuses.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { almost, closest, editDistance, listed } from '../../../engine/kit/text/suggest.ts';
+import { almost, closest, editDistance, listed } from '../../../engine/base/kit/text/suggest.ts';
 
 test('a swap of neighbours is one edit', () => {
   assert.equal(editDistance('output', 'outptu'), 1);

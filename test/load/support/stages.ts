@@ -89,7 +89,7 @@ export const stages: readonly StageDefinition[] = [
   }),
   defineStage({
     ...about,
-    name: 'fail',
+    name: 'reject',
     options: closed(
       {
         error: { enum: codes, description: 'Error code.' },

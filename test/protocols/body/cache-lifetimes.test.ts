@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { asksForHour, shortenCache } from '../../../engine/protocols/body/body-facts.ts';
-import { HeldBody } from '../../../engine/run/body.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { asksForHour, shortenCache } from '../../../engine/domain/protocols/body/body-facts.ts';
+import { HeldBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 async function shortened(text: string, protocol: Protocol = 'messages') {

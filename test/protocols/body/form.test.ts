@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { readForm } from '../../../engine/protocols/body/other-body.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { readForm } from '../../../engine/domain/protocols/body/other-body.ts';
 
 const TYPE = 'multipart/form-data; boundary=edge';
 const part = (head: string, content: string) => `--edge\r\n${head}\r\n\r\n${content}\r\n`;

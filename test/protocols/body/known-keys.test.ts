@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import type { ChatBound } from '../../../engine/contract/config.ts';
-import { readBodyFacts } from '../../../engine/protocols/body/body-facts.ts';
-import { DECISIVE_FIELDS } from '../../../engine/protocols/body/decisive-fields.ts';
-import { spellBound } from '../../../engine/protocols/body/fields.ts';
-import { type DecisiveValue, readDecisive } from '../../../engine/protocols/body/read-decisive.ts';
-import { HeldBody } from '../../../engine/run/body.ts';
+import type { ChatBound } from '../../../engine/base/contract/config.ts';
+import { readBodyFacts } from '../../../engine/domain/protocols/body/body-facts.ts';
+import { DECISIVE_FIELDS } from '../../../engine/domain/protocols/body/decisive-fields.ts';
+import { spellBound } from '../../../engine/domain/protocols/body/fields.ts';
+import { type DecisiveValue, readDecisive } from '../../../engine/domain/protocols/body/read-decisive.ts';
+import { HeldBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 /** Keys that one parser reads as what decides, and another does not. */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { readOtherBody } from '../../../engine/protocols/body/other-body.ts';
-import { newUsageReading, readOtherUsage } from '../../../engine/protocols/usage.ts';
-import { HeldBody } from '../../../engine/run/body.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { readOtherBody } from '../../../engine/domain/protocols/body/other-body.ts';
+import { newUsageReading, readOtherUsage } from '../../../engine/domain/protocols/usage.ts';
+import { HeldBody } from '../../../engine/pipeline/run/body.ts';
 
 /** What the bodies of other APIs decide: models, how many texts, which fields cost. */
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { readBodyFacts } from '../../../engine/protocols/body/body-facts.ts';
-import { readSession } from '../../../engine/protocols/body/session.ts';
-import { HeldBody } from '../../../engine/run/body.ts';
+import { readBodyFacts } from '../../../engine/domain/protocols/body/body-facts.ts';
+import { readSession } from '../../../engine/domain/protocols/body/session.ts';
+import { HeldBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 type Body = Readonly<Record<string, unknown>>;

@@ -1,7 +1,7 @@
 /** What is remembered of calls: for how long, how much, and of which. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CallMemory } from '../../../engine/protocols/chat/call-memory.ts';
+import { CallMemory } from '../../../engine/domain/protocols/chat/call-memory.ts';
 
 const HOUR_MS = 3_600_000;
 const ASKER = { caller: 'ana', state_boundary: 'https://a.test KEY', session: 's' };

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import SDK from '@anthropic-ai/sdk';
 import fc from 'fast-check';
-import { messagesProtocol } from '../../../engine/protocols/messages/index.ts';
+import { messagesProtocol } from '../../../engine/domain/protocols/messages/index.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -10,9 +10,9 @@ import type {
   Part,
   ReasoningProof,
   Turn,
-} from '../../../engine/protocols/translation/conversation.ts';
-import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+} from '../../../engine/domain/protocols/translation/conversation.ts';
+import { proofToText } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { eventsIn } from '../../e2e/streams/streams.ts';
 import { times } from '../../support/times.ts';
 import { ANSWER_CONTEXT, answers, saidBy } from '../translation/answer-arbitraries.ts';

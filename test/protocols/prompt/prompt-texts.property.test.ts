@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { type PromptText, promptTexts } from '../../../engine/protocols/prompt-texts.ts';
+import { type PromptText, promptTexts } from '../../../engine/domain/protocols/prompt-texts.ts';
 
 type Turn = Pick<PromptText, 'role' | 'kind'>;
 const TURNS: readonly Turn[] = [

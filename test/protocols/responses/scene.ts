@@ -1,6 +1,6 @@
-import { responsesProtocol } from '../../../engine/protocols/responses/index.ts';
-import type { AnswerContext, ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { responsesProtocol } from '../../../engine/domain/protocols/responses/index.ts';
+import type { AnswerContext, ModelEvent } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 
 /** The events in the text of a stream. */

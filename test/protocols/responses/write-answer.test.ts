@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { AnswerContext, ModelEvent, StopReason } from '../../../engine/protocols/translation/conversation.ts';
-import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import type {
+  AnswerContext,
+  ModelEvent,
+  StopReason,
+} from '../../../engine/domain/protocols/translation/conversation.ts';
+import { proofToText } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { eventsOf, streamOf } from './scene.ts';
 
 const START: ModelEvent = { type: 'start', id: 'msg_7', model: 'up', usage: { input: 10, cache_read: 5 } };

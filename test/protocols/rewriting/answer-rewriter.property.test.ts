@@ -3,11 +3,16 @@ import { describe, test } from 'node:test';
 import { createParser } from 'eventsource-parser';
 import fc from 'fast-check';
 import { type Rewriting, StageError, type TextKind } from '../../../engine/api.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { DEFINITIONS, textsOf } from '../../../engine/protocols/definitions.ts';
-import { AnswerRewriter, compileRewriting, editJson, rewriteAnswer } from '../../../engine/protocols/rewriting.ts';
-import { gatherAnswer, type ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS, textsOf } from '../../../engine/domain/protocols/definitions.ts';
+import {
+  AnswerRewriter,
+  compileRewriting,
+  editJson,
+  rewriteAnswer,
+} from '../../../engine/domain/protocols/rewriting.ts';
+import { gatherAnswer, type ModelEvent } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { times } from '../../support/times.ts';
 import { ANSWER_CONTEXT } from '../translation/answer-arbitraries.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { Rewriting } from '../../../engine/api.ts';
-import { textsOf } from '../../../engine/protocols/definitions.ts';
-import { AnswerRewriter, compileRewriting, rewriteAnswer } from '../../../engine/protocols/rewriting.ts';
+import { textsOf } from '../../../engine/domain/protocols/definitions.ts';
+import { AnswerRewriter, compileRewriting, rewriteAnswer } from '../../../engine/domain/protocols/rewriting.ts';
 import { ADDRESSES, WORDS } from './rewriting.ts';
 
 const MARK = 'gw:messages@main:none::';

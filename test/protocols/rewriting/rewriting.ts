@@ -1,7 +1,7 @@
 /** Rewritings for tests, and what cuts texts into pieces. */
 import fc from 'fast-check';
 import type { Rewriting } from '../../../engine/api.ts';
-import { compileRewriting, TextRewriter } from '../../../engine/protocols/rewriting.ts';
+import { compileRewriting, TextRewriter } from '../../../engine/domain/protocols/rewriting.ts';
 
 /** Addresses of e-mail, as somebody may write them: with no bound of their own. */
 export const ADDRESSES: Rewriting = {

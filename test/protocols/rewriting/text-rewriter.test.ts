@@ -2,7 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import type { Rewriting } from '../../../engine/api.ts';
-import { compileRewriting, inTurn, JsonTextRewriter, TextRewriter } from '../../../engine/protocols/rewriting.ts';
+import {
+  compileRewriting,
+  inTurn,
+  JsonTextRewriter,
+  TextRewriter,
+} from '../../../engine/domain/protocols/rewriting.ts';
 import { times } from '../../support/times.ts';
 import { ADDRESSES, cut, places, rewritten, texts, WORDS } from './rewriting.ts';
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type {
   AnswerContext,
   ModelEvent,
@@ -7,7 +7,7 @@ import type {
   PartStart,
   ReasoningProof,
   StopReason,
-} from '../../../engine/protocols/translation/conversation.ts';
+} from '../../../engine/domain/protocols/translation/conversation.ts';
 import { argumentTexts, names, reasoningParts, texts } from './conversation-arbitraries.ts';
 
 /** What writers of answers are told of the request, where a test does not care. */

@@ -8,18 +8,18 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import type { Rewriting } from '../../../engine/api.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
-import { AnswerRewriter, compileRewriting } from '../../../engine/protocols/rewriting.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
+import { AnswerRewriter, compileRewriting } from '../../../engine/domain/protocols/rewriting.ts';
 import type {
   Conversation,
   Json,
   ModelEvent,
   ToolAddress,
   UpstreamTarget,
-} from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+} from '../../../engine/domain/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 import { WORDS } from '../rewriting/rewriting.ts';
 import { ANSWER_CONTEXT } from './answer-arbitraries.ts';
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -13,7 +13,7 @@ import type {
   ToolCallPart,
   ToolResultPart,
   Turn,
-} from '../../../engine/protocols/translation/conversation.ts';
+} from '../../../engine/domain/protocols/translation/conversation.ts';
 
 /** What a conversation of `conversations()` has beside text, tools, calls and files; a test leaves out what its protocol can't say. */
 const EVERYTHING = {

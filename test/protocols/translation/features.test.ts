@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { echoOf } from '../../../engine/protocols/responses/write-answer.ts';
-import type { Conversation } from '../../../engine/protocols/translation/conversation.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { echoOf } from '../../../engine/domain/protocols/responses/write-answer.ts';
+import type { Conversation } from '../../../engine/domain/protocols/translation/conversation.ts';
 import {
   decodeCallId,
   encodeCallId,
   renameTools,
   shortCallId,
-} from '../../../engine/protocols/translation/features.ts';
+} from '../../../engine/domain/protocols/translation/features.ts';
 import {
   escapeFreeText,
   FREE_TEXT_END,
@@ -17,10 +17,10 @@ import {
   FreeTextDecoder,
   freeTextArguments,
   freeTextOf,
-} from '../../../engine/protocols/translation/free-text.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
+} from '../../../engine/domain/protocols/translation/free-text.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
 
-import { withoutUsageChunk } from '../../../engine/protocols/translation/usage.ts';
+import { withoutUsageChunk } from '../../../engine/domain/protocols/translation/usage.ts';
 import { anyText } from '../../support/any-text.ts';
 import { times } from '../../support/times.ts';
 import { PAIRS, translate } from './translating.ts';

@@ -2,18 +2,18 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
-import type { ModelEvent, ReasoningProof } from '../../../engine/protocols/translation/conversation.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
+import type { ModelEvent, ReasoningProof } from '../../../engine/domain/protocols/translation/conversation.ts';
 import {
   boundaryMark,
   isMade,
   proofFromText,
   proofToText,
-} from '../../../engine/protocols/translation/made-reasoning.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
-import { createTranslator, translateRequest } from '../../../engine/protocols/translation/translate.ts';
+} from '../../../engine/domain/protocols/translation/made-reasoning.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
+import { createTranslator, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 import { PDF, PIXEL } from '../../e2e/clients/agent-model.ts';
 import { anyText } from '../../support/any-text.ts';
 import { type Answer, checkRequest, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';

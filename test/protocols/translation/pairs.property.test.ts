@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { ResponseConverter } from '../../../engine/api.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { DEFINITIONS } from '../../../engine/protocols/definitions.ts';
-import type { Conversation, Part, Tool, Turn } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
-import { createTranslator, translateRequest } from '../../../engine/protocols/translation/translate.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
+import type { Conversation, Part, Tool, Turn } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
+import { createTranslator, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 import { eventsIn, textIn } from '../../e2e/streams/streams.ts';
 import {
   type Answer,

@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { Json } from '../../../engine/protocols/translation/conversation.ts';
-import { Notes } from '../../../engine/protocols/translation/rules.ts';
-import { HeldSet, writeSchema } from '../../../engine/protocols/translation/tool-schemas.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import type { Json } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
+import { HeldSet, writeSchema } from '../../../engine/domain/protocols/translation/tool-schemas.ts';
 import { checkEnforcedSchema, checkToolSchema } from '../../support/model-provider/model-provider-checks.ts';
 import { times } from '../../support/times.ts';
 

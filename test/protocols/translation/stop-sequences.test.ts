@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import type { ModelEvent } from '../../../engine/protocols/translation/conversation.ts';
-import { StopCutter, stopsToCut, tooManyToCut } from '../../../engine/protocols/translation/stop-sequences.ts';
+import type { ModelEvent } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { StopCutter, stopsToCut, tooManyToCut } from '../../../engine/domain/protocols/translation/stop-sequences.ts';
 import { times } from '../../support/times.ts';
 
 function cut(stops: readonly string[], events: readonly ModelEvent[], one_text = false): ModelEvent[] {

@@ -2,20 +2,20 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import type { StageError } from '../../../engine/contract/errors.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { MESSAGES_RULES } from '../../../engine/protocols/messages/rules.ts';
-import { RESPONSES_RULES } from '../../../engine/protocols/responses/rules.ts';
-import { removeMadeReasoning } from '../../../engine/protocols/translation/made-reasoning.ts';
-import type { TranslationRule } from '../../../engine/protocols/translation/rule.ts';
-import { CHAT_RULES, TRANSLATION_RULES } from '../../../engine/protocols/translation/rules.ts';
-import { translateRequest } from '../../../engine/protocols/translation/translate.ts';
-import { HeldBody } from '../../../engine/run/body.ts';
+import type { StageError } from '../../../engine/base/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { MESSAGES_RULES } from '../../../engine/domain/protocols/messages/rules.ts';
+import { RESPONSES_RULES } from '../../../engine/domain/protocols/responses/rules.ts';
+import { removeMadeReasoning } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
+import type { TranslationRule } from '../../../engine/domain/protocols/translation/rule.ts';
+import { CHAT_RULES, TRANSLATION_RULES } from '../../../engine/domain/protocols/translation/rules.ts';
+import { translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
+import { HeldBody } from '../../../engine/pipeline/run/body.ts';
 import { MANY, PAIRS, raised, translate } from './translating.ts';
 
 /** Every rule of translation is used, and says what a reader of the table needs. */
 
-const TRANSLATION = join(import.meta.dirname, '..', '..', '..', 'engine', 'protocols');
+const TRANSLATION = join(import.meta.dirname, '..', '..', '..', 'engine/domain/protocols');
 
 const sources = readdirSync(TRANSLATION, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts') && !/rules?\.ts$/.test(name))

@@ -3,10 +3,10 @@
  * @module
  */
 import type { ResponseHead } from '../../../engine/api.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import type { UpstreamTarget } from '../../../engine/protocols/translation/conversation.ts';
-import { type TranslatedRequest, translateRequest } from '../../../engine/protocols/translation/translate.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import type { UpstreamTarget } from '../../../engine/domain/protocols/translation/conversation.ts';
+import { type TranslatedRequest, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
 
 /** The name of the tool in each request: above what chat completions and Responses take. */
 export const LONG_NAME = `mcp__${'tool_'.repeat(14)}`;

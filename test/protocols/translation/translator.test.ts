@@ -3,10 +3,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createParser } from 'eventsource-parser';
 import type { ResponseConverter } from '../../../engine/api.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { proofToText } from '../../../engine/protocols/translation/made-reasoning.ts';
-import { createTranslator, type Translation } from '../../../engine/protocols/translation/translate.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { proofToText } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
+import { createTranslator, type Translation } from '../../../engine/domain/protocols/translation/translate.ts';
 import { type Answer, documentOf, eventsOf } from '../../support/model-provider/model-provider.ts';
 import { headOf, LONG_NAME, PAIRS, raised, translate } from './translating.ts';
 

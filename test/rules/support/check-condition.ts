@@ -1,8 +1,8 @@
-import { type Condition, createConditionChecker } from '../../../engine/rules/check.ts';
-import type { Diagnostic } from '../../../engine/source/diagnostics/diagnostic.ts';
-import { createFindings } from '../../../engine/source/findings.ts';
-import { childOf } from '../../../engine/source/node.ts';
-import { parseSource } from '../../../engine/source/source.ts';
+import { type Condition, createConditionChecker } from '../../../engine/base/rules/check.ts';
+import type { Diagnostic } from '../../../engine/base/source/diagnostics/diagnostic.ts';
+import { createFindings } from '../../../engine/base/source/findings.ts';
+import { childOf } from '../../../engine/base/source/node.ts';
+import { parseSource } from '../../../engine/base/source/source.ts';
 
 /** What the load checks make of a condition. */
 export interface CheckedCondition {

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { BODY_BYTES_MAX, type Echo, openEcho } from '../../../engine/selfcheck/echo/open-echo.ts';
+import { BODY_BYTES_MAX, type Echo, openEcho } from '../../../engine/edge/selfcheck/echo/open-echo.ts';
 
 let echo: Echo;
 before(async () => {

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { CheckResult } from '../../../engine/contract/checks.ts';
-import type { Subject } from '../../../engine/selfcheck/check.ts';
-import { CHECKS } from '../../../engine/selfcheck/checks.ts';
-import type { Echo } from '../../../engine/selfcheck/echo/open-echo.ts';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
+import type { Subject } from '../../../engine/edge/selfcheck/check.ts';
+import { CHECKS } from '../../../engine/edge/selfcheck/checks.ts';
+import type { Echo } from '../../../engine/edge/selfcheck/echo/open-echo.ts';
 import { forwardTo, listen, makeCheck, subjectAt, TOKEN } from '../support.ts';
 
 /** What a gateway answers: status, headers and body, or JSON with status 200. */

@@ -1,9 +1,9 @@
 /** What a new configuration changes for whom. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { PricesConfig, PricingConfig } from '../../../engine/contract/config.ts';
-import { diffPrices } from '../../../engine/simulate/diff/index.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { PricesConfig, PricingConfig } from '../../../engine/base/contract/config.ts';
+import { diffPrices } from '../../../engine/edge/simulate/diff/index.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { BASE, replace, told } from './support.ts';
 
 const OWN = (errors: string, more = '') => `pipeline: mine
@@ -12,10 +12,10 @@ summary: Of our own.
 match: { methods: [POST], paths: [/own], protocol: messages }
 stages:
   - stage: authenticate
-  - stage: fail
+  - stage: reject
     options: { error: forbidden, message: No. }
 on_error:
-  - { id: kind, errors: ${errors}, stage: fail, options: { error: forbidden } }
+  - { id: kind, errors: ${errors}, stage: reject, options: { error: forbidden } }
 finally:
   - stage: audit
 ${more}`;
@@ -109,14 +109,14 @@ const CASES: readonly (readonly [
   ],
   [
     'attempts',
-    replace('  rules:\n', '  attempts: { most: 2, unconfirmed: false }\n  rules:\n'),
-    ['Other settings', '  routing.attempts.most: 4 -> 2', '  routing.attempts.unconfirmed: true -> false'],
+    replace('  rules:\n', '  attempts: { max: 2, unconfirmed: false }\n  rules:\n'),
+    ['Other settings', '  routing.attempts.max: 4 -> 2', '  routing.attempts.unconfirmed: true -> false'],
   ],
   [
     'breakers and pools',
-    replace('region: us }', 'region: us, cache_pool: ws, breaker: { failures: 3 }, hold: first_content }'),
+    replace('region: us }', 'region: us, cache_pool: ws, breaker: { failures: 3 }, commit_after: first_content }'),
     [
-      ...['Upstreams', '  main: hold first_event -> first_content'],
+      ...['Upstreams', '  main: commit_after first_event -> first_content'],
       ...['    breaker.failures 5 -> 3', '    cache_pool nothing -> ws'],
     ],
   ],
@@ -168,7 +168,7 @@ const CASES: readonly (readonly [
   [
     'an option of a stage, and no others',
     add('# other options\n'),
-    ['Pipelines', '  mine: fail (mine.yaml:7) options.message: No. -> Never.'],
+    ['Pipelines', '  mine: reject (mine.yaml:7) options.message: No. -> Never.'],
     { ...WITH_OWN, files: { 'mine/mine.yaml': OWN('[forbidden]').replace('message: No.', 'message: Never.') } },
   ],
   [
@@ -219,7 +219,7 @@ match: { methods: [POST], paths: [/v1/messages], protocol: messages }
 stages:
   - stage: authenticate
   - stage: read-body
-  - stage: fail
+  - stage: reject
     id: refuse-large
     when: { ">": [{ var: request.body_bytes }, 1000] }
     options: { error: invalid_request, message: Too large. }
@@ -240,14 +240,14 @@ finally:
   });
 
   it('stages of all pipelines once, with the place they are written at', async () => {
-    const everywhere = `everywhere:
+    const all_pipelines = `all_pipelines:
   insert:
     - before: check-budget
       pipelines: [model-requests]
       stages:
-        - { stage: fail, id: no-streams, when: { var: request.stream }, options: { error: forbidden } }
+        - { stage: reject, id: no-streams, when: { var: request.stream }, options: { error: forbidden } }
 `;
-    const lines = await told(add(everywhere));
+    const lines = await told(add(all_pipelines));
     assert.match(
       lines.join(' ').replaceAll(/ +/g, ' '),
       /^Pipelines messages, chat-completions, responses: no-streams \(gateway\.yaml:\d+\) is new, before check-budget, runs when request\.stream$/,

@@ -1,7 +1,7 @@
 /** What a new configuration changes about limits, and for whom. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { SpendingRow } from '../../../engine/money/reports/spending.ts';
+import type { SpendingRow } from '../../../engine/domain/budget/reports/spending.ts';
 import { BASE, replace, told } from './support.ts';
 
 const NOBODY = {

@@ -1,12 +1,12 @@
 /** What changes for whom when managed policies change. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { describeChanges } from '../../../engine/cli/diff.ts';
-import type { Usable } from '../../../engine/simulate/diff/change.ts';
-import { diffConfigurations } from '../../../engine/simulate/diff/index.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
-import type { Policy } from '../../../engine/source/spec.ts';
-import { policy } from '../../identity/policies/support/policies.ts';
+import type { Policy } from '../../../engine/base/source/spec.ts';
+import { describeChanges } from '../../../engine/edge/cli/diff.ts';
+import type { Usable } from '../../../engine/edge/simulate/diff/change.ts';
+import { diffConfigurations } from '../../../engine/edge/simulate/diff/index.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
+import { policy } from '../../policies/support/policies.ts';
 
 interface Side {
   readonly default_policy?: string;

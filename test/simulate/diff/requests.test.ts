@@ -1,10 +1,10 @@
 /** What requests of the past would have met, by records that a test writes. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { FactRow } from '../../../engine/audit/request-records.ts';
-import { describeChanges } from '../../../engine/cli/diff.ts';
-import type { Usable } from '../../../engine/simulate/diff/change.ts';
-import { diffRequests } from '../../../engine/simulate/diff/requests/index.ts';
+import type { FactRow } from '../../../engine/domain/audit/request-records.ts';
+import { describeChanges } from '../../../engine/edge/cli/diff.ts';
+import type { Usable } from '../../../engine/edge/simulate/diff/change.ts';
+import { diffRequests } from '../../../engine/edge/simulate/diff/requests/index.ts';
 import { BASE, loadText, replace } from './support.ts';
 
 type Files = Readonly<Record<string, string>>;
@@ -44,7 +44,7 @@ const extension = (entry: string): Files => ({
 });
 
 const TOO_LARGE =
-  '{ stage: fail, id: refuse-large, when: { ">": [{ var: request.body_bytes }, 1000] }, options: { error: invalid_request } }';
+  '{ stage: reject, id: refuse-large, when: { ">": [{ var: request.body_bytes }, 1000] }, options: { error: invalid_request } }';
 
 describe('requests of the past', () => {
   it('meet guards of stages, in force and in shadow mode', async () => {
@@ -118,11 +118,11 @@ describe('requests of the past', () => {
   });
 
   it('meet pipelines that come and go, and those without a model', async () => {
-    const own = `pipeline: own\nversion: 1\nsummary: Says no.\nmatch: { methods: [GET], paths: [/own], protocol: none }\nstages:\n  - stage: authenticate\n  - { stage: answer, options: { json: {} } }\nfinally:\n  - stage: audit\n`;
+    const own = `pipeline: own\nversion: 1\nsummary: Says no.\nmatch: { methods: [GET], paths: [/own], protocol: none }\nstages:\n  - stage: authenticate\n  - { stage: respond, options: { json: {} } }\nfinally:\n  - stage: audit\n`;
     const with_own = { ...gateway(), 'pipelines/own.yaml': own };
     const record = { method: 'GET', path: '/own', protocol: 'none', model: null };
     assert.deepEqual(await told(with_own, gateway(), [record]), [
-      '  pipelines: 2 requests of ann@example.com reach no pipeline; before they are answered by stage own/answer',
+      '  pipelines: 2 requests of ann@example.com reach no pipeline; before they are answered by stage own/respond',
     ]);
     assert.deepEqual(await told(with_own, with_own, [record]), []);
   });
@@ -131,7 +131,7 @@ describe('requests of the past', () => {
     const guarded = (tool: string) => ({
       ...gateway(),
       ...extension(
-        `{ stage: fail, id: no-shell, when: { in: [${tool}, { var: request.tools }] }, options: { error: forbidden } }`,
+        `{ stage: reject, id: no-shell, when: { in: [${tool}, { var: request.tools }] }, options: { error: forbidden } }`,
       ),
     });
     const seen = { seen: { 'request.tools': ['shell'] } };

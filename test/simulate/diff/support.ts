@@ -1,10 +1,10 @@
 /** Two whole configurations, and the sentences about their difference. */
 import assert from 'node:assert/strict';
-import { describeChanges } from '../../../engine/cli/diff.ts';
-import { load } from '../../../engine/load/index.ts';
-import type { SpendingRow } from '../../../engine/money/reports/spending.ts';
-import type { Usable } from '../../../engine/simulate/diff/change.ts';
-import { diffConfigurations } from '../../../engine/simulate/diff/index.ts';
+import type { SpendingRow } from '../../../engine/domain/budget/reports/spending.ts';
+import { describeChanges } from '../../../engine/edge/cli/diff.ts';
+import type { Usable } from '../../../engine/edge/simulate/diff/change.ts';
+import { diffConfigurations } from '../../../engine/edge/simulate/diff/index.ts';
+import { load } from '../../../engine/pipeline/load/index.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
 

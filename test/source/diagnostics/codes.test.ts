@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DIAGNOSTICS } from '../../../engine/source/diagnostics/codes.ts';
+import { DIAGNOSTICS } from '../../../engine/base/source/diagnostics/codes.ts';
 
 test('every code is explained with a title, a reason and an example', () => {
   for (const [code, { title, explanation, example }] of Object.entries(DIAGNOSTICS)) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { Diagnostic } from '../../../engine/source/diagnostics/diagnostic.ts';
-import { renderDiagnostics } from '../../../engine/source/diagnostics/render.ts';
+import type { Diagnostic } from '../../../engine/base/source/diagnostics/diagnostic.ts';
+import { renderDiagnostics } from '../../../engine/base/source/diagnostics/render.ts';
 
 const diagnostic: Diagnostic = {
   code: 'C3001',

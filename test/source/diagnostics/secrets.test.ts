@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { hideRanges, hideSecrets, isEnvironmentName, looksSecret } from '../../../engine/source/diagnostics/secrets.ts';
+import {
+  hideRanges,
+  hideSecrets,
+  isEnvironmentName,
+  looksSecret,
+} from '../../../engine/base/source/diagnostics/secrets.ts';
 
 test('names of environment variables are told from credentials', () => {
   for (const name of ['UPSTREAM_KEY', 'DATABASE_URL', 'my_key', '_X', 'OIDC_CLIENT_SECRET_2', 'AWS_EU_CENTRAL_1_KEY']) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Facts } from '../../../engine/simulate/stage-harness.ts';
+import type { Facts } from '../../../engine/edge/simulate/stage-harness.ts';
 import { ABORTED, type Event, type Metered, NOTHING, settled } from './metered.ts';
 
 const CHAT: Facts = { 'request.protocol': 'chat', 'route.protocol': 'chat', 'request.cache.ttl': 'none' };

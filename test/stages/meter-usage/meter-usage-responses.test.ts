@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Facts, stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { type Facts, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { ABORTED, type Event, type Metered, NOTHING, settled } from './metered.ts';
 
 const FACTS: Facts = { 'request.protocol': 'responses', 'route.protocol': 'responses', 'request.cache.ttl': '1h' };

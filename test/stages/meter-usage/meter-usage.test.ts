@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/api.ts';
-import { openStage, stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { openStage, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 import {
   ABORTED,

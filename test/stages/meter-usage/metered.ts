@@ -1,7 +1,7 @@
 /** Runs the stage meter-usage over responses that a test makes up. */
 import assert from 'node:assert/strict';
 import type { GatewayConfig, Settlement, TokenCounts } from '../../../engine/api.ts';
-import { type Facts, openStage, type StageHarness, stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import { type Facts, openStage, type StageHarness, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import meterUsage from '../../../stages/meter-usage.ts';
 
 /** What the harness's model costs, in nano-USD per token. */

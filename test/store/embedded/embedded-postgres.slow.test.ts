@@ -20,9 +20,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { identify } from '../../../engine/kit/process/process-identity.ts';
-import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/store/embedded/embedded-postgres.ts';
-import { readServerState } from '../../../engine/store/embedded/postgres-process.ts';
+import { identify } from '../../../engine/base/kit/process/process-identity.ts';
+import { type EmbeddedPostgres, openEmbeddedPostgres } from '../../../engine/base/store/embedded/embedded-postgres.ts';
+import { readServerState } from '../../../engine/base/store/embedded/postgres-process.ts';
 import { quiet } from '../../support/postgres.ts';
 import { until } from '../../support/until.ts';
 

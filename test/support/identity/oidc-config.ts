@@ -1,4 +1,4 @@
-import type { OidcConfig } from '../../../engine/contract/config.ts';
+import type { OidcConfig } from '../../../engine/base/contract/config.ts';
 
 /** `auth.oidc` with its defaults. */
 export function oidcConfig(issuer_url: string, changes: Partial<OidcConfig> = {}): OidcConfig {

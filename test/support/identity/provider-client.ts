@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Log } from '../../../engine/api.ts';
-import type { OidcConfig } from '../../../engine/contract/config.ts';
+import type { OidcConfig } from '../../../engine/base/contract/config.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import {
   type Identified,
   type IdentityProvider,
   ProviderError,
   type ProviderProblem,
-} from '../../../engine/identity/provider/provider.ts';
-import { OpenIdProvider } from '../../../engine/identity/provider/provider-client.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
+} from '../../../engine/domain/identity/provider/provider.ts';
+import { OpenIdProvider } from '../../../engine/domain/identity/provider/provider-client.ts';
 import { approveAt, type IdentityProviderOptions, startIdentityProvider } from './identity-provider.ts';
 import { oidcConfig } from './oidc-config.ts';
 import { NONCE } from './scripted-identity-provider.ts';

@@ -3,8 +3,8 @@
  * own and plays what a test says.
  * @module
  */
-import type { Protocol } from '../../../engine/contract/protocol.ts';
-import { openUpstream, type Script, sse } from '../../../engine/simulate/upstream.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { openUpstream, type Script, sse } from '../../../engine/edge/simulate/upstream.ts';
 import { freePort } from '../free-port.ts';
 import { checkRequest, documentOf, eventsOf } from './model-provider.ts';
 import { chatError } from './model-provider-chat-answer.ts';

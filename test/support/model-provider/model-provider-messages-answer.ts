@@ -2,7 +2,7 @@
  * How the scripted model provider says an answer in the Messages API.
  * @module
  */
-import { sse } from '../../../engine/simulate/upstream.ts';
+import { sse } from '../../../engine/edge/simulate/upstream.ts';
 import {
   type Answer,
   type AnswerIds,

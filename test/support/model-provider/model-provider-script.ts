@@ -3,7 +3,7 @@
  * @module
  */
 import { createHash } from 'node:crypto';
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 
 /** One thing the model says. */
 export type Said =

@@ -3,7 +3,7 @@
  * APIs about what it is asked, driven by one script in the words of none of them.
  * @module
  */
-import type { Protocol } from '../../../engine/contract/protocol.ts';
+import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { checkVendorBody, checkVendorHeaders, type VendorModels, withoutBetaFields } from './messages-vendor.ts';
 import { checkChat, seenInChat } from './model-provider-chat.ts';
 import { chatDocument, chatError, chatEvents } from './model-provider-chat-answer.ts';

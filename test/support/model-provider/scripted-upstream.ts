@@ -10,7 +10,7 @@ import {
   type Received,
   type Script,
   sse,
-} from '../../../engine/simulate/upstream.ts';
+} from '../../../engine/edge/simulate/upstream.ts';
 import { freePort } from '../free-port.ts';
 import { until } from '../until.ts';
 
@@ -20,7 +20,7 @@ export {
   type Received,
   type Script,
   sse,
-} from '../../../engine/simulate/upstream.ts';
+} from '../../../engine/edge/simulate/upstream.ts';
 
 /**
  * An upstream whose `requests` are those that the callers of a test have caused. Their number is exact once the callers have their

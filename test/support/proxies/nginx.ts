@@ -1,6 +1,6 @@
 /**
  * nginx in front of a gateway, with the lines of a server as an operator writes them: the real one where it is installed,
- * else a stand-in that passes paths and headers on as the same lines say.
+ * else a mock that passes paths and headers on as the same lines say.
  * @module
  */
 import { spawn, spawnSync } from 'node:child_process';
@@ -89,7 +89,7 @@ async function answers(host: string, port: number): Promise<boolean> {
   return connected;
 }
 
-/** A `location` as far as the stand-in heeds it. */
+/** A `location` as far as the mock heeds it. */
 interface Location {
   readonly path: string;
   readonly upstream: URL;
@@ -174,7 +174,7 @@ function filled(value: string, { headers, socket }: IncomingMessage, { port, tls
   };
   return value.replace(/\$(\w+)/g, (_, name: string) => {
     const known = variables[name];
-    if (known === undefined) throw new Error(`the stand-in for nginx does not know $${name}`);
+    if (known === undefined) throw new Error(`the mock for nginx does not know $${name}`);
     return known;
   });
 }

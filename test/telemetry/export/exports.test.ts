@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { trace } from '@opentelemetry/api';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { systemClock } from '../../../engine/kit/clock.ts';
-import { createLog } from '../../../engine/kit/log.ts';
-import { type Exports, openExports } from '../../../engine/telemetry/export/exports.ts';
-import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
-import type { FinishedSpan } from '../../../engine/telemetry/spans.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { systemClock } from '../../../engine/base/kit/clock.ts';
+import { createLog } from '../../../engine/base/kit/log.ts';
+import { type Exports, openExports } from '../../../engine/domain/telemetry/export/exports.ts';
+import { MetricRegistry } from '../../../engine/domain/telemetry/metric-registry.ts';
+import type { FinishedSpan } from '../../../engine/domain/telemetry/spans.ts';
 import { answerBytes } from '../../support/model-provider/scripted-upstream.ts';
 import { startCollector, type TestCollector, takePartly } from '../../support/telemetry/collector.ts';
 import { until } from '../../support/until.ts';

@@ -1,8 +1,8 @@
 /** What is exported, of gateway.yaml and the standard variables. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { StartError } from '../../../engine/contract/start-error.ts';
-import { exportSettings, parseHeaderList, type Target } from '../../../engine/telemetry/export/settings.ts';
+import { StartError } from '../../../engine/base/contract/start-error.ts';
+import { exportSettings, parseHeaderList, type Target } from '../../../engine/domain/telemetry/export/settings.ts';
 
 type Env = Readonly<Record<string, string>>;
 

@@ -4,10 +4,13 @@ import { once } from 'node:events';
 import http from 'node:http';
 import { connect } from 'node:net';
 import { after, test } from 'node:test';
-import { METRICS, type MetricSpec } from '../../../engine/telemetry/catalogue/metrics.ts';
-import { prometheusLabel, prometheusName } from '../../../engine/telemetry/catalogue/prometheus-names.ts';
-import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
-import { startMetricsListener, writePrometheusText } from '../../../engine/telemetry/prometheus/metrics-listener.ts';
+import { METRICS, type MetricSpec } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
+import { prometheusLabel, prometheusName } from '../../../engine/domain/telemetry/catalogue/prometheus-names.ts';
+import { MetricRegistry } from '../../../engine/domain/telemetry/metric-registry.ts';
+import {
+  startMetricsListener,
+  writePrometheusText,
+} from '../../../engine/domain/telemetry/prometheus/metrics-listener.ts';
 import { parsePrometheusText } from '../../support/telemetry/prometheus-text.ts';
 
 const registry = new MetricRegistry();

@@ -2,20 +2,20 @@
 
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type ErrorCode, StageError } from '../../../engine/contract/errors.ts';
-import { FACTS, type FactPath } from '../../../engine/contract/facts.ts';
-import type { AttemptRecord } from '../../../engine/contract/forwarding.ts';
-import type { LimitStatus } from '../../../engine/contract/money.ts';
-import type { EndedRequest } from '../../../engine/contract/telemetry.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import { KeptNotes } from '../../../engine/run/decisions.ts';
-import { type Facts, stageConfig } from '../../../engine/simulate/stage-harness.ts';
-import { METRICS } from '../../../engine/telemetry/catalogue/metrics.ts';
-import { ATTRIBUTES, EVENTS, SPANS } from '../../../engine/telemetry/catalogue/spans.ts';
-import { MetricRegistry } from '../../../engine/telemetry/metric-registry.ts';
-import { ratioOf } from '../../../engine/telemetry/requests/ending.ts';
-import { createRequestTelemetry } from '../../../engine/telemetry/requests/request-telemetry.ts';
-import type { Attributes, FinishedSpan } from '../../../engine/telemetry/spans.ts';
+import { type ErrorCode, StageError } from '../../../engine/base/contract/errors.ts';
+import { FACTS, type FactPath } from '../../../engine/base/contract/facts.ts';
+import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
+import type { LimitStatus } from '../../../engine/base/contract/money.ts';
+import type { EndedRequest } from '../../../engine/base/contract/telemetry.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { METRICS } from '../../../engine/domain/telemetry/catalogue/metrics.ts';
+import { ATTRIBUTES, EVENTS, SPANS } from '../../../engine/domain/telemetry/catalogue/spans.ts';
+import { MetricRegistry } from '../../../engine/domain/telemetry/metric-registry.ts';
+import { ratioOf } from '../../../engine/domain/telemetry/requests/ending.ts';
+import { createRequestTelemetry } from '../../../engine/domain/telemetry/requests/request-telemetry.ts';
+import type { Attributes, FinishedSpan } from '../../../engine/domain/telemetry/spans.ts';
+import { type Facts, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
+import { KeptNotes } from '../../../engine/pipeline/run/decisions.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
 const USD = 1_000_000_000;

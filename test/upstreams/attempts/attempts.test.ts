@@ -6,25 +6,25 @@ import { describe, test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
-import type { UpstreamConfig } from '../../../engine/contract/config.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { AttemptRecord } from '../../../engine/contract/forwarding.ts';
-import { PROTOCOLS, type Protocol } from '../../../engine/contract/protocol.ts';
-import { type FrozenClock, frozenClock } from '../../../engine/kit/clock.ts';
-import { statusOf } from '../../../engine/protocols/errors.ts';
-import { errorOfEvent, readError } from '../../../engine/protocols/read-error.ts';
-import { openStage, stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { AttemptRecord } from '../../../engine/base/contract/forwarding.ts';
+import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
+import { statusOf } from '../../../engine/domain/protocols/errors.ts';
+import { errorOfEvent, readError } from '../../../engine/domain/protocols/read-error.ts';
 import {
   mayBeBilled,
   outcomeOf as outcomeOfStatus,
   Peek,
   type PeekOptions,
-} from '../../../engine/upstreams/attempts/attempt.ts';
-import { Attempts, createTarget } from '../../../engine/upstreams/index.ts';
-import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
-import type { Target } from '../../../engine/upstreams/target.ts';
-import { type Controller, ReceivedAnswer } from '../../../engine/upstreams/transports/direct-transport.ts';
-import type { Sending } from '../../../engine/upstreams/transports/transport.ts';
+} from '../../../engine/domain/upstreams/attempts/attempt.ts';
+import { Attempts, createTarget } from '../../../engine/domain/upstreams/index.ts';
+import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
+import type { Target } from '../../../engine/domain/upstreams/target.ts';
+import { type Controller, ReceivedAnswer } from '../../../engine/domain/upstreams/transports/direct-transport.ts';
+import type { Sending } from '../../../engine/domain/upstreams/transports/transport.ts';
+import { openStage, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import forward from '../../../stages/forward.ts';
 import {
   type Attempt,
@@ -41,7 +41,7 @@ import { answers, type Call, eventsBy, type Play } from '../../support/model-pro
 import { times } from '../../support/times.ts';
 
 const config = stageConfig();
-const timeouts = { ...config.server.timeouts, unstreamed_first_byte_seconds: 60, idle_seconds: 60 };
+const timeouts = { ...config.server.timeouts, non_streaming_first_byte_seconds: 60, idle_seconds: 60 };
 const stage = openStage(forward, { config: { ...config, server: { ...config.server, timeouts } } });
 const { clock, services } = stage;
 

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { GatewayConfig } from '../../../engine/contract/config.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import {
   type AskedList,
   askForList,
   isModelId,
   LISTED_MAX,
   readPage,
-} from '../../../engine/upstreams/lists/ask-list.ts';
-import { openModelLists } from '../../../engine/upstreams/lists/model-lists.ts';
+} from '../../../engine/domain/upstreams/lists/ask-list.ts';
+import { openModelLists } from '../../../engine/domain/upstreams/lists/model-lists.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { collectingLog } from '../../cli/support.ts';
 import {
   answerBytes,

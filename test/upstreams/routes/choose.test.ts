@@ -2,10 +2,9 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import type { UpstreamConfig } from '../../../engine/contract/config.ts';
-import { StageError } from '../../../engine/contract/errors.ts';
-import type { Closed } from '../../../engine/contract/forwarding.ts';
-import { stageConfig } from '../../../engine/simulate/stage-harness.ts';
+import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
+import { StageError } from '../../../engine/base/contract/errors.ts';
+import type { Closed } from '../../../engine/base/contract/forwarding.ts';
 import {
   type Choosing,
   chooseCandidates,
@@ -14,7 +13,8 @@ import {
   type Place,
   type Ranking,
   rankPlaces,
-} from '../../../engine/upstreams/routes.ts';
+} from '../../../engine/domain/upstreams/routes.ts';
+import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
 import { randomOf } from '../../support/random.ts';
 import { times } from '../../support/times.ts';
 
@@ -163,7 +163,7 @@ describe('the order in which upstreams are tried', () => {
       here,
     );
     const script = `
-      import { createRoute, rankPlaces } from ${JSON.stringify(import.meta.resolve('../../../engine/upstreams/routes.ts'))};
+      import { createRoute, rankPlaces } from ${JSON.stringify(import.meta.resolve('../../../engine/domain/upstreams/routes.ts'))};
       const { main, coder, all, keys } = ${JSON.stringify({ main, coder, all, keys })};
       const upstream = (name) => ({ ...main, name, cache_pool: all[name].pool ?? 'upstream ' + name });
       const upstreams = Object.keys(all).map((name) => ({ upstream: name, order: 1, weight: all[name].weight ?? 1 }));

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, describe, it } from 'node:test';
 import { StageError } from '../../../engine/api.ts';
-import { type Changing, listChanges } from '../../../engine/audit/admin-changes.ts';
-import { type FrozenClock, frozenClock, systemClock } from '../../../engine/kit/clock.ts';
-import { REPLICA } from '../../../engine/kit/process/replica.ts';
-import type { Database } from '../../../engine/store/database.ts';
+import { type FrozenClock, frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
+import { REPLICA } from '../../../engine/base/kit/process/replica.ts';
+import type { Database } from '../../../engine/base/store/database.ts';
+import { type Changing, listChanges } from '../../../engine/domain/audit/admin-changes.ts';
 import {
   createTroubleKeeper,
   drainUpstream,
@@ -15,8 +15,8 @@ import {
   openUpstreamStates,
   resumeUpstream,
   troublesElsewhere,
-} from '../../../engine/upstreams/states/shared-states.ts';
-import { createUpstreamStates } from '../../../engine/upstreams/states/upstream-states.ts';
+} from '../../../engine/domain/upstreams/states/shared-states.ts';
+import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 import { upstream } from './scene.ts';

@@ -1,8 +1,8 @@
 /** States of upstreams on a stopped clock, with what they log and tell others. */
-import type { UpstreamConfig } from '../../../engine/contract/config.ts';
-import type { AttemptEffect } from '../../../engine/contract/forwarding.ts';
-import { frozenClock } from '../../../engine/kit/clock.ts';
-import { createUpstreamStates, type Trouble } from '../../../engine/upstreams/states/upstream-states.ts';
+import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
+import type { AttemptEffect } from '../../../engine/base/contract/forwarding.ts';
+import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { createUpstreamStates, type Trouble } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 
 export const BREAKER: UpstreamConfig['breaker'] = {
   mode: 'enforce',
@@ -19,7 +19,7 @@ type Wishes = Partial<Omit<UpstreamConfig, 'breaker'>> & { readonly breaker?: Pa
 /** An upstream of gateway.yaml, as far as states look at it. */
 export function upstream(name: string, { breaker, ...more }: Wishes = {}): UpstreamConfig {
   const base_url = `https://${name}.example.com`;
-  const retry_budget = { percent: 20, least: 3 };
+  const retry_budget = { percent: 20, min: 3 };
   const settings = { ...BREAKER, ...breaker };
   return { name, base_url, api_key_env: 'KEY', retry_budget, ...more, breaker: settings } as unknown as UpstreamConfig;
 }

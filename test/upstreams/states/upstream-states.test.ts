@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
-import type { AttemptEffect, UpstreamState } from '../../../engine/contract/forwarding.ts';
-import { createBreaker } from '../../../engine/upstreams/states/breaker.ts';
-import { type Trouble, tellUpstreams } from '../../../engine/upstreams/states/upstream-states.ts';
+import type { AttemptEffect, UpstreamState } from '../../../engine/base/contract/forwarding.ts';
+import { createBreaker } from '../../../engine/domain/upstreams/states/breaker.ts';
+import { type Trouble, tellUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { times } from '../../support/times.ts';
 import { BREAKER, openScene, upstream } from './scene.ts';
@@ -419,7 +419,7 @@ describe('what is known of upstreams', () => {
     const { show, closed, states } = openScene();
     show('failure', { times: 4 });
     states.use([
-      upstream('main', { breaker: { failures: 2, open_seconds: 50 }, retry_budget: { percent: 0, least: 0 } }),
+      upstream('main', { breaker: { failures: 2, open_seconds: 50 }, retry_budget: { percent: 0, min: 0 } }),
     ]);
     show('failure');
     assert.equal(closed()?.until, 1_050_000);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { it } from 'node:test';
-import type { GatewayConfig } from '../../../../engine/contract/config.ts';
-import { browserName, demandLocal, wantedPage } from '../../../../engine/http/sign-in/console.ts';
+import type { GatewayConfig } from '../../../../engine/base/contract/config.ts';
+import { browserName, demandLocal, wantedPage } from '../../../../engine/edge/http/sign-in/console.ts';
 
 it('a browser is called by its name, its version and the system, and by nothing it makes up', () => {
   const chrome = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0';

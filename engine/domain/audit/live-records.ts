@@ -1,0 +1,100 @@
+import type { Log } from '../../base/contract/services.ts';
+import type { Every } from '../../base/kit/clock.ts';
+import type { Database } from '../../base/store/database.ts';
+import { newestRecordId, type RequestRecord, recordsAfter } from './request-records.ts';
+
+/** Somebody who looks at requests as they are recorded. */
+export interface Listener {
+  /** Whose share of the listeners it uses. */
+  readonly caller: string;
+  /** Row after which it begins; the newest where absent. */
+  readonly after?: number | undefined;
+  /** Is given every record that came, in order. */
+  take(records: readonly RequestRecord[]): void;
+  end(): void;
+}
+
+const POLL_MS = 1000;
+const BATCH = 500;
+const BATCHES_MAX = 4;
+/** Whoever was away for longer than this many records misses those in between. */
+const CATCH_UP_MAX = 2000;
+const LISTENERS_MAX = 100;
+const LISTENERS_PER_CALLER = 5;
+
+/** Opens it. The database is asked once a second for all listeners together, and only while there are any. */
+export function openLiveRecords(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly log: Log;
+  readonly every: Every;
+  readonly stopping: () => boolean;
+}) {
+  const { database, log, every, stopping } = options;
+  const positions = new Map<Listener, number>();
+  /** Those that have a place, and are not told anything yet. */
+  const joining = new Set<Listener>();
+  let asking = false;
+  let failed = false;
+
+  async function ask(): Promise<void> {
+    if (stopping()) return endAll();
+    if (positions.size === 0 || asking) return;
+    asking = true;
+    try {
+      for (let batch = 0; batch < BATCHES_MAX; batch++) {
+        const rows = await recordsAfter(database, Math.min(...positions.values()), BATCH);
+        give(rows);
+        if (rows.length < BATCH || positions.size === 0) break;
+      }
+      failed = false;
+    } catch (error) {
+      if (!failed) log.debug({ err: error }, 'requests are not shown live while the database is away');
+      failed = true;
+    } finally {
+      asking = false;
+    }
+  }
+
+  function give(rows: readonly RequestRecord[]): void {
+    const last = rows.at(-1)?.id;
+    if (last === undefined) return;
+    for (const [listener, position] of positions) {
+      const fresh = rows.filter(({ id }) => id > position);
+      if (fresh.length === 0) continue;
+      positions.set(listener, last);
+      listener.take(fresh);
+    }
+  }
+
+  function endAll(): void {
+    const listeners = [...positions.keys()];
+    positions.clear();
+    for (const listener of listeners) listener.end();
+  }
+
+  const stop = every(POLL_MS, ask);
+  return {
+    /** @returns what stops it; `undefined` where there are too many listeners already. Raises store_unavailable. */
+    async listen(listener: Listener): Promise<(() => void) | undefined> {
+      const all = [...positions.keys(), ...joining];
+      const own = all.filter(({ caller }) => caller === listener.caller).length;
+      if (stopping() || all.length >= LISTENERS_MAX || own >= LISTENERS_PER_CALLER) return undefined;
+      joining.add(listener);
+      try {
+        const newest = await newestRecordId(database);
+        if (stopping()) return undefined;
+        positions.set(listener, Math.max(Math.min(listener.after ?? newest, newest), newest - CATCH_UP_MAX));
+      } finally {
+        joining.delete(listener);
+      }
+      return () => void positions.delete(listener);
+    },
+    close(): void {
+      stop();
+      endAll();
+    },
+  };
+}
+
+/** New audit records of the database, whichever gateway wrote them. */
+export type LiveRecords = ReturnType<typeof openLiveRecords>;

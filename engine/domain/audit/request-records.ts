@@ -1,0 +1,499 @@
+import { createHash } from 'node:crypto';
+import type { AuditRecord } from '../../base/contract/services.ts';
+import type { Database } from '../../base/store/database.ts';
+
+/** One value, or several of which one must match. */
+type OneOf = string | readonly string[];
+
+/** Which requests are wanted; every field that is present must match. */
+export interface RequestFilter {
+  /** E-mail addresses in lower case. */
+  readonly user?: OneOf | undefined;
+  readonly team?: string | undefined;
+  readonly project?: string | undefined;
+  /** Id of an access token or session. */
+  readonly token?: string | undefined;
+  readonly token_group?: string | undefined;
+  /** Its id. */
+  readonly model?: OneOf | undefined;
+  readonly upstream?: string | undefined;
+  readonly client?: string | undefined;
+  /** Error code of the gateway. */
+  readonly error?: OneOf | undefined;
+  /** Three digits, or a class such as `4xx`. */
+  readonly status?: string | undefined;
+  /** `refused`: the gateway said no. `failed`: it ended with a status from 400 on, whoever said it. */
+  readonly outcome?: 'refused' | 'failed' | undefined;
+  /** What one of these did, or would have done were it not in shadow mode: see `rulesMatch`. */
+  readonly rules?: readonly string[] | undefined;
+  /** Something in shadow mode held; where there are names one of these. */
+  readonly shadow?: true | readonly string[] | undefined;
+  readonly since?: Date | undefined;
+  readonly until?: Date | undefined;
+}
+
+/** The field of a record that each filter is compared with. */
+const FIELDS = {
+  user: 'user',
+  team: 'team',
+  project: 'project',
+  token: 'token_id',
+  token_group: 'token_group',
+  model: 'model',
+  upstream: 'upstream',
+  client: 'client',
+  error: 'error',
+} as const satisfies Partial<Record<keyof RequestFilter, string>>;
+
+/** Values of fields; of a list what it must contain. */
+type Fields = Readonly<Record<string, string | number | readonly string[]>>;
+
+const asList = (value: OneOf): readonly string[] => (typeof value === 'string' ? [value] : value);
+
+/** The kinds of rules, as shadow marks begin, and where a record says that one of them decided. */
+const KINDS: Readonly<Record<string, (name: string) => Fields>> = {
+  access: (name) => ({ refused_by: `access rule ${name}` }),
+  spend: (name) => ({ spend_rule: name }),
+  routing: (name) => ({ route_rule: name }),
+};
+
+function shadowMarks(name: string): Fields[] {
+  const [kind = ''] = name.split(':', 1);
+  if (Object.hasOwn(KINDS, kind)) return [{ shadow: [name] }];
+  const { stage, ...pipeline } = stageNamed(name);
+  return [...Object.keys(KINDS).map((each) => `${each}:${name}`), stage].map((mark) => ({
+    shadow: [mark],
+    ...(mark === stage && pipeline),
+  }));
+}
+
+/** A stage by its id, or as `explain rules` writes it: with its pipeline. */
+function stageNamed(name: string): { readonly stage: string; readonly pipeline?: string } {
+  const slash = name.indexOf('/');
+  return slash < 0 ? { stage: name } : { pipeline: name.slice(0, slash), stage: name.slice(slash + 1) };
+}
+
+/**
+ * What a record has to hold to be about a rule: one of `access.rules`, `routing.rules` or `spend_limits`, by its name alone or as
+ * `access:<name>`; a stage that refused, by its id or as `<pipeline>/<id>`; or what refused a model, as the record has it.
+ */
+function rulesMatch(name: string): Fields[] {
+  const [kind = ''] = name.split(':', 1);
+  const own = Object.hasOwn(KINDS, kind) ? KINDS[kind]!(name.slice(kind.length + 1)) : undefined;
+  if (own !== undefined) return [own, ...shadowMarks(name)];
+  const decided = Object.values(KINDS).map((fieldsOf) => fieldsOf(name));
+  const models = ['policy', 'token group'].map((by) => ({ refused_by: `${by} ${name}` }));
+  return [...decided, ...models, { refused_by: name }, { ...stageNamed(name) }, ...shadowMarks(name)];
+}
+
+const isClass = (status: string) => status.endsWith('xx');
+
+interface Wanted {
+  /** All of it. */
+  readonly fields: Fields;
+  /** And one of each list. */
+  readonly choices: readonly (readonly Fields[])[];
+}
+
+/** What a record has to hold to be one of those that are wanted, apart from its time and the class of its status. */
+function wanted(filter: RequestFilter): Wanted {
+  const { status, rules, shadow } = filter;
+  const lists = Object.entries(FIELDS).flatMap(([name, field]) => {
+    const value = filter[name as keyof typeof FIELDS];
+    return value === undefined ? [] : [asList(value).map((each): Fields => ({ [field]: each }))];
+  });
+  const exact = status !== undefined && !isClass(status) ? [{ status: Number(status) }] : [];
+  const single = lists.flatMap((list) => (list.length === 1 ? list : []));
+  return {
+    fields: Object.assign({}, ...single, ...exact),
+    choices: [
+      ...lists.filter((list) => list.length !== 1),
+      ...(rules === undefined ? [] : [rules.flatMap(rulesMatch)]),
+      ...(Array.isArray(shadow) ? [shadow.flatMap(shadowMarks)] : []),
+    ],
+  };
+}
+
+/** First digits of the statuses that are wanted. */
+function classesOf({ status, outcome }: RequestFilter): string[] | null {
+  const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
+  const of_status = status === undefined ? undefined : [status[0]!];
+  const of_outcome = outcome === undefined ? undefined : by_outcome[outcome];
+  if (of_status === undefined) return of_outcome ?? null;
+  return of_outcome === undefined ? of_status : of_status.filter((digit) => of_outcome.includes(digit));
+}
+
+/** Tells whether a record is one of those that are wanted, whenever it was. */
+export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean {
+  const classes = classesOf(filter);
+  const { fields: all, choices } = wanted(filter);
+  const holds = (value: unknown, asked: Fields[string]) =>
+    typeof asked === 'object' ? Array.isArray(value) && asked.every((each) => value.includes(each)) : value === asked;
+  const hasAll = (record: AuditRecord, fields: Fields) =>
+    Object.entries(fields).every(([field, asked]) => holds(record[field], asked));
+  return (record) =>
+    hasAll(record, all) &&
+    choices.every((list) => list.some((fields) => hasAll(record, fields))) &&
+    (classes === null || classes.includes(String(record.status ?? '')[0] ?? '')) &&
+    (filter.outcome !== 'refused' || (record.error !== null && record.error !== undefined)) &&
+    (filter.shadow === undefined || (Array.isArray(record.shadow) && record.shadow.length > 0));
+}
+
+/** One row of the audit log. */
+export interface RequestRecord {
+  /** Grows in the order in which rows become visible. */
+  readonly id: number;
+  readonly at: Date;
+  readonly record: AuditRecord;
+}
+
+/** A part of a list, and how far was looked for it. */
+interface RecordPage {
+  readonly records: readonly RequestRecord[];
+  /** Where the next page begins: after this row; `null` where there is none. */
+  readonly next: string | null;
+  /** Nothing that is younger was left out; `null` where all was looked at. */
+  readonly searched_to: Date | null;
+}
+
+type Asking = Pick<Database, 'query'>;
+
+/** What an index leads to; the rest is compared row by row. */
+const LOOK_UP = {
+  user: "record ->> 'user' = $1",
+  token: "record ->> 'token_id' = $1",
+  failed: "left(record ->> 'status', 1) in ('4', '5') and $1::text is null",
+  time: '$1::text is null',
+} as const;
+
+/** What is compared, with parameters from $5 on. */
+const FITS = `record @> $5::jsonb
+       and ($6::text[] is null or left(record ->> 'status', 1) = any($6))
+       and (not $7::boolean or record ->> 'error' is not null)
+       and (not $8::boolean or record -> 'shadow' <> '[]')
+       and ($9::jsonb is null or not exists (
+         select from jsonb_array_elements($9) as list where not exists (
+           select from jsonb_array_elements(list) as fields where record @> fields
+         )
+       ))`;
+
+function fitsValues(filter: RequestFilter): readonly unknown[] {
+  const { fields, choices } = wanted(filter);
+  return [
+    JSON.stringify(fields),
+    classesOf(filter),
+    filter.outcome === 'refused',
+    filter.shadow !== undefined,
+    choices.length === 0 ? null : JSON.stringify(choices),
+  ];
+}
+
+function lookUp(filter: RequestFilter): keyof typeof LOOK_UP {
+  if (filter.token !== undefined) return 'token';
+  if (typeof filter.user === 'string') return 'user';
+  const classes = classesOf(filter);
+  return classes?.every((digit) => digit === '4' || digit === '5') ? 'failed' : 'time';
+}
+
+/** The value that an index is asked for. */
+function soughtValue(filter: RequestFilter, by: keyof typeof LOOK_UP): string | null {
+  return by === 'user' || by === 'token' ? (filter[by] as string) : null;
+}
+
+/** Whether most of what an index leads to may have to be passed over. */
+function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
+  const { status, outcome, rules, shadow } = filter;
+  const names = Object.keys(FIELDS).filter((name) => filter[name as keyof RequestFilter] !== undefined);
+  const is_exact = status !== undefined && !isClass(status);
+  if (is_exact || rules !== undefined || shadow !== undefined || names.some((name) => name !== by)) return true;
+  return by === 'failed' ? classesOf(filter)!.length < 2 || outcome === 'refused' : classesOf(filter) !== null;
+}
+
+interface Stretch {
+  /** ISO 8601, as PostgreSQL writes it: it knows microseconds. */
+  readonly before: string;
+  readonly before_id: number | null;
+  readonly from: Date | null;
+  readonly limit: number;
+}
+
+function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch): Promise<RequestRecord[]> {
+  const by = lookUp(filter);
+  return database.query<RequestRecord>(
+    `audit_requests_by_${by}`,
+    `select id, at, record from audit_log
+     where ${LOOK_UP[by]}
+       and (at, id) < ($2::timestamptz, coalesce($3::bigint, 0)) and ($4::timestamptz is null or at >= $4)
+       and ${FITS}
+     order by at desc, id desc limit $10`,
+    [soughtValue(filter, by), stretch.before, stretch.before_id, stretch.from, ...fitsValues(filter), stretch.limit],
+  );
+}
+
+const HOUR_MS = 3_600_000;
+const FIRST_STRETCH_MS = 6 * HOUR_MS;
+/** How long a stretch should take: the next one is longer or shorter for it, as a working day has more than the night before. */
+const QUICK_MS = 30;
+/** A list that has nothing to show by then says how far it looked. */
+const PATIENCE_MS = 250;
+
+/**
+ * Requests that fit, the newest first. Where what is wanted is rare it looks at one stretch of time after the other, and gives up
+ * after a quarter of a second: the page then has fewer entries than it could, and `searched_to` says how far it looked.
+ * @param after `next` of the page before.
+ * Raises store_unavailable; `undefined` where `after` names no row any more.
+ */
+export async function listRequestRecords(
+  database: Asking,
+  filter: RequestFilter,
+  page: { readonly limit: number; readonly after?: string | undefined; readonly now: number },
+): Promise<RecordPage | undefined> {
+  const { limit, after, now } = page;
+  const start = await startOf(database, after, filter.until ?? new Date(now + HOUR_MS));
+  if (start === undefined) return undefined;
+  const oldest = await oldestOf(database);
+  const first = filter.since !== undefined && filter.since > oldest ? filter.since : oldest;
+  const records: RequestRecord[] = [];
+  const began = performance.now();
+  let { before, before_id } = start;
+  let length = isRare(filter, lookUp(filter)) ? FIRST_STRETCH_MS : Number.POSITIVE_INFINITY;
+  for (;;) {
+    const lowest = new Date(before).getTime() - length;
+    const from = new Date(Math.max(first.getTime(), lowest));
+    const asked = performance.now();
+    records.push(
+      ...(await readStretch(database, filter, { before, before_id, from, limit: limit + 1 - records.length })),
+    );
+    if (records.length > limit) {
+      const shown = records.slice(0, limit);
+      return { records: shown, next: `${shown.at(-1)!.id}`, searched_to: shown.at(-1)!.at };
+    }
+    if (from <= first) return { records, next: null, searched_to: null };
+    const now = performance.now();
+    if (now - began > PATIENCE_MS) return { records, next: `t${from.getTime()}`, searched_to: from };
+    length *= Math.min(3, Math.max(1 / 4, QUICK_MS / (now - asked)));
+    before = from.toISOString();
+    before_id = null;
+  }
+}
+
+/** Where a page begins: before a row, or before a moment that the search before it came to. */
+async function startOf(
+  database: Asking,
+  after: string | undefined,
+  until: Date,
+): Promise<Pick<Stretch, 'before' | 'before_id'> | undefined> {
+  if (after === undefined) return { before: until.toISOString(), before_id: null };
+  // Later moments are none that a search came to, and PostgreSQL does not read them as they are written here.
+  if (/^t\d{1,14}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
+  if (!/^\d{1,15}$/.test(after)) return undefined;
+  const id = Number(after);
+  const [row] = await database.query<{ at: string }>('audit_at', 'select at::text from audit_log where id = $1', [id]);
+  return row && { before: row.at, before_id: id };
+}
+
+async function oldestOf(database: Asking): Promise<Date> {
+  const [row] = await database.query<{ at: Date }>(
+    'audit_oldest',
+    'select at from audit_log order by at, id limit 1',
+    [],
+  );
+  return row?.at ?? new Date(0);
+}
+
+/**
+ * How many records have to be read to find all that fit, counted up to `most`: more than fit, where no index leads to what is
+ * wanted. Raises store_unavailable.
+ */
+export async function countToRead(database: Asking, filter: RequestFilter, most: number): Promise<number> {
+  const by = lookUp(filter);
+  const [row] = await database.query<{ count: number }>(
+    `audit_requests_count_${by}`,
+    `select count(*) from (
+       select from audit_log
+       where ${LOOK_UP[by]}
+         and ($2::timestamptz is null or at >= $2) and ($3::timestamptz is null or at < $3)
+       limit $4
+     ) as to_read`,
+    [soughtValue(filter, by), filter.since ?? null, filter.until ?? null, most],
+  );
+  return row!.count;
+}
+
+/** Who sent requests, and what became of them. */
+export interface Senders {
+  readonly person: string | null;
+  readonly requests: number;
+  /** Of those how many ended with an error of the gateway. */
+  readonly refused: number;
+  readonly last: Date;
+}
+
+/** Who sent the requests that fit, those with the most first. Raises store_unavailable. */
+export function whoSent(database: Asking, filter: RequestFilter, limit: number): Promise<Senders[]> {
+  const by = lookUp(filter);
+  return database.query<Senders>(
+    `audit_requests_who_${by}`,
+    `select record ->> 'user' as person, count(*) as requests,
+       count(*) filter (where record ->> 'error' is not null) as refused, max(at) as last
+     from audit_log
+     where ${LOOK_UP[by]}
+       and ($2::timestamptz is null or at >= $2) and ($3::timestamptz is null or at < $3)
+       and ${FITS}
+     group by 1 order by 2 desc, 1 limit $4`,
+    [soughtValue(filter, by), filter.since ?? null, filter.until ?? null, limit, ...fitsValues(filter)],
+  );
+}
+
+/** The record of one request; `undefined` when the log has none. Raises store_unavailable. */
+export async function readRequestRecord(database: Asking, request_id: string): Promise<RequestRecord | undefined> {
+  const [row] = await database.query<RequestRecord>(
+    'audit_request',
+    'select id, at, record from audit_log where request_id = $1 order by id desc limit 1',
+    [request_id],
+  );
+  return row;
+}
+
+/** The newest row there is; 0 where there is none. Raises store_unavailable. */
+export async function newestRecordId(database: Asking): Promise<number> {
+  const [row] = await database.query<{ id: number }>(
+    'audit_newest',
+    'select id from audit_log order by id desc limit 1',
+    [],
+  );
+  return row?.id ?? 0;
+}
+
+/** Rows that came after one, in order. Raises store_unavailable. */
+export function recordsAfter(database: Asking, id: number, limit: number): Promise<RequestRecord[]> {
+  return database.query<RequestRecord>(
+    'audit_requests_after',
+    'select id, at, record from audit_log where id > $1 order by id limit $2',
+    [id, limit],
+  );
+}
+
+/** How often a limit of gateway.yaml decided over requests. */
+interface LimitRefusals {
+  readonly rule: string;
+  /** Requests it refused, and how many people sent those. */
+  readonly refused: number;
+  readonly refused_people: number;
+  /** Requests it would have refused if it were enforced. */
+  readonly would_refuse: number;
+}
+
+/**
+ * What limits refused since a moment, by the audit records, and what those in shadow mode would have refused since the hour
+ * it lies in. Raises store_unavailable.
+ */
+export function limitRefusals(database: Pick<Database, 'query'>, since: Date): Promise<LimitRefusals[]> {
+  return database.query<LimitRefusals>(
+    'limit_refusals',
+    `with enforced as (
+       select record ->> 'spend_rule' as rule, count(*)::integer as refused,
+         count(distinct record ->> 'user')::integer as refused_people
+       from audit_log
+       -- Told this way too, because there is an index of what did not go well.
+       where at >= $1 and left(record ->> 'status', 1) in ('4', '5')
+         and record ->> 'error' in ('spend_limit_exceeded', 'rate_limit_exceeded')
+       group by 1
+     ), shadow as (
+       select substr(name, length('spend:') + 1) as rule, sum(requests)::integer as would_refuse from shadow_hours
+       where hour >= date_trunc('hour', $1::timestamptz, 'UTC') and starts_with(name, 'spend:')
+       group by 1
+     )
+     select rule, coalesce(refused, 0) as refused, coalesce(refused_people, 0) as refused_people,
+       coalesce(would_refuse, 0) as would_refuse
+     from enforced full join shadow using (rule) where rule is not null`,
+    [since],
+  );
+}
+
+/** How many requests the gateway refused or gave up, by the code of its error. */
+interface RefusedRequests {
+  readonly error: string;
+  readonly requests: number;
+  readonly people: number;
+}
+
+/**
+ * Requests that ended with an error of the gateway since a moment, the most frequent error first. What an upstream answered is
+ * none of them. Raises store_unavailable.
+ */
+export function refusedRequests(database: Pick<Database, 'query'>, since: Date): Promise<RefusedRequests[]> {
+  return database.query<RefusedRequests>(
+    'refused_requests',
+    `select record ->> 'error' as error, count(*) as requests, count(distinct record ->> 'user') as people
+     from audit_log
+     where at >= $1 and left(record ->> 'status', 1) in ('4', '5') and record ->> 'error' is not null
+     group by 1 order by 2 desc, 1`,
+    [since],
+  );
+}
+
+/** A part of the log, with of each record what was asked for. */
+export interface FactPage {
+  readonly rows: readonly FactRow[];
+  readonly at: Date;
+}
+
+/** One record. */
+export interface FactRow {
+  /** A JSON object with the fields that were asked for, as text: many records have the same. */
+  readonly facts: string;
+  readonly person: string | null;
+  readonly is_known: boolean;
+}
+
+const PAGE = 5000;
+
+const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+
+/** PostgreSQL takes a hundred arguments of a function. */
+const PAIRS_MAX = 40;
+
+function object(pairs: readonly string[]): string {
+  const parts = [];
+  for (let i = 0; i < pairs.length; i += PAIRS_MAX)
+    parts.push(`jsonb_build_object(${pairs.slice(i, i + PAIRS_MAX).join(', ')})`);
+  return parts.join(' || ');
+}
+
+/** The text of an object with these fields of a record; those it lacks are left out. */
+function projection(fields: readonly string[], seen: readonly string[]): string {
+  const of_record = fields.map((field) => `${literal(field)}, record -> ${literal(field)}`);
+  const of_seen = seen.map((path) => `${literal(path)}, record -> 'seen' -> ${literal(path)}`);
+  const others = of_seen.length === 0 ? [] : [`'seen', ${object(of_seen)}`, `'found', record -> 'found'`];
+  return `jsonb_strip_nulls(${object([...of_record, ...others])})::text`;
+}
+
+/**
+ * Reads a time of the log from its beginning to its end, page by page, without holding anything between them.
+ * @param fields names of fields of records, and `seen` paths of facts. Raises store_unavailable.
+ */
+export async function* factPages(
+  database: Pick<Database, 'query'>,
+  { since, until }: { readonly since: Date; readonly until: Date },
+  { fields, seen }: { readonly fields: readonly string[]; readonly seen: readonly string[] },
+): AsyncIterable<FactPage> {
+  const facts = projection(fields, seen);
+  const name = `audit_facts_${createHash('sha256').update(facts).digest('hex').slice(0, 12)}`;
+  const text = `select id, at, at::text as moment, record ->> 'user' as person, record ->> 'principal' is not null as is_known,
+       ${facts} as facts
+     from audit_log where (at, id) > ($1::timestamptz, $2::bigint) and at < $3
+     order by at, id limit ${PAGE}`;
+  let after: readonly [moment: string, id: number] = [since.toISOString(), -1];
+  for (;;) {
+    const rows = await database.query<FactRow & { id: number; at: Date; moment: string }>(name, text, [
+      ...after,
+      until,
+    ]);
+    const last = rows.at(-1);
+    if (last === undefined) return;
+    yield { rows, at: last.at };
+    if (rows.length < PAGE) return;
+    after = [last.moment, last.id];
+  }
+}

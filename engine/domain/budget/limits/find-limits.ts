@@ -1,0 +1,358 @@
+import type { CounterName } from '../../../base/contract/services.ts';
+import { storable } from '../../../base/kit/storable.ts';
+import { factsRead } from '../../../base/rules/fact-paths.ts';
+import { IN_FORCE } from '../../identity/index.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
+import { amountUnit, countedBy, type LimitParts, shownAmount } from './limit-names.ts';
+import { countsOnly, MOMENT } from './limit-settings.ts';
+import {
+  type CallerRow,
+  callersFor,
+  callersOf,
+  FACT_OF_SCOPE,
+  type LimitInForce,
+  type LimitsAt,
+  readLimits,
+  ruleInForce,
+  timeZone,
+  type WrittenLimit,
+  writtenLimit,
+} from './limit-statuses.ts';
+import { counterId } from './room.ts';
+import { IS_OF_RULE, PERSON_OF_COUNTER, type SpendLimit, spendLimits } from './spend-limits.ts';
+
+/** More than anybody reads. */
+const MAX_LISTED = 10_000;
+const NEAREST = 20;
+/** So many counters are looked at for the nearest; in parts, because most often the first are enough. */
+const MAX_CANDIDATES = 5000;
+const CANDIDATES_AT_ONCE = 250;
+
+/**
+ * The counters that requests of somebody or something meet, with everything that limits them: those that name one of these
+ * keys, and no other of the same kind. At most 10,000. Raises store_unavailable.
+ */
+export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
+  const counted = countedBy(at.config);
+  const [scopes, keys] = [Object.keys(of), Object.values(of)];
+  const found = await at.database.query<CounterName>(
+    'limits_of',
+    `with moment as (${MOMENT}), candidates as (
+       select l.* from moment cross join changed_counters(at) as l
+       union select c.scope, c.key, c.window_kind, c.unit from moment
+         cross join unnest($3::text[], $4::text[]) as wanted (scope, key)
+         join spend_counters c on c.scope = wanted.scope and c.key = wanted.key
+         where c.window_start = window_start(c.window_kind, at, $2)
+       union select c.scope, c.key, c.window_kind, c.unit from moment, spend_counters c
+         where c.scope = any ($5::text[]) and c.window_start = window_start(c.window_kind, at, $2)
+     )
+     select scope, key, window_kind as "window", unit from candidates c where ${countsOnly('c', '$3', '$4')}
+     order by scope, key, window_kind, unit limit ${MAX_LISTED}`,
+    [
+      databaseTime(at.clock),
+      timeZone(at.config),
+      scopes,
+      keys,
+      counted.map(({ scope }) => scope).filter((scope) => scope.includes('+')),
+    ],
+  );
+  const own = counted
+    .filter(({ scope }) => Object.hasOwn(of, scope))
+    .map((name) => ({ ...name, key: of[name.scope as keyof LimitParts]! }));
+  const names = [...own, ...found];
+  const limits = await readLimits(at, distinct(names));
+  // A counter that no limit is for any more says nothing, unless it is kept for everybody.
+  return limits.filter(
+    (limit) =>
+      limit.set !== null ||
+      limit.rules.length > 0 ||
+      limit.grants.length > 0 ||
+      (limit.counted && limit.unit === 'usd'),
+  );
+}
+
+/** With more teams and projects the requests of one person are not looked at. */
+const MAX_MEMBERSHIPS = 10;
+
+interface Memberships {
+  readonly team?: string | undefined;
+  readonly project?: string | undefined;
+}
+
+/**
+ * All limits that requests of somebody or something come under: the counters, of a person also those of the teams and projects
+ * that their tokens and sessions in force name, and the limits of gateway.yaml that count by something else or nothing yet.
+ * Raises store_unavailable.
+ * @param also a team and project of the person, beside those.
+ */
+export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}) {
+  const [row] = await at.database.query<Record<'callers' | 'of_person', readonly CallerRow[] | null>>(
+    'limits_callers',
+    `with moment as (${MOMENT})
+     select ${callersOf('$2::text', '$3::text')} as callers, ${callersOf('$2::text', "''")} as of_person from moment`,
+    [databaseTime(at.clock), storable(of.user ?? ''), storable(of.token ?? '')],
+  );
+  const about = of.user === undefined ? at : { ...at, about: of.user };
+  const found = await Promise.all(everyPart(of, also, row!.of_person ?? []).map((parts) => limitsOf(about, parts)));
+  const limits = [...new Map(found.flat().map((limit) => [idOf(limit), limit])).values()];
+  return { limits, written: otherLimits(at, of, limits, row!.callers ?? []) };
+}
+
+const idOf = ({ of, window, unit }: LimitInForce) => JSON.stringify([Object.entries(of), window, unit]);
+
+/** The keys to look for, once with each team and project of a person, where none are named. */
+function everyPart(of: LimitParts, also: Memberships, callers: readonly CallerRow[]): LimitParts[] {
+  if (of.user === undefined) return [of];
+  const named = callers.map((facts) => [facts['principal.team'] ?? '', facts['principal.project'] ?? ''] as string[]);
+  const known = [...new Map(named.map((each) => [JSON.stringify(each), each])).values()]
+    .toSorted((one, other) => byName(one[0]!, other[0]!) || byName(one[1]!, other[1]!))
+    .slice(0, MAX_MEMBERSHIPS)
+    .map(([team, project]): Memberships => ({ team: team || undefined, project: project || undefined }));
+  const parts = [also, ...known].flatMap(({ team = of.team, project = of.project }): LimitParts[] => {
+    if ((of.team ?? team) !== team || (of.project ?? project) !== project) return [];
+    return [{ ...of, ...(team !== undefined && { team }), ...(project !== undefined && { project }) }];
+  });
+  return [...new Map([of, ...parts].map((each) => [JSON.stringify(each), each])).values()];
+}
+
+/** What has no name comes last. */
+function byName(one: string, other: string): number {
+  if (one === '' || other === '') return Number(one === '') - Number(other === '');
+  return one < other ? -1 : Number(one > other);
+}
+
+/** The limits that may be for requests of somebody or something and are on none of the counters that are listed. */
+function otherLimits(
+  { config, reader = { is_admin: true } }: LimitsAt,
+  of: LimitParts,
+  listed: readonly LimitInForce[],
+  rows: readonly CallerRow[],
+): WrittenLimit[] {
+  if (of.rule !== undefined) return [];
+  const callers = callersFor(of, rows, config);
+  const isListed = (limit: SpendLimit) =>
+    listed.some(
+      ({ scope, window, unit, rules }) =>
+        scope === limit.scope &&
+        window === limit.window &&
+        unit === amountUnit(limit.unit) &&
+        rules.some(({ rule }) => rule === limit.name),
+    );
+  return spendLimits(config).flatMap((limit) => {
+    if (isListed(limit) || !isAbout(limit, of)) return [];
+    const rule = ruleInForce(limit, callers, reader);
+    if (rule === undefined) return [];
+    const { by_group, condition } = rule;
+    const written = writtenLimit(limit);
+    const amount = rule.limit === null ? by_group && written.limit : shownAmount(limit.unit, rule.limit);
+    // Amounts by group are for all: which one it is depends on the caller.
+    const always = condition === null && (rule.always || by_group !== null);
+    return [{ ...written, limit: amount, by_group, condition, always }];
+  });
+}
+
+/**
+ * Whether a limit is about what is looked for. About somebody all are; about a team, a project, a model or an upstream those whose
+ * condition is about it, and about a team or project also those that are for whoever asks.
+ */
+function isAbout({ scopes, logic }: SpendLimit, of: LimitParts): boolean {
+  if (of.user !== undefined || of.token !== undefined) return true;
+  const reads = factsRead(logic);
+  const is_named = (['team', 'project', 'model', 'upstream'] as const).some(
+    (scope) => of[scope] !== undefined && (scopes.includes(scope) || reads.includes(FACT_OF_SCOPE[scope])),
+  );
+  const is_of_people = of.team !== undefined || of.project !== undefined;
+  return is_named || (is_of_people && !reads.some((fact) => fact.startsWith('principal.')));
+}
+
+/** When the day of limits began. Raises store_unavailable. */
+export async function startOfDay({ database, clock, config }: LimitsAt): Promise<Date> {
+  const [row] = await database.query<{ start: Date }>(
+    'limits_day',
+    `with moment as (${MOMENT}) select window_start('day', at, $2) as start from moment`,
+    [databaseTime(clock), timeZone(config)],
+  );
+  return row!.start;
+}
+
+/**
+ * What administrators look at first: every counter whose limit was set or that has room granted, and the twenty others
+ * nearest to their limit. Raises store_unavailable.
+ */
+export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
+  const { database, clock, config } = at;
+  const changed = await database.query<CounterName>(
+    'limits_changed',
+    `with moment as (${MOMENT})
+     select scope, key, window_kind as "window", unit from moment cross join changed_counters(at)
+     order by 1, 2, 3, 4 limit ${MAX_LISTED}`,
+    [databaseTime(clock)],
+  );
+  const candidates = await database.query<CounterName & { readonly share: number }>(
+    'limits_nearest',
+    `with ${USED}
+     select scope, key, window_kind as "window", unit,
+       (taken::numeric / greatest("limit", 1))::double precision as share
+     from used where "limit" is not null and not shadow and not is_set
+     order by share desc, taken desc, scope, key limit ${MAX_CANDIDATES}`,
+    [databaseTime(clock), timeZone(config), askedRules(config)],
+  );
+  const names = distinct(changed);
+  const known = new Set(names.map(counterId));
+  // A counter of several rules is there with each of them, with the nearest limit first.
+  const fresh = candidates.filter((row) => known.size < known.add(counterId(row)).size);
+  return [...(await readLimits(at, names)), ...(await nearestOf(at, fresh))];
+}
+
+/**
+ * The counters nearest to their limit. A candidate is at most as near as its share says, which counts every rule on the counter:
+ * which of them are for the requests of its callers is decided when it is read.
+ */
+async function nearestOf(
+  at: LimitsAt,
+  candidates: readonly (CounterName & { readonly share: number })[],
+): Promise<LimitInForce[]> {
+  let nearest: LimitInForce[] = [];
+  for (let begin = 0; begin < candidates.length; begin += CANDIDATES_AT_ONCE) {
+    const [next] = candidates.slice(begin);
+    if (nearest.length === NEAREST && shareOf(nearest.at(-1)!) >= next!.share) break;
+    const read = await readLimits(at, candidates.slice(begin, begin + CANDIDATES_AT_ONCE));
+    nearest = [...nearest, ...read.filter(({ limit }) => limit !== null)]
+      .toSorted((a, b) => shareOf(b) - shareOf(a))
+      .slice(0, NEAREST);
+  }
+  return nearest;
+}
+
+/** A limit of nothing is used up by whatever is spent. */
+function shareOf({ limit, spent, reserved }: LimitInForce): number {
+  return limit === 0 ? Number.POSITIVE_INFINITY : (spent + reserved) / limit!;
+}
+
+function distinct(names: readonly CounterName[]): CounterName[] {
+  return [...new Map(names.map((name) => [counterId(name), name])).values()];
+}
+
+/** The limits of gateway.yaml as `USED` takes them. */
+function askedRules(config: LimitsAt['config']): string {
+  return JSON.stringify(
+    spendLimits(config).map(({ name, scope, window, unit, limit, by_group, mode, matching }, position) => ({
+      ...{ position, scope, window_kind: window, unit, limit: limit ?? null },
+      ...{ by_group: by_group ?? {}, shadow: mode === 'shadow', rule: matching ? name : null },
+    })),
+  );
+}
+
+/**
+ * SQL: `rules`, the limits of gateway.yaml with the beginning of their window, and `used`, every counter that one of them counts on
+ * with something taken of it, and the limit there: what is set, granted and decided by group is reckoned with. What is set
+ * and granted is no part of a limit in shadow mode. Windows begin once for each rule, not for each counter there ever was.
+ */
+const USED = `moment as (${MOMENT}), rules as materialized (
+   select r.*, window_start(r.window_kind, at, $2) as start
+   from moment, jsonb_to_recordset($3::jsonb)
+     as r (position integer, scope text, window_kind text, unit text, "limit" bigint, by_group jsonb, shadow boolean, rule text)
+ ), used as (
+   select r.position, r.shadow, c.scope, c.key, c.window_kind, c.unit, c.spent + c.reserved as taken,
+     l.amount is not null and not r.shadow as is_set,
+     coalesce(case when not r.shadow then l.amount end, (select max(b.value::bigint) from principals p, jsonb_each_text(r.by_group) as b
+        where r.by_group <> '{}' and p.id = 'user:' || ${PERSON_OF_COUNTER} and (b.key = any (p.groups) or exists (
+          select from access_tokens t
+          where t.principal_id = p.id and t.token_group = b.key and ${IN_FORCE('at')}))), r."limit")
+       + case when r.shadow then 0 else l.granted end as "limit"
+   from moment, rules r
+   join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
+     and c.window_start = r.start and c.spent + c.reserved > 0 and ${IS_OF_RULE}
+   cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, at) as l
+ )`;
+
+/** How many people, teams or whatever a limit counts there are in its window now. */
+export interface RuleCount {
+  readonly limit: SpendLimit;
+  /** With something spent or reserved. */
+  readonly counted: number;
+  /** Of these, with nothing left: limits set at run time, grants and amounts by group are reckoned with. */
+  readonly none_left: number;
+  /** Of these, with more than four fifths used, and something left. */
+  readonly nearly_none: number;
+  /** `null` for what is counted only while a request is under way. */
+  readonly resets_at: Date | null;
+}
+
+const NEARLY = 0.8;
+
+/** What each limit of gateway.yaml counts at the moment, in file order. Raises store_unavailable. */
+export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
+  const limits = spendLimits(at.config);
+  if (limits.length === 0) return [];
+  const rows = await at.database.query<Omit<RuleCount, 'limit'>>(
+    'limit_rule_counts',
+    `with ${USED}
+     select count(u.position)::integer as counted, (count(*) filter (where taken >= u."limit"))::integer as none_left,
+       (count(*) filter (where taken < u."limit" and taken > u."limit" * ${NEARLY}))::integer as nearly_none,
+       window_end(r.window_kind, r.start, $2) as resets_at
+     from rules r left join used u on u.position = r.position
+     group by r.position, r.window_kind, r.start order by r.position`,
+    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config)],
+  );
+  const counts = rows.map((row, i): RuleCount => ({ ...row, limit: limits[i]! }));
+  const deciding = limits.flatMap((limit, position) => (isForSomeCallers(limit) ? position : []));
+  if (deciding.length === 0) return counts;
+  const read = await readCounted(at, deciding);
+  return counts.map((count) =>
+    isForSomeCallers(count.limit) ? { ...count, ...countAmong(count.limit, read) } : count,
+  );
+}
+
+/** Whether the condition of a limit is about who is calling, or about what its counters count: it is not for all of those. */
+function isForSomeCallers({ logic, matching, scopes }: SpendLimit): boolean {
+  const reads = matching ? [] : factsRead(logic);
+  const of_key = [
+    ...(scopes.includes('model') ? ['request.model'] : []),
+    ...(scopes.includes('upstream') ? ['route.upstream'] : []),
+  ];
+  return reads.some((fact) => fact.startsWith('principal.') || of_key.includes(fact));
+}
+
+/** More than anybody counts by hand. */
+const MAX_READ = 10_000;
+const READ_AT_ONCE = 500;
+
+/** What is counted now where some limits count, given by their positions, with the rules that are for its callers. */
+async function readCounted(at: LimitsAt, positions: readonly number[]): Promise<LimitInForce[]> {
+  const names = await at.database.query<CounterName>(
+    'limit_rule_counters',
+    `with ${USED}
+     select scope, key, window_kind as "window", unit from used where position = any ($4::integer[])
+     group by 1, 2, 3, 4 order by max(taken) desc limit ${MAX_READ}`,
+    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config), positions],
+  );
+  const read: LimitInForce[] = [];
+  for (let begin = 0; begin < names.length; begin += READ_AT_ONCE) {
+    read.push(...(await readLimits(at, names.slice(begin, begin + READ_AT_ONCE))));
+  }
+  return read;
+}
+
+function countAmong(
+  { name, scope, window, unit, mode }: SpendLimit,
+  read: readonly LimitInForce[],
+): Pick<RuleCount, 'counted' | 'none_left' | 'nearly_none'> {
+  const shares = read.flatMap((each) => {
+    if (each.scope !== scope || each.window !== window || each.unit !== amountUnit(unit)) return [];
+    const rule = each.rules.find((one) => one.rule === name);
+    if (rule === undefined) return [];
+    // What is set and granted is no part of a limit in shadow mode.
+    const granted = mode === 'shadow' ? 0 : each.grants.reduce((sum, { amount }) => sum + amount, 0);
+    const base = mode === 'shadow' ? rule.limit : (each.set?.limit ?? rule.limit);
+    const taken = each.spent + each.reserved;
+    // By group of each member: nobody knows.
+    if (base === null) return [0];
+    return [base + granted > 0 ? taken / (base + granted) : 1];
+  });
+  return {
+    counted: shares.length,
+    none_left: shares.filter((share) => share >= 1).length,
+    nearly_none: shares.filter((share) => share < 1 && share > NEARLY).length,
+  };
+}

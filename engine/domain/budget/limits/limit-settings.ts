@@ -1,0 +1,350 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { OperationError } from '../../../base/contract/operation-error.ts';
+import type { Clock, CounterName, LimitUnit, LimitWindow } from '../../../base/contract/services.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { actorLabel, type Changing } from '../../audit/index.ts';
+import { generateGrantId, sessionEnded } from '../../identity/index.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
+import {
+  amountUnit,
+  describeName,
+  type LimitParts,
+  mostGranted,
+  partsOf,
+  reasonOf,
+  shownAmount,
+} from './limit-names.ts';
+
+/** What is leased is given back within milliseconds, unless a process is in trouble. */
+const PATIENCE_MS = 1000;
+const STEP_MS = 5;
+
+/**
+ * Resolves when nobody has leases on a counter that were taken under a limit that has just been changed: the change has asked for
+ * them. What a process has that does not answer within a second stays its own for as long as it may use it.
+ */
+async function leasesBack(
+  { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now' | 'frozen'> },
+  { scope, key, window, unit }: CounterName,
+): Promise<void> {
+  const patience_ends = performance.now() + PATIENCE_MS;
+  do {
+    const [row] = await database.query<{ is_leased: boolean }>(
+      'leases_back',
+      `select exists (
+         select from spend_counters s
+         join reservation_leases l on l.counter_id = s.id
+         join processes p on p.id = l.process_id
+         where s.scope = $1 and s.key = $2 and s.window_kind = $3 and s.unit = $4
+           and p.heartbeat_at > coalesce($5::timestamptz, now()) - interval '15 seconds') as is_leased`,
+      [scope, key, window, unit, databaseTime(clock)],
+    );
+    if (!row!.is_leased) return;
+    await delay(STEP_MS);
+  } while (performance.now() < patience_ends);
+}
+
+/** A change of the limit on one counter. */
+export interface LimitChange {
+  readonly name: CounterName;
+  /** In the unit of the counter; `amountIn` makes it of what somebody says. */
+  readonly amount: number;
+  readonly reason?: string | undefined;
+}
+
+/** The time by the clock that windows go by: the database's own, unless a test sets it. */
+export const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
+/** SQL: whether a counter counts one of some keys, given as arrays of scopes and keys, and no other of the same scope. */
+export function countsOnly(row: string, scopes: string, keys: string): string {
+  return `(
+    select bool_or(part is not null) and bool_and(part is null or part = wanted_key)
+    from unnest(${scopes}::text[], ${keys}::text[]) as wanted (wanted_scope, wanted_key)
+    cross join lateral (select case when position('+' in ${row}.scope) = 0
+      then case when ${row}.scope = wanted_scope then ${row}.key end
+      -- What no text can contain is escaped in the key, and nobody asks for it.
+      when ${row}.key ~ '\\\\u(?:0000|d[89a-f])' then null
+      else ${row}.key::jsonb ->> (array_position(string_to_array(${row}.scope, '+'), wanted_scope) - 1) end as part) as p
+  )`;
+}
+
+/** SQL of changes: whether whoever acts may still do so, which the session of somebody may have ended. */
+const IS_ALIVE = '($2::text is null or exists (select from alive))';
+/** Whether a row is about the counter that is changed. */
+const ON_COUNTER = 'scope = $3 and key = $4 and window_kind = $5 and unit = $6';
+/** What a list of changes tells of a row: its amount as people say it, by the name of their unit, and the reason. */
+const AMOUNT = "jsonb_strip_nulls(jsonb_build_object(word, trim_scale(amount / scale), 'reason', reason))";
+
+/** What one kind of change does, as SQL; its own parameters begin with $12. */
+interface Step {
+  /** Common table expressions, `done` the last, with a row where something was changed. */
+  readonly does: string;
+  /** What the list of changes tells as it was, and as it is. */
+  readonly before?: string;
+  readonly after?: string;
+  readonly gives: string;
+}
+
+/**
+ * Makes a change and notes it in one statement. Leases that were taken where there was more room are waited for.
+ * Raises credential_revoked when the session has ended, store_unavailable.
+ */
+async function change<Row>(
+  by: Changing,
+  name: CounterName,
+  action: 'set' | 'clear' | 'grant' | 'revoke',
+  { does, before = 'null', after = 'null', gives }: Step,
+  subject: string,
+  values: readonly unknown[] = [],
+): Promise<Row & { readonly changed: boolean }> {
+  const { scope, key, window, unit } = name;
+  const [row] = await by.database.query<Row & { readonly alive: boolean; readonly changed: boolean }>(
+    `limit_${action}`,
+    `with moment as (${MOMENT}), alive as (select from sessions where id = $2 and revoked_at is null for share), told as (
+       select $3::text, $4::text, $5::text, $6::text, $10::text as word, $11::numeric as scale
+     ), ${does}, noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select at, $7, $8, 'limit.${action}', $9, ${before}, ${after} from moment, told, done
+     )
+     select ${IS_ALIVE} as alive, exists (select from done) as changed, ${gives}`,
+    [
+      ...[
+        databaseTime(by.clock),
+        by.session_id ?? null,
+        scope,
+        key,
+        window,
+        unit,
+        by.actor.kind,
+        by.actor.name,
+        subject,
+      ],
+      ...[amountUnit(unit), unit === 'nano_usd' ? 1_000_000_000 : 1, ...values],
+    ],
+  );
+  if (!row!.alive) throw sessionEnded();
+  if (row!.changed && action !== 'grant') await leasesBack(by, name);
+  return row!;
+}
+
+/** What a list of changes tells of a new amount. */
+function detailsOf({ name, amount }: LimitChange, reason: string | null, more = {}): string {
+  const { unit } = name;
+  return JSON.stringify({ ...more, [amountUnit(unit)]: shownAmount(unit, amount), ...(reason !== null && { reason }) });
+}
+
+const SET: Step = {
+  does: `old as (select amount, reason from limit_settings where ${ON_COUNTER} for update), done as (
+    insert into limit_settings (scope, key, window_kind, unit, amount, reason, set_at, set_by)
+    -- The old one is read before it is gone.
+    select $3, $4, $5, $6, $12::bigint, $13, at, $14 from moment, (select count(*) from old) as seen where ${IS_ALIVE}
+    on conflict (scope, key, window_kind, unit) do update
+      set amount = excluded.amount, reason = excluded.reason, set_at = excluded.set_at, set_by = excluded.set_by
+    returning set_by
+  )`,
+  before: `(select ${AMOUNT} from old)`,
+  after: '$15::jsonb',
+  gives: '(select amount from old) as previous',
+};
+
+/**
+ * Sets the limit of one counter, in place of all limits that gateway.yaml has on it; the next request goes by it.
+ * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
+ * @returns what was set before; `null` when nothing was.
+ */
+export async function setLimit(by: Changing, wish: LimitChange): Promise<number | null> {
+  const reason = reasonOf(wish.reason);
+  const values = [wish.amount, reason, actorLabel(by.actor), detailsOf(wish, reason)];
+  const set = await change<{ previous: number | null }>(by, wish.name, 'set', SET, describeName(wish.name), values);
+  return set.previous;
+}
+
+const CLEAR: Step = {
+  does: `done as (delete from limit_settings where ${ON_COUNTER} and ${IS_ALIVE} returning amount, reason)`,
+  before: AMOUNT,
+  gives: '(select amount from done) as previous',
+};
+
+/**
+ * Removes a limit that was set: those of gateway.yaml are in force again.
+ * Raises OperationError when none is set, credential_revoked when the session has ended, store_unavailable.
+ * @returns what was set.
+ */
+export async function clearLimit(by: Changing, name: CounterName): Promise<number> {
+  const { changed, previous } = await change<{ previous: number }>(by, name, 'clear', CLEAR, describeName(name));
+  if (changed) return previous;
+  const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
+  throw new OperationError(
+    `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,
+    'missing',
+  );
+}
+
+/** What is granted is on top of the limit in force, as long as it lasts. */
+export interface NewGrant extends LimitChange {
+  readonly expires_at: Date;
+}
+
+type GrantState = 'active' | 'revoked' | 'expired';
+
+/** Room that was granted on top of a limit. */
+export interface LimitGrant {
+  readonly id: string;
+  readonly name: CounterName;
+  /** In the unit of the counter. */
+  readonly amount: number;
+  readonly reason: string | null;
+  readonly granted_at: Date;
+  readonly granted_by: string;
+  readonly expires_at: Date;
+  readonly revoked_at: Date | null;
+  readonly state: GrantState;
+}
+
+/** A grant may not last longer than this. */
+export const MAX_GRANT_DAYS = 366;
+/** Each of them is added up for every batch of requests. */
+const MAX_GRANTS = 20;
+
+const GRANT: Step = {
+  does: `room as (
+    select count(*) as others, coalesce(sum(amount), 0) as granted from limit_grants, moment
+    where ${ON_COUNTER} and revoked_at is null and expires_at > at
+  ), done as (
+    insert into limit_grants (id, scope, key, window_kind, unit, amount, reason, granted_at, granted_by, expires_at)
+    select $12, $3, $4, $5, $6, $13::bigint, $14, at, $15, $16::timestamptz from moment, room
+    where ${IS_ALIVE} and $16 > at and $16 <= at + make_interval(days => ${MAX_GRANT_DAYS})
+      and others < ${MAX_GRANTS} and granted + $13 <= $17::bigint
+    returning id
+  )`,
+  after: '$18::jsonb',
+  gives: 'at, others, granted::text from moment, room',
+};
+
+/**
+ * Grants room on top of the limit in force until a moment; the next request may use it.
+ * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
+ */
+export async function grantLimit(by: Changing, wish: NewGrant): Promise<LimitGrant> {
+  const { name, amount, expires_at } = wish;
+  const [id, reason, granted_by] = [generateGrantId(), reasonOf(wish.reason), actorLabel(by.actor)];
+  const details = detailsOf(wish, reason, { to: describeName(name), expires_at });
+  const values = [id, amount, reason, granted_by, expires_at, mostGranted(name.unit), details];
+  type Found = { readonly at: Date; readonly others: number; readonly granted: string };
+  const { changed, at, others, granted } = await change<Found>(by, name, 'grant', GRANT, id, values);
+  if (!changed) throw whyNotGranted(name, { at, others, granted: BigInt(granted), expires_at });
+  return { id, name, amount, reason, granted_at: at, granted_by, expires_at, revoked_at: null, state: 'active' };
+}
+
+const REVOKE: Step = {
+  does: `done as (
+    update limit_grants set revoked_at = at from moment
+    where id = $12 and ${ON_COUNTER} and revoked_at is null and expires_at > at and ${IS_ALIVE}
+    returning revoked_at, amount, reason, expires_at
+  )`,
+  before: `jsonb_build_object('to', $13::text) || ${AMOUNT} || jsonb_build_object('expires_at', expires_at)`,
+  after: "jsonb_build_object('revoked_at', revoked_at)",
+  gives: '(select revoked_at from done) as revoked_at',
+};
+
+/**
+ * Takes a grant back; the next request goes without it.
+ * Raises OperationError when there is no such grant in force, credential_revoked when the session has ended, store_unavailable.
+ */
+export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant> {
+  const [known] = await listGrants(by.database, by.clock, { id, ended: true });
+  if (known === undefined) {
+    throw new OperationError(`no grant has the id "${id}"; "appscli limits list" shows those in force`, 'missing');
+  }
+  const { name, state } = known;
+  const values = [id, describeName(name)];
+  const { changed, revoked_at } = await change<{ revoked_at: Date }>(by, name, 'revoke', REVOKE, id, values);
+  if (changed) return { ...known, revoked_at, state: 'revoked' };
+  if (state === 'active') throw new OperationError(`the grant ${id} has just been ended by somebody else`, 'conflict');
+  const since = (known.revoked_at ?? known.expires_at).toISOString();
+  throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');
+}
+
+/** Which grants are listed; every field that is present must match. */
+export interface GrantFilter {
+  readonly id?: string | undefined;
+  /** Counters that count one of these, and nobody else of their kind. */
+  readonly of?: LimitParts | undefined;
+  readonly ended?: boolean | undefined;
+  /** Id of a grant: only those after it. */
+  readonly after?: string | undefined;
+  readonly limit?: number | undefined;
+}
+
+type GrantRow = Omit<LimitGrant, 'name' | 'state'> & {
+  readonly scope: string;
+  readonly key: string;
+  readonly window_kind: LimitWindow;
+  readonly unit: LimitUnit;
+  readonly state: GrantState;
+};
+
+/** Grants, the newest first. Raises store_unavailable. */
+export async function listGrants(
+  database: Pick<Database, 'query'>,
+  clock: Pick<Clock, 'now' | 'frozen'>,
+  { id, of, ended = false, after, limit }: GrantFilter,
+): Promise<LimitGrant[]> {
+  const rows = await database.query<GrantRow>(
+    'limit_grants_list',
+    `with moment as (${MOMENT})
+     select g.id, g.scope, g.key, g.window_kind, g.unit, g.amount, g.reason, g.granted_at, g.granted_by, g.expires_at,
+       g.revoked_at,
+       case when g.revoked_at is not null then 'revoked' when g.expires_at <= at then 'expired' else 'active' end as state
+     from limit_grants g, moment
+     where ($2::text is null or g.id = $2)
+       and ($3 or (g.revoked_at is null and g.expires_at > at))
+       and ($4::text[] is null or ${countsOnly('g', '$4', '$5')})
+       and ($6::text is null or (g.granted_at, g.id) < (select granted_at, id from limit_grants where id = $6))
+     order by g.granted_at desc, g.id desc limit $7`,
+    [
+      databaseTime(clock),
+      id ?? null,
+      ended,
+      of === undefined ? null : Object.keys(of),
+      of === undefined ? null : Object.values(of),
+      after ?? null,
+      limit ?? null,
+    ],
+  );
+  return rows.map(({ scope, key, window_kind, unit, ...grant }) => ({
+    ...grant,
+    name: { scope, key, window: window_kind, unit },
+  }));
+}
+
+/** A grant as it is shown, with its amount as people say it. */
+export function showGrant({ id, name, amount, ...grant }: LimitGrant) {
+  const { scope, window, unit } = name;
+  const shown = { id, scope, of: partsOf(name), window, unit: amountUnit(unit), amount: shownAmount(unit, amount) };
+  return { ...shown, ...grant };
+}
+
+function whyNotGranted(
+  name: CounterName,
+  now: { readonly at: Date; readonly others: number; readonly granted: bigint; readonly expires_at: Date },
+): OperationError {
+  const { at, others, granted, expires_at } = now;
+  if (expires_at <= at) return new OperationError(`the end of the grant, ${expires_at.toISOString()}, has passed`);
+  const last = at.getTime() + MAX_GRANT_DAYS * 86_400_000;
+  if (expires_at.getTime() > last) {
+    const latest = new Date(last).toISOString();
+    return new OperationError(`the end of the grant is too far away: expected ${latest} at the latest`);
+  }
+  if (others >= MAX_GRANTS) {
+    return new OperationError(
+      `${describeName(name)} has ${others} grants in force already; revoke one, or set the limit`,
+      'conflict',
+    );
+  }
+  const { unit } = name;
+  const most = `${shownAmount(unit, mostGranted(unit))} ${amountUnit(unit)}`;
+  return new OperationError(
+    `grants on one limit add up to ${most} at most, and ${shownAmount(unit, granted)} are granted; set the limit instead`,
+    'conflict',
+  );
+}

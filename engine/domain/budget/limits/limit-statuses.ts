@@ -1,0 +1,491 @@
+import { type GatewayConfig, type RuleMode, WINDOWS, type Window } from '../../../base/contract/config.ts';
+import type { CounterName, LimitWindow } from '../../../base/contract/services.ts';
+import { storable } from '../../../base/kit/storable.ts';
+import { factsRead } from '../../../base/rules/fact-paths.ts';
+import { formatCondition } from '../../../base/rules/format-condition.ts';
+import { type KnownFacts, simplify } from '../../../base/rules/simplify.ts';
+import type { Changing } from '../../audit/index.ts';
+import { IN_FORCE, rolesOf, tokenGroupOf } from '../../identity/index.ts';
+import { databaseTime } from '../ledger/ledger-statements.ts';
+import type { GrantInForce } from '../reports/spending.ts';
+import {
+  type AmountUnit,
+  amountUnit,
+  type CountedName,
+  type LimitParts,
+  partsOf,
+  personalScope,
+  shownAmount,
+} from './limit-names.ts';
+import { MOMENT } from './limit-settings.ts';
+import { limitInForce, roomLeft } from './room.ts';
+import { ALWAYS_COUNTED, amountFor, CALENDAR, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
+
+const MINUTE_MS = 60_000;
+const UNITS = [
+  ['day', 24 * 60],
+  ['hour', 60],
+  ['minute', 1],
+] as const;
+
+/** A span of milliseconds in its two largest units, rounded down: `2 days 3 hours`, `20 minutes`, `less than a minute`. */
+export function formatSpan(ms: number): string {
+  let left = Math.floor(ms / MINUTE_MS);
+  const parts: string[] = [];
+  for (const [unit, minutes] of UNITS) {
+    const count = Math.floor(left / minutes);
+    left -= count * minutes;
+    if (count > 0) parts.push(`${count} ${unit}${count === 1 ? '' : 's'}`);
+    else if (parts.length > 0) break;
+  }
+  return parts.slice(0, 2).join(' ') || 'less than a minute';
+}
+
+// What is known of whoever sends the requests that a counter counts, in the facts that conditions of rules look at.
+
+/** The facts that the key of each scope tells. */
+export const FACT_OF_SCOPE = {
+  user: 'principal.email',
+  team: 'principal.team',
+  project: 'principal.project',
+  token: 'principal.token.id',
+  model: 'request.model',
+  upstream: 'route.upstream',
+} as const satisfies Readonly<Partial<Record<keyof LimitParts, string>>>;
+
+/** Who sends the requests. */
+export interface Callers {
+  readonly known: KnownFacts;
+  /** What is known of each way in which they may come: with each access token and session in force; none where nobody is known. */
+  readonly ways: readonly KnownFacts[];
+}
+
+/** An access token or a session in force, by its facts; what is absent is not known. */
+export type CallerRow = Readonly<Record<string, unknown>>;
+
+/**
+ * SQL: the access tokens and sessions in force of a person (e-mail address, or empty), or that one which has an id (or empty), as
+ * JSON. Somebody who signed in before comes back with the same groups.
+ */
+export const callersOf = (person: string, token: string) => `(
+    select jsonb_agg(distinct jsonb_build_object('principal.id', p.id, 'principal.email', p.email, 'principal.groups', p.groups) || i.facts)
+    from principals p cross join lateral (
+      select jsonb_build_object('principal.kind', 'session') as facts
+        where ${token} = '' and (p.signed_in_at is not null or p.groups <> '{}') and not exists (
+          select from sessions s where s.principal_id = p.id and s.revoked_at is null and s.expires_at > at)
+      union all
+      select jsonb_build_object('principal.kind', 'session', 'principal.team', s.person -> 'team',
+          'principal.project', s.person -> 'project')
+        from sessions s
+        where s.principal_id = p.id and ${token} in ('', s.id) and s.revoked_at is null and s.expires_at > at
+      union all
+      select jsonb_build_object('principal.kind', 'access_token', 'principal.team', t.team, 'principal.project', t.project,
+          'principal.token.id', t.id, 'principal.token.name', t.name, 'principal.token.group', t.token_group)
+        from access_tokens t where t.principal_id = p.id and ${token} in ('', t.id) and ${IN_FORCE('at')}
+    ) as i
+    where p.id = case when ${person} <> '' then 'user:' || ${person} else coalesce(
+      (select t.principal_id from access_tokens t where t.id = ${token}),
+      (select s.principal_id from sessions s where s.id = ${token})) end)`;
+
+/** Who may send the requests that are counted under some keys. */
+export function callersFor(
+  of: LimitParts,
+  rows: readonly CallerRow[] | null,
+  config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
+): Callers {
+  const keyed = Object.entries(FACT_OF_SCOPE).flatMap(([scope, fact]) => {
+    const key = of[scope as keyof typeof FACT_OF_SCOPE];
+    return key === undefined ? [] : [[fact, key] as const];
+  });
+  const known: KnownFacts = new Map(keyed);
+  const ways = (rows ?? []).map((row) => factsOf(row, config));
+  const contradicts = (way: KnownFacts) => keyed.some(([fact, key]) => way.has(fact) && way.get(fact) !== key);
+  return { known, ways: ways.filter((way) => !contradicts(way)).map((way) => new Map([...way, ...known])) };
+}
+
+/** Of whoever has no session now, nobody knows with which team the next one begins. */
+function factsOf(row: CallerRow, config: Pick<GatewayConfig, 'token_groups' | 'auth'>): KnownFacts {
+  const groups = row['principal.groups'] as readonly string[];
+  const is_session = row['principal.kind'] === 'session';
+  const token_group = is_session ? tokenGroupOf(config, groups) : (row['principal.token.group'] as string);
+  const facts = {
+    ...row,
+    'principal.groups': is_session ? groups : [...new Set([token_group!, ...groups])],
+    'principal.roles': is_session ? rolesOf(config.auth ?? {}, groups) : [],
+    'principal.token.group': token_group ?? null,
+  };
+  return new Map(Object.entries(facts));
+}
+
+function commonFacts({ known, ways }: Callers): KnownFacts {
+  const [first, ...others] = ways;
+  if (first === undefined) return known;
+  const isCommon = ([fact, value]: readonly [string, unknown]) =>
+    others.every((way) => way.has(fact) && JSON.stringify(way.get(fact)) === JSON.stringify(value));
+  return new Map([...first].filter(isCommon));
+}
+
+/** Amounts by group of the caller; `null` where those do not decide. */
+type ByGroup = Readonly<Record<string, number>> | null;
+
+/** A limit of gateway.yaml on one counter. */
+export interface RuleInForce {
+  /** Name of the rule, or such as `defaults.user_daily_usd`. */
+  readonly rule: string;
+  /**
+   * `null` where it depends on the caller's groups. From `ruleInForce`: in the unit of the counter (nano-USD);
+   * in `WrittenLimit` and `LimitInForce.rules`: as shown to people (USD).
+   */
+  readonly limit: number | null;
+  /** The amounts where it does, as people say them. */
+  readonly by_group: ByGroup;
+  readonly mode: RuleMode;
+  readonly always: boolean;
+  /** Which requests it is for, in the words of the rule; `null` for all, and where the reader may not know. */
+  readonly condition: string | null;
+}
+
+/** A limit as gateway.yaml writes it. Amounts are in `unit`: USD, requests or tokens. */
+export interface WrittenLimit extends RuleInForce {
+  /** One scope, or several joined by `+`. */
+  readonly scope: string;
+  readonly window: LimitWindow;
+  readonly unit: AmountUnit;
+}
+
+/** Who reads what limits there are. */
+export interface LimitReader {
+  /** Who is no administrator is told nothing of other people: neither conditions about them nor who set a limit. */
+  readonly is_admin: boolean;
+}
+
+/** A limit as it is written. */
+export function writtenLimit(written: SpendLimit): WrittenLimit {
+  const { name, scope, window, unit, limit, mode, logic } = written;
+  return {
+    rule: name,
+    scope,
+    window,
+    unit: amountUnit(unit),
+    limit: limit === undefined ? null : shownAmount(unit, limit),
+    by_group: shownByGroup(written),
+    mode,
+    always: logic === true,
+    condition: logic === true ? null : formatCondition(logic),
+  };
+}
+
+function shownByGroup({ unit, by_group }: SpendLimit): ByGroup {
+  if (by_group === undefined) return null;
+  return Object.fromEntries(Object.entries(by_group).map(([group, most]) => [group, shownAmount(unit, most)]));
+}
+
+/** What a limit comes to for one way in which requests come. */
+interface Applied {
+  /** What is left of its condition: `true`, or a condition over facts that are not known. */
+  readonly rest: unknown;
+  readonly amount: number;
+}
+
+/**
+ * A limit as it is for the requests of some callers; `undefined` where it is for none of them. A condition on who is calling is
+ * decided here; one on the request itself makes it a limit for some requests.
+ */
+export function ruleInForce(written: SpendLimit, callers: Callers, reader: LimitReader): RuleInForce | undefined {
+  const { name: rule, mode, logic, matching } = written;
+  const ways = callers.ways.length === 0 ? [callers.known] : callers.ways;
+  const found = ways.flatMap((way) => appliedTo(written, way));
+  const applied = found.filter((each) => each !== undefined);
+  const amounts = new Set(applied.map(({ amount }) => amount));
+  const [amount] = amounts;
+  if (amount === undefined) return undefined;
+  const is_for_all = applied.length === found.length && applied.every(({ rest }) => rest === true);
+  const rest = simplify(logic, commonFacts(callers));
+  return {
+    rule,
+    limit: amounts.size > 1 ? null : amount,
+    by_group: reader.is_admin && (amounts.size > 1 || (rest === true && !is_for_all)) ? shownByGroup(written) : null,
+    mode,
+    // What such a counter counts is what the rule is for.
+    always: (matching || is_for_all) && amounts.size === 1,
+    condition: rest === true || is_for_all || !mayTell(rest, reader) ? null : formatCondition(rest),
+  };
+}
+
+/** Conditions on callers may name other people. */
+function mayTell(rest: unknown, { is_admin }: LimitReader): boolean {
+  return is_admin || !factsRead(rest).some((fact) => fact.startsWith('principal.'));
+}
+
+/** What a limit comes to, by each group that may decide; `undefined` for requests that it is not for. */
+function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[] {
+  const rest = simplify(written.logic, way);
+  if (rest === false) return [undefined];
+  const groups = way.get('principal.groups') as readonly string[] | undefined;
+  // A person whom nobody knows is in no group; where no person is named, each may be in any.
+  const anybody = way.has('principal.email')
+    ? [[]]
+    : [[], ...Object.keys(written.by_group ?? {}).map((group) => [group])];
+  return (groups === undefined ? anybody : [groups]).map((each) => {
+    const amount = amountFor(written, each);
+    return amount === undefined ? undefined : { rest, amount };
+  });
+}
+
+// When a limit is used up if spending goes on as it did.
+
+/** What a counter shows of its own past. Amounts are in its unit, times in milliseconds since the epoch. */
+export interface Past {
+  readonly spent: number;
+  readonly limit: number;
+  /** When its window began and when that ends. */
+  readonly since: number;
+  readonly resets_at: number;
+  readonly now: number;
+  /** What was spent in the windows before, which have all ended, and how many those are. */
+  readonly before: number;
+  readonly windows_before: number;
+  readonly window: Window;
+}
+
+/** How long a limit lasts, and by which assumption. */
+export interface Forecast {
+  /** `none_left`: nothing is left now. `ends`: it is used up before it resets. `lasts`: it is not. */
+  readonly outcome: 'none_left' | 'ends' | 'lasts';
+  /** A sentence, with what it assumes. */
+  readonly words: string;
+  /** When nothing is left; `null` when it lasts. */
+  readonly ends_at: Date | null;
+}
+
+/** So much of a window must be over before its own pace says anything. */
+const TOLD_FROM = 1 / 12;
+
+/**
+ * When a limit in money is used up: by the pace of this window and by that of those before it, whichever is sooner. The pace
+ * of a window that has hardly begun counts for nothing where there are others to go by.
+ */
+export function forecastOf(past: Past): Forecast {
+  const { spent, limit, since, resets_at, now, windows_before, window } = past;
+  if (spent >= limit) {
+    const words = `Nothing is left until it resets, in ${formatSpan(resets_at - now)}.`;
+    return { outcome: 'none_left', words, ends_at: new Date(now) };
+  }
+  const elapsed = Math.max(now - since, 1);
+  const own = { pace: spent / elapsed, assuming: `as since the ${window} began` };
+  const usual = {
+    pace: windows_before === 0 ? 0 : past.before / windows_before / (resets_at - since),
+    assuming: windows_before === 1 ? `as in the ${window} before` : `as in the ${windows_before} ${window}s before`,
+  };
+  const is_telling = elapsed >= (resets_at - since) * TOLD_FROM;
+  const paces = [...(is_telling || windows_before === 0 ? [own] : []), ...(windows_before === 0 ? [] : [usual])];
+  const [fastest] = paces.toSorted((a, b) => b.pace - a.pace);
+  const { pace, assuming } = fastest!;
+  const ends_at = now + (limit - spent) / pace;
+  if (ends_at < resets_at) {
+    const [left, early] = [formatSpan(ends_at - now), formatSpan(resets_at - ends_at)];
+    const words = `If it goes on ${assuming}, nothing is left in ${left}, ${early} before it resets.`;
+    return { outcome: 'ends', words, ends_at: new Date(Math.round(ends_at)) };
+  }
+  const share = Math.round(((spent + pace * (resets_at - now)) / limit) * 100);
+  return { outcome: 'lasts', words: `If it goes on ${assuming}, ${share} % is used when it resets.`, ends_at: null };
+}
+
+/** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
+export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
+  readonly config: Pick<GatewayConfig, 'spend_limits' | 'token_groups' | 'auth'>;
+  /** Absent: an administrator. */
+  readonly reader?: LimitReader;
+  /** E-mail address: of what several share, the rules are those for this person's requests. */
+  readonly about?: string;
+}
+
+/** One counter with its limit. Amounts are in `unit`: USD, requests or tokens. */
+export interface LimitInForce {
+  readonly scope: string;
+  readonly of: LimitParts;
+  readonly window: LimitWindow;
+  readonly unit: AmountUnit;
+  /** Whether gateway.yaml counts it; where it does not any more, what is set or granted has no effect. */
+  readonly counted: boolean;
+  /** What limits every request, grants included; `null` when nothing does. */
+  readonly limit: number | null;
+  readonly spent: number;
+  readonly reserved: number;
+  /** Requests under way with a reservation on it. */
+  readonly in_flight: number;
+  /** `null` without a limit. */
+  readonly room: number | null;
+  /** `null` for what is counted only while a request is under way. */
+  readonly resets_at: Date | null;
+  /** In which its windows begin. */
+  readonly time_zone: string;
+  /** When a limit in money is used up; `null` for other limits, and without one. */
+  readonly forecast: Forecast | null;
+  readonly rules: readonly RuleInForce[];
+  /** The limit that was set in place of the rules that are enforced. */
+  readonly set: {
+    readonly limit: number;
+    readonly reason: string | null;
+    readonly set_at: Date;
+    /** `null` for a reader who may not know. */
+    readonly set_by: string | null;
+  } | null;
+  /** What is granted on top, what ends first before the rest. */
+  readonly grants: readonly {
+    readonly id: string;
+    readonly amount: number;
+    readonly reason: string | null;
+    readonly granted_at: Date;
+    /** `null` for a reader who may not know. */
+    readonly granted_by: string | null;
+    readonly expires_at: Date;
+  }[];
+}
+
+/** SQL: how far back the windows before one are looked at; half a day more, because not all days are equally long. */
+const SPAN_BEFORE = `case n.window_kind ${WINDOWS.map((window) => {
+  return `when '${window}' then interval '${CALENDAR[window].past} ${window}s 12 hours'`;
+}).join(' ')} end`;
+
+interface StatusRow {
+  readonly spent: number;
+  readonly reserved: number;
+  readonly in_flight: number;
+  readonly at: Date;
+  readonly began_at: Date | number;
+  readonly resets_at: Date | null;
+  /** Of the windows before: what was spent, and when the first of them began. */
+  readonly spent_before: number;
+  readonly counted_from: Date | null;
+  readonly set_amount: number | null;
+  readonly set_reason: string | null;
+  readonly set_at: Date | null;
+  readonly set_by: string | null;
+  readonly grants: readonly GrantInForce[];
+  readonly callers: readonly CallerRow[] | null;
+}
+
+/**
+ * Some counters with their limits, in the order given. Raises store_unavailable.
+ * @param if_granted what they would be with so much more granted, in the unit of each
+ */
+export async function readLimits(at: LimitsAt, names: readonly CounterName[], if_granted = 0): Promise<LimitInForce[]> {
+  const { database, clock, config } = at;
+  if (names.length === 0) return [];
+  const rows = await database.query<StatusRow>(
+    'limits_in_force',
+    `with moment as (${MOMENT})
+     select coalesce(c.spent, 0)::float8 as spent, coalesce(c.reserved, 0)::float8 as reserved,
+       coalesce(c.in_flight, 0) as in_flight, at, w.start as began_at, window_end(n.window_kind, w.start, $2) as resets_at,
+       coalesce(past.spent, 0)::float8 as spent_before, past.counted_from,
+       l.amount as set_amount, l.reason as set_reason, l.set_at, l.set_by, l.grants,
+       ${callersOf('n.person', 'n.token')} as callers
+     from moment
+     cross join unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
+       with ordinality as n (scope, key, window_kind, unit, person, token, position)
+     cross join lateral (select window_start(n.window_kind, at, $2) as start) as w
+     left join spend_counters c on c.scope = n.scope and c.key = n.key and c.window_kind = n.window_kind
+       and c.unit = n.unit and c.window_start = w.start
+     cross join lateral (
+       select sum(b.spent) as spent, min(b.window_start) as counted_from from spend_counters b
+       where n.unit = 'nano_usd' and b.scope = n.scope and b.key = n.key and b.window_kind = n.window_kind and b.unit = n.unit
+         and b.window_start < w.start and b.window_start > w.start - ${SPAN_BEFORE}
+     ) as past
+     cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
+     order by n.position`,
+    [
+      databaseTime(clock),
+      timeZone(config),
+      names.map(({ scope }) => scope),
+      names.map(({ key }) => key),
+      names.map(({ window }) => window),
+      names.map(({ unit }) => unit),
+      names.map((name) => storable(partsOf(name).user ?? (partsOf(name).token === undefined ? (at.about ?? '') : ''))),
+      names.map((name) => storable(partsOf(name).token ?? '')),
+    ],
+  );
+  const limits = spendLimits(config);
+  return rows.map((row, i) => ({ ...describe(at, names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
+}
+
+/** The time zone in which windows begin. */
+export function timeZone({ spend_limits }: LimitsAt['config']): string {
+  return spend_limits?.time_zone ?? 'UTC';
+}
+
+const ADMINISTRATOR: LimitReader = { is_admin: true };
+
+function describe(
+  { config, reader = ADMINISTRATOR }: Pick<LimitsAt, 'config' | 'reader'>,
+  name: CounterName,
+  row: StatusRow,
+  limits: readonly SpendLimit[],
+  if_granted: number,
+): Omit<LimitInForce, 'time_zone'> {
+  const { scope, window, unit } = name;
+  const show = (amount: number) => shownAmount(unit, amount);
+  const { grants } = row;
+  const nameFor = (who: string | null) => (reader.is_admin ? who : null);
+  const rule_name = ruleOfCounter(name);
+  const isOfIt = (each: CountedName & Partial<Pick<SpendLimit, 'name'>>) =>
+    each.scope === scope &&
+    each.window === window &&
+    each.unit === unit &&
+    (rule_name === undefined || rule_name === each.name);
+  const all = [...ALWAYS_COUNTED, ...limits];
+  const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
+  const callers = callersFor(partsOf(name), row.callers, config);
+  const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, callers, reader) ?? []);
+  // Money is counted for whoever comes under a counter, all else only where a limit is for the request.
+  const is_always_counted = unit === 'nano_usd' && rule_name === undefined && all.some(isOfIt);
+  const counted = is_personal || is_always_counted || rules.length > 0;
+  const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
+  // Within a limit that several share, a person has what is granted and nothing else.
+  const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
+  const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
+  const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
+  const { spent, reserved } = row;
+  return {
+    scope,
+    of: partsOf(name),
+    window,
+    unit: amountUnit(unit),
+    counted,
+    limit: limit === null ? null : show(limit),
+    spent: show(spent),
+    reserved: show(reserved),
+    in_flight: row.in_flight,
+    room: limit === null ? null : show(roomLeft({ limit, spent, reserved })),
+    resets_at: row.resets_at,
+    forecast: limit === null ? null : forecastFor(name, row, limit),
+    rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
+    set:
+      row.set_amount === null
+        ? null
+        : { limit: show(row.set_amount), reason: row.set_reason, set_at: row.set_at!, set_by: nameFor(row.set_by) },
+    grants: grants.map(({ id, amount, reason, at, by, expires_at }) => ({
+      ...{ id, amount: show(amount), reason, granted_at: new Date(at), granted_by: nameFor(by) },
+      expires_at: new Date(expires_at),
+    })),
+  };
+}
+
+const DAY_MS = 86_400_000;
+
+function forecastFor({ window }: CounterName, row: StatusRow, limit: number): Forecast | null {
+  if (window === 'open' || window === 'minute') return null;
+  const since = Number(row.began_at);
+  const { counted_from } = row;
+  return forecastOf({
+    spent: row.spent,
+    limit,
+    since,
+    resets_at: row.resets_at!.getTime(),
+    now: row.at.getTime(),
+    before: row.spent_before,
+    windows_before:
+      counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / CALENDAR[window].days / DAY_MS),
+    window,
+  });
+}

@@ -1,0 +1,137 @@
+import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.ts';
+import type { EffectivePrice } from '../../../base/contract/services.ts';
+import { isCertain } from '../../../base/rules/guards.ts';
+import type { PipelineSpec } from '../../../base/source/spec.ts';
+import { idsAt } from '../prices/catalogue.ts';
+import { cataloguedModels } from '../prices/known-models.ts';
+import { createPriceBook } from '../prices/prices.ts';
+import { runCost } from './most-tokens.ts';
+import { overshootOf } from './room.ts';
+import { spendLimits } from './spend-limits.ts';
+
+/** The request that can cost the most, in tokens. */
+export interface MostExpensiveRequest {
+  readonly model: string;
+  readonly upstream: string;
+  readonly cost_nano_usd: number;
+}
+
+/** How far one limit can be passed. */
+export interface LimitOvershoot {
+  readonly name: string;
+  readonly bound_nano_usd: number;
+}
+
+/** How far spending can pass the configured limits in USD. */
+export interface Overshoot {
+  /** Most by which one limit can be passed, in nano-USD; absent when there are no limits in USD, so that nothing is bounded. */
+  readonly bound_nano_usd?: number;
+  /** Whether something is limited, only not in USD. */
+  readonly only_others?: true;
+  /** By limit, where it is not 0; in file order. */
+  readonly limits: readonly LimitOvershoot[];
+  /** Under `reserve: typical` with a limit in USD. */
+  readonly most_expensive?: MostExpensiveRequest;
+  /** What costs money and is in no bound, in words. */
+  readonly not_bounded: readonly string[];
+  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is reserved that they can answer. */
+  readonly unbounded_at?: readonly string[];
+}
+
+/** Under `worst_case`, as many uses are reserved as the request allows. */
+const ENDLESS_TOOLS =
+  'tools that the upstream runs itself, where a request does not say how often at most or they have no price';
+/** How often a request may use them is up to its caller. */
+const PROVIDER_TOOLS = 'tools that the upstream runs itself';
+/** Under `worst_case` they are reserved. */
+const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
+/** Fees by the month, minimum charges, taxes. */
+const OTHER_FEES = 'fees that are not by use';
+const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
+
+/** Whether every request that a pipeline sends out has first reserved what it may cost. Counting tokens is free. */
+function reservesAll({ match, stages }: PipelineSpec): boolean {
+  if (match.protocol === 'count_tokens') return true;
+  const runs = stages.filter(({ mode }) => mode === 'enforce');
+  const sender = runs.findIndex(({ definition }) => definition.terminal && definition.needs.includes('network'));
+  return (
+    sender < 0 ||
+    runs.slice(0, sender).some((entry) => {
+      const charges = (entry.options as { charge?: string }).charge !== 'nothing';
+      return isCertain(entry) && charges && entry.definition.writes.includes('spend.reserved_nano_usd');
+    })
+  );
+}
+
+/**
+ * The overshoot bound of limits in USD. Under `worst_case` a request first reserves the most it can cost, and is refused when
+ * a limit has no room for that: no limit is passed, whatever runs at once. Under `typical` all that is in flight may pass
+ * a limit by `overshoot_percent` of it, and one request that is alone by whatever it can cost at most.
+ */
+export function overshootBound(config: GatewayConfig, pipelines: readonly PipelineSpec[]): Overshoot {
+  const in_force = spendLimits(config).filter(({ mode }) => mode === 'enforce');
+  const enforced = in_force.filter(({ unit }) => unit === 'nano_usd');
+  if (config.spend_limits === undefined || enforced.length === 0) {
+    return { limits: [], not_bounded: ['all spending'], ...(in_force.length > 0 && { only_others: true }) };
+  }
+  const { reserve, overshoot_percent } = config.spend_limits;
+  const open = pipelines.filter((pipeline) => !reservesAll(pipeline));
+  const not_bounded = [
+    ...open.map(({ name }) => `what the pipeline ${name} sends without a full reservation`),
+    ...(enforced.some(({ on_store_error }) => on_store_error === 'allow') ? [WHILE_AWAY] : []),
+    ...(reserve === 'worst_case' ? [ENDLESS_TOOLS] : [...unknownModels(config), PROVIDER_TOOLS, ...BESIDE]),
+    OTHER_FEES,
+  ];
+  if (reserve === 'worst_case') {
+    const chat = config.upstreams.filter(({ protocols }) => protocols.includes('chat'));
+    const unbounded_at = chat
+      .filter(({ enforces, max_tokens_field }) => !max_tokens_field && !enforces.includes('max_completion_tokens'))
+      .map(({ name }) => name);
+    return { bound_nano_usd: 0, limits: [], not_bounded, unbounded_at };
+  }
+  const most_expensive = mostExpensiveRequest(config);
+  const limits = enforced.map((limit) => {
+    const share = overshootOf(Math.max(limit.limit ?? 0, ...Object.values(limit.by_group ?? {})), overshoot_percent);
+    return { name: limit.name, bound_nano_usd: Math.max(share, most_expensive?.cost_nano_usd ?? 0) };
+  });
+  const bound_nano_usd = Math.max(...limits.map((limit) => limit.bound_nano_usd));
+  return { bound_nano_usd, limits, ...(most_expensive && { most_expensive }), not_bounded };
+}
+
+/** The most expensive request that any model takes at any upstream, by any price of any time; `undefined` without models. */
+export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
+  const book = createPriceBook(config);
+  let most_expensive: MostExpensiveRequest | undefined;
+  for (const model of config.from_model_lists ? cataloguedModels(config) : config.models) {
+    for (const { name: upstream } of config.upstreams) {
+      for (const { price } of book.periods(model.id, upstream)) {
+        const cost_nano_usd = price === undefined ? 0 : mostCost(model, price);
+        if (most_expensive === undefined || cost_nano_usd > most_expensive.cost_nano_usd) {
+          most_expensive = { model: model.id, upstream, cost_nano_usd };
+        }
+      }
+    }
+  }
+  return most_expensive;
+}
+
+/** Upstreams whose models, and so the most that a request can cost, only their lists tell. */
+function unknownModels({ from_model_lists, upstreams }: GatewayConfig): string[] {
+  const names = from_model_lists ? upstreams.filter(({ base_url }) => idsAt(base_url).length === 0) : [];
+  return names.map(({ name }) => `what one request to a model on the list of ${name} can cost`);
+}
+
+/** The most a request can cost in tokens: a full window of the most expensive kind of input, and the longest output. */
+function mostCost({ context_window: input, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
+  try {
+    const costs = Object.values(price.served?.rates ?? { ordinary: price }).map((rates) => {
+      const { audio_input, audio_output } = rates.pico;
+      const audio = { input: audio_input !== undefined, output: audio_output !== undefined };
+      return runCost(price, rates, { input, cache_ttl: '1h', audio }, Math.max(input, max_output_tokens));
+    });
+    return Math.max(...costs);
+  } catch (error) {
+    if (error instanceof RangeError) return Number.MAX_SAFE_INTEGER;
+    throw error;
+  }
+}

@@ -1,0 +1,313 @@
+import {
+  type GatewayConfig,
+  type RuleMode,
+  SPEND_SCOPES,
+  type SpendDefault,
+  type SpendRuleConfig,
+  type SpendScope,
+  WINDOWS,
+  type Window,
+} from '../../../base/contract/config.ts';
+import type {
+  CounterName,
+  FactView,
+  LedgerIdentity,
+  LimitDemand,
+  LimitUnit,
+  LimitWindow,
+  Services,
+} from '../../../base/contract/services.ts';
+import { formatUsd, usdToNano } from '../../../base/kit/money.ts';
+import { factsRead } from '../../../base/rules/fact-paths.ts';
+
+/** One limit of `spend_limits`: a default, or one amount of a rule, with its position in gateway.yaml. */
+export interface SpendLimit {
+  /** JSON pointer of the default or rule. */
+  readonly pointer: string;
+  /** Name of the rule, or such as `defaults.user_daily_usd`. */
+  readonly name: string;
+  readonly mode: RuleMode;
+  /** JSON-Logic; `true` without a condition. */
+  readonly logic: unknown;
+  readonly scopes: readonly SpendScope[];
+  /** The scopes joined by `+`, as counters are named. */
+  readonly scope: string;
+  readonly window: LimitWindow;
+  readonly unit: LimitUnit;
+  /** In the unit; absent when only members of some groups are limited. */
+  readonly limit?: number;
+  /** In the unit, by group of the caller. */
+  readonly by_group?: Readonly<Record<string, number>>;
+  /** Whether only requests that the condition holds for are counted: on a counter of the rule's own. */
+  readonly matching: boolean;
+  readonly on_store_error: 'deny' | 'allow';
+}
+
+/** Calendar windows: what they are called, how many days they have, and how many before one a forecast looks at. */
+export const CALENDAR: Readonly<
+  Record<Window, { readonly adjective: string; readonly now: string; readonly days: number; readonly past: number }>
+> = {
+  day: { adjective: 'daily', now: 'today', days: 1, past: 7 },
+  week: { adjective: 'weekly', now: 'this week', days: 7, past: 4 },
+  month: { adjective: 'monthly', now: 'this month', days: 30.44, past: 3 },
+};
+
+/** Every limit: everybody's, then those of the rules, in file order. */
+export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'>): readonly SpendLimit[] {
+  if (spend_limits === undefined) return [];
+  const { defaults, rules, on_store_error } = spend_limits;
+  const everybody = Object.entries(defaults).map(([key, usd]): SpendLimit => {
+    const [scope, adjective] = (key as SpendDefault).split('_') as [SpendScope, string];
+    return {
+      pointer: `/spend_limits/defaults/${key}`,
+      name: `defaults.${key}`,
+      mode: 'enforce',
+      logic: true,
+      scopes: [scope],
+      scope,
+      window: WINDOWS.find((window) => CALENDAR[window].adjective === adjective)!,
+      unit: 'nano_usd',
+      limit: usdToNano(usd),
+      matching: false,
+      on_store_error,
+    };
+  });
+  return [...everybody, ...rules.flatMap((rule, index) => limitsOfRule(rule, index, on_store_error))];
+}
+
+function limitsOfRule(rule: SpendRuleConfig, index: number, on_store_error: 'deny' | 'allow'): SpendLimit[] {
+  const { name, mode, when: logic = true, window } = rule;
+  const matching = rule.count === 'matching';
+  const scopes: readonly SpendScope[] = [...inOrder(rule.scope), ...(matching ? (['rule'] as const) : [])];
+  const common = {
+    pointer: `/spend_limits/rules/${index}`,
+    name,
+    mode,
+    logic,
+    scopes,
+    scope: scopes.join('+'),
+    matching,
+    on_store_error: rule.on_store_error ?? on_store_error,
+  };
+  const counted = [
+    ['open', 'requests', rule.concurrency],
+    ['minute', 'requests', rule.requests_per_minute],
+    ['minute', 'tokens', rule.tokens_per_minute],
+  ] as const;
+  return [
+    ...(window === undefined ? [] : [{ ...common, window, unit: 'nano_usd' as const, ...amountsOf(rule) }]),
+    ...counted.flatMap(([of, unit, limit]) => (limit === undefined ? [] : { ...common, window: of, unit, limit })),
+  ];
+}
+
+function amountsOf({ limit_usd, limit_usd_by_group }: SpendRuleConfig): Pick<SpendLimit, 'limit' | 'by_group'> {
+  const inNano = ([group, usd]: [string, number]) => [group, usdToNano(usd)];
+  return {
+    ...(limit_usd !== undefined && { limit: usdToNano(limit_usd) }),
+    ...(limit_usd_by_group && { by_group: Object.fromEntries(Object.entries(limit_usd_by_group).map(inNano)) }),
+  };
+}
+
+function inOrder(scope: SpendRuleConfig['scope']): readonly SpendScope[] {
+  return typeof scope === 'string'
+    ? [scope]
+    : SPEND_SCOPES.filter((each) => (scope as readonly SpendScope[]).includes(each));
+}
+
+/** The key of a counter: the key of its scope, or a JSON array of those of several. */
+export function counterKey(keys: readonly string[]): string {
+  return keys.length === 1 ? keys[0]! : JSON.stringify(keys);
+}
+
+/** Who or what a counter counts, for people: `user ana@example.com and model coder-1`. */
+export function describeCounter({ scope, key }: { readonly scope: string; readonly key: string }): string {
+  const scopes = scope.split('+');
+  if (scopes.length === 1) return `${scope} ${key}`;
+  const keys = JSON.parse(key) as string[];
+  return scopes.map((each, i) => `${each} ${keys[i]}`).join(' and ');
+}
+
+/** An amount with its unit: `20 USD`, `8 requests`. */
+export function describeAmount(amount: number, unit: LimitUnit): string {
+  if (unit === 'nano_usd') return `${formatUsd(amount)} USD`;
+  return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
+}
+
+/**
+ * What a limit allows: `20 USD per user and day`, `8 requests at once per user`.
+ * @param time_zone is named where days, weeks or months begin in it.
+ */
+export function describeLimit(
+  limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group' | 'matching'>,
+  time_zone?: string,
+): string {
+  const who = limit.scopes.filter((scope) => scope !== 'rule').join(' and ');
+  const amounts = [
+    ...Object.entries(limit.by_group ?? {}).map(([group, most]) => `${describeAmount(most, limit.unit)} for ${group}`),
+    ...(limit.limit === undefined
+      ? []
+      : [`${describeAmount(limit.limit, limit.unit)}${limit.by_group === undefined ? '' : ' for others'}`]),
+  ].join(', ');
+  const zone = time_zone === undefined || limit.window === 'minute' ? '' : ` (${time_zone})`;
+  const per = limit.window === 'open' ? `at once per ${who}` : `per ${who} and ${limit.window}${zone}`;
+  return `${amounts} ${per}${limit.matching ? ', counting only what it is for' : ''}`;
+}
+
+/** The rule that alone counts on a counter, by its scope and key; `undefined` where every limit of that scope does. */
+export function ruleOfCounter({ scope, key }: { readonly scope: string; readonly key: string }): string | undefined {
+  if (!scope.endsWith('+rule')) return undefined;
+  return (JSON.parse(key) as string[]).at(-1);
+}
+
+/** SQL: whether a counter `c` is of the rule that a limit `r` is, where that has counters of its own. */
+export const IS_OF_RULE = 'case when r.rule is null then true else (c.key::jsonb ->> -1) = r.rule end';
+
+/** SQL: the person a counter `c` is of, whose groups decide how much a limit is. */
+export const PERSON_OF_COUNTER = "case c.scope when 'user' then c.key when 'user+rule' then c.key::jsonb ->> 0 end";
+
+/** Who and what a request is counted under; a scope it has no part in is `undefined`. */
+export type LimitKeys = Readonly<Record<Exclude<SpendScope, 'rule'>, string | undefined>>;
+
+/** Which of the limits are meant. */
+export interface LimitChoice {
+  /** `nothing`: the request costs nothing, so that no limit by money or tokens applies to it. Absent: `full`. */
+  readonly charge?: 'full' | 'nothing';
+  /** Whether a fact is known; a limit whose condition reads one that is not is left out. Absent: all are. */
+  readonly knows?: (fact: string) => boolean;
+}
+
+/** Counted for everybody who spends, so that a limit set later finds what was spent before. */
+export const ALWAYS_COUNTED = [
+  { scopes: ['user'], scope: 'user', window: 'day', unit: 'nano_usd', rule: 'defaults.user_daily_usd' },
+  { scopes: ['team'], scope: 'team', window: 'month', unit: 'nano_usd', rule: 'defaults.team_monthly_usd' },
+] as const satisfies readonly (Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit'> & { readonly rule: string })[];
+
+/** The counters of `ALWAYS_COUNTED` that a caller's requests count on. */
+export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'team'>): CounterName[] {
+  return ALWAYS_COUNTED.flatMap(({ scope, window, unit }) => {
+    const key = scope === 'user' ? user : team;
+    return key === null ? [] : { scope, key, window, unit };
+  });
+}
+
+/** All limits on counters of one name; what differs is only the key. */
+interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit' | 'matching'> {
+  /** Who is named where nothing limits a request that is counted all the same. */
+  readonly rule: string;
+  /** Each with what tells whether it applies; absent means always. */
+  readonly limits: (SpendLimit & { readonly applies?: (facts: FactView) => boolean })[];
+}
+
+/**
+ * Compiles `spend_limits`, ready to be asked which limits a request comes under. Money is counted for every request under a
+ * counter that some limit names, with the limit null when none applies to the request; what is counted by request or by minute
+ * only where a limit applies.
+ */
+export function compileLimits(config: GatewayConfig, condition: Services['condition'], choice: LimitChoice = {}) {
+  const counters = compileCounters(config, condition, choice);
+  const otherwise = config.spend_limits?.on_store_error ?? 'deny';
+  return {
+    /** @param facts is called only when a condition must be evaluated. */
+    demandsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView) {
+      const demands: LimitDemand[] = [];
+      let on_store_error: 'deny' | 'allow' | undefined;
+      for (const { scopes, scope, window, unit, rule, matching, limits } of counters) {
+        const key = keyOf(scopes, { ...keys, rule });
+        if (key === undefined) continue;
+        let limited = false;
+        for (const compiled of limits) {
+          const limit = amountFor(compiled, groups);
+          if (limit === undefined || compiled.applies?.(facts()) === false) continue;
+          const { name, mode } = compiled;
+          if (mode === 'shadow') {
+            demands.push({ scope, key, window, unit, limit, rule: name, shadow: true });
+            continue;
+          }
+          limited = true;
+          demands.push({ scope, key, window, unit, limit, rule: name });
+          if (on_store_error !== 'deny') on_store_error = compiled.on_store_error;
+        }
+        if (!limited && !matching && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
+      }
+      // What `spend_limits` says when no limit applies; else `allow` when every one says so.
+      return { demands, on_store_error: on_store_error ?? otherwise };
+    },
+  };
+}
+
+/** The counters in the order in which limits name them; a request is counted once under each. */
+function compileCounters(
+  config: GatewayConfig,
+  condition: Services['condition'],
+  { charge = 'full', knows = () => true }: LimitChoice,
+): readonly CompiledCounter[] {
+  const counters = new Map<string, CompiledCounter>();
+  const counterOf = (counter: Omit<CompiledCounter, 'limits'>): CompiledCounter => {
+    const name = `${counter.scope} ${counter.window} ${counter.unit}${counter.matching ? ` ${counter.rule}` : ''}`;
+    const found = counters.get(name) ?? { ...counter, limits: [] };
+    counters.set(name, found);
+    return found;
+  };
+  // A limit on money may have been set below what is spent; a request that costs nothing is not even counted there.
+  if (charge === 'full') for (const counter of ALWAYS_COUNTED) counterOf({ ...counter, matching: false });
+  for (const limit of spendLimits(config)) {
+    const { scopes, scope, window, unit, name: rule, matching, logic } = limit;
+    if ((charge === 'nothing' && unit !== 'requests') || !factsRead(logic).every(knows)) continue;
+    const applies = logic === true ? {} : { applies: condition(logic) };
+    counterOf({ scopes, scope, window, unit, rule, matching }).limits.push({ ...limit, ...applies });
+  }
+  return [...counters.values()];
+}
+
+/** The key of a counter; `undefined` when the request has no part in one of the scopes. */
+function keyOf(
+  scopes: readonly SpendScope[],
+  keys: Readonly<Record<SpendScope, string | undefined>>,
+): string | undefined {
+  if (scopes.length === 1) return keys[scopes[0]!];
+  const parts: string[] = [];
+  for (const scope of scopes) {
+    const part = keys[scope];
+    if (part === undefined) return undefined;
+    parts.push(part);
+  }
+  return counterKey(parts);
+}
+
+/** The largest amount of the caller's groups, else that of everybody else; `undefined` when the limit is not for this caller. */
+export function amountFor(
+  { limit, by_group }: Pick<SpendLimit, 'limit' | 'by_group'>,
+  groups: readonly string[],
+): number | undefined {
+  if (by_group === undefined) return limit;
+  const amounts = groups.flatMap((group) => (Object.hasOwn(by_group, group) ? by_group[group]! : []));
+  return amounts.length === 0 ? limit : Math.max(...amounts);
+}
+
+/** The limits on requests at once that a caller comes under, the smallest of each counter. */
+export type LimitsAtOnce = (
+  keys: Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>,
+  groups: readonly string[],
+  facts: () => FactView,
+) => (LimitDemand & { readonly limit: number })[];
+
+/**
+ * Compiles those limits on requests at once that are decided by who is calling. `undefined` when there are none: then no
+ * request needs to be asked for.
+ */
+export function limitsAtOnce(config: GatewayConfig, condition: Services['condition']): LimitsAtOnce | undefined {
+  const rules = config.spend_limits?.rules ?? [];
+  if (rules.every(({ concurrency, mode }) => concurrency === undefined || mode === 'shadow')) return undefined;
+  const knows = (fact: string) => fact.startsWith('principal.');
+  const limits = compileLimits(config, condition, { charge: 'nothing', knows });
+  return (keys, groups, facts) => {
+    const smallest = new Map<string, LimitDemand & { readonly limit: number }>();
+    const { demands } = limits.demandsOf({ ...keys, model: undefined, upstream: undefined }, groups, facts);
+    for (const { scope, key, window, unit, limit, rule, shadow } of demands) {
+      if (window !== 'open' || shadow || limit === null) continue;
+      const known = smallest.get(scope);
+      if (known === undefined || limit < known.limit) smallest.set(scope, { scope, key, window, unit, limit, rule });
+    }
+    return [...smallest.values()];
+  };
+}

@@ -1,0 +1,170 @@
+import type { Database } from '../../../base/store/database.ts';
+import { momentSql, readForLong } from './long-report.ts';
+
+/** What an upstream charges for a model on a day. */
+export interface BilledCost {
+  /** YYYY-MM-DD. */
+  readonly day: string;
+  /** As the upstream calls it. */
+  readonly model: string;
+  /** Negative for a credit. */
+  readonly cost_nano_usd: bigint;
+}
+
+/** A model and day of the bill beside the ledger. */
+export interface ReconciledRow {
+  readonly day: string;
+  readonly model: string;
+  /** `undefined` where the bill has no such line. */
+  readonly billed_nano_usd: bigint | undefined;
+  /** `undefined` where the ledger has no such request. */
+  readonly ledger_nano_usd: bigint | undefined;
+  /** How much of the ledger's cost is not by what the upstream said was used. */
+  readonly estimated_nano_usd: bigint;
+  /** What the upstream may bill for attempts that failed, beyond the ledger's cost. */
+  readonly possibly_billed_nano_usd: bigint;
+  /** How much of the ledger's cost is that, under `reserve: worst_case`. */
+  readonly possible_nano_usd: bigint;
+  /** Those that ended at the upstream. */
+  readonly requests: number;
+  /** Whether the two are close enough. */
+  readonly agrees: boolean;
+}
+
+/** How far a bill may be from the ledger: so much of what is billed, or so little that it is nobody's business. */
+export interface Tolerance {
+  /** In thousandths of a percent. */
+  readonly millipercent: number;
+  readonly nano_usd: bigint;
+}
+
+/** A bill compared with the ledger. */
+export interface Reconciliation {
+  readonly first_day: string;
+  readonly last_day: string;
+  /** By day and model. */
+  readonly rows: readonly ReconciledRow[];
+  readonly total: Omit<ReconciledRow, 'day' | 'model'> & {
+    readonly billed_nano_usd: bigint;
+    readonly ledger_nano_usd: bigint;
+  };
+  /** Lines of the bill by day and model that are outside of the days asked for. */
+  readonly left_out: number;
+  readonly agrees: boolean;
+}
+
+/** What is compared. */
+export interface ReconcileWish {
+  /** Name in gateway.yaml. */
+  readonly upstream: string;
+  readonly bill: readonly BilledCost[];
+  readonly tolerance: Tolerance;
+  /** First day; else the first of the bill. */
+  readonly since?: string | undefined;
+  /** First day that is not compared; else the one after the last of the bill. */
+  readonly until?: string | undefined;
+  /** In which the bill's days begin. */
+  readonly time_zone: string;
+}
+
+interface LedgerSum extends Readonly<Record<'day' | 'model' | 'cost' | 'estimated' | 'beyond' | 'possible', string>> {
+  readonly requests: number;
+}
+
+/**
+ * Compares a bill of at least one line with the ledger, per day and per model as the upstream calls it; a day of the ledger is
+ * that of the settlement, as in reports on usage. Its errors are pg's own.
+ */
+export async function reconcile(database: Pick<Database, 'knex'>, wish: ReconcileWish): Promise<Reconciliation> {
+  const days = wish.bill.map(({ day }) => day).sort();
+  const since = wish.since ?? days[0]!;
+  const until = wish.until ?? dayAfter(days.at(-1)!);
+  const bill = wish.bill.filter(({ day }) => since <= day && day < until);
+  const sums = await sumLedger(database, { ...wish, since, until });
+
+  const billed = new Map(bill.map((line) => [nameOf(line), line]));
+  const found = new Map(sums.map((sum) => [nameOf(sum), sum]));
+  const rows = [...new Set([...billed.keys(), ...found.keys()])].sort().map((name): ReconciledRow => {
+    const line = billed.get(name);
+    const sum = found.get(name);
+    const { day, model } = (line ?? sum)!;
+    return { day, model, ...compare(line?.cost_nano_usd, sum, wish.tolerance) };
+  });
+  const add = (name: (typeof AMOUNTS)[number]) => rows.reduce((sum, row) => sum + (row[name] ?? 0n), 0n);
+  const amounts = Object.fromEntries(AMOUNTS.map((name) => [name, add(name)])) as Record<
+    (typeof AMOUNTS)[number],
+    bigint
+  >;
+  const total = {
+    ...amounts,
+    requests: rows.reduce((sum, row) => sum + row.requests, 0),
+    agrees: isClose(amounts.billed_nano_usd, amounts.ledger_nano_usd, wish.tolerance),
+  };
+  return {
+    first_day: since,
+    last_day: dayBefore(until),
+    rows,
+    total,
+    left_out: wish.bill.length - bill.length,
+    agrees: total.agrees && rows.every((row) => row.agrees),
+  };
+}
+
+const AMOUNTS = [
+  ...(['billed_nano_usd', 'ledger_nano_usd', 'estimated_nano_usd'] as const),
+  ...(['possibly_billed_nano_usd', 'possible_nano_usd'] as const),
+];
+
+function compare(billed: bigint | undefined, sum: LedgerSum | undefined, tolerance: Tolerance) {
+  const ledger = sum === undefined ? undefined : BigInt(sum.cost);
+  return {
+    billed_nano_usd: billed,
+    ledger_nano_usd: ledger,
+    estimated_nano_usd: BigInt(sum?.estimated ?? 0),
+    possibly_billed_nano_usd: BigInt(sum?.beyond ?? 0),
+    possible_nano_usd: BigInt(sum?.possible ?? 0),
+    requests: sum?.requests ?? 0,
+    agrees: isClose(billed ?? 0n, ledger ?? 0n, tolerance),
+  };
+}
+
+function isClose(billed: bigint, ledger: bigint, { millipercent, nano_usd }: Tolerance): boolean {
+  const off = absolute(billed - ledger);
+  return off <= nano_usd || off * 100_000n <= absolute(billed) * BigInt(millipercent);
+}
+
+function absolute(amount: bigint): bigint {
+  return amount < 0n ? -amount : amount;
+}
+
+function sumLedger(
+  database: Pick<Database, 'knex'>,
+  { upstream, time_zone, since, until }: ReconcileWish & { readonly since: string; readonly until: string },
+): Promise<readonly LedgerSum[]> {
+  const from = momentSql(since, time_zone);
+  const to = momentSql(until, time_zone);
+  return readForLong(database, (read) =>
+    read<LedgerSum>(
+      `select to_char(settled_at at time zone ?, 'YYYY-MM-DD') as day, upstream_model as model,
+         count(*) filter (where kind = 'request') as requests, sum(cost_nano_usd)::text as cost,
+         coalesce(sum(cost_nano_usd) filter (where cost_from is distinct from 'upstream'), 0)::text as estimated,
+         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from is distinct from 'possible'), 0)::text as beyond,
+         coalesce(sum(possibly_billed_nano_usd) filter (where cost_from = 'possible'), 0)::text as possible
+       from ledger_lines
+       where upstream = ? and settled_at >= ${from.text} and settled_at < ${to.text}
+       group by 1, 2`,
+      [time_zone, upstream, ...from.values, ...to.values],
+    ),
+  );
+}
+
+function nameOf({ day, model }: { readonly day: string; readonly model: string }): string {
+  return `${day} ${model}`;
+}
+
+const DAY_MS = 86_400_000;
+
+const dayAfter = (day: string, days = 1) =>
+  new Date(Date.parse(`${day}T00:00:00Z`) + days * DAY_MS).toISOString().slice(0, 10);
+
+const dayBefore = (day: string) => dayAfter(day, -1);

@@ -1,0 +1,106 @@
+import type { Database } from '../../../base/store/database.ts';
+
+/** Attempts at one upstream that ended alike in one part of the time asked for. */
+export interface TrafficCount {
+  readonly upstream: string;
+  readonly upstream_model: string;
+  /** Row of the failover table; `answered` for those that served. */
+  readonly outcome: string;
+  /** From 0: which part of the time. */
+  readonly part: number;
+  readonly attempts: number;
+}
+
+/** How long upstreams took to begin their answers. */
+export interface TrafficTime {
+  readonly upstream: string;
+  /** `null`: all models of the upstream together. */
+  readonly upstream_model: string | null;
+  readonly p50_ms: number;
+  readonly p95_ms: number;
+}
+
+/** What went to upstreams in a time. */
+export interface Traffic {
+  readonly counts: readonly TrafficCount[];
+  /** None for those that served nothing. */
+  readonly times: readonly TrafficTime[];
+}
+
+/** Where the next requests of sessions went, by the upstream that served the one before. */
+export interface SessionTurns {
+  readonly upstream: string;
+  /** Next requests of a session to the same model. */
+  readonly turns: number;
+  /** How many of them this upstream served as well. */
+  readonly stayed: number;
+}
+
+/** A time from `since` until before `until`. */
+export interface TimeSpan {
+  readonly since: Date;
+  readonly until: Date;
+}
+
+/** Every attempt of the requests that were settled in a time. */
+const ATTEMPTS = `attempts as materialized (
+  select upstream, upstream_model, settled_at, case when status is null then 'unanswered' else 'answered' end as outcome,
+    upstream_ms as ms
+  from ledger where settled_at >= $1 and settled_at < $2 and kind = 'request' and attempts is null
+  union all
+  select a.upstream, a.upstream_model, l.settled_at, coalesce(a.outcome, 'unanswered'), a.ms
+  from ledger l cross join lateral jsonb_to_recordset(l.attempts) as a (
+    upstream text, upstream_model text, outcome text, ms double precision)
+  where l.settled_at >= $1 and l.settled_at < $2 and l.kind = 'request' and l.attempts is not null
+)`;
+
+/** Attempts of the requests that were settled in a time, counted in `parts` equal parts of it. Raises store_unavailable. */
+export async function readTraffic(
+  database: Pick<Database, 'query'>,
+  { since, until }: TimeSpan,
+  parts: number,
+): Promise<Traffic> {
+  const [row] = await database.query<Traffic>(
+    'upstream_traffic',
+    `with ${ATTEMPTS}, counts as (
+       select upstream, upstream_model, outcome, width_bucket(settled_at, $3::timestamptz[]) - 1 as part,
+         count(*)::int as attempts
+       from attempts group by 1, 2, 3, 4
+     ), times as (
+       select upstream, upstream_model, percentile_disc(0.5) within group (order by ms) as p50_ms,
+         percentile_disc(0.95) within group (order by ms) as p95_ms
+       from attempts where outcome = 'answered' and ms is not null group by grouping sets ((upstream), (upstream, upstream_model))
+     )
+     select (select coalesce(jsonb_agg(c), '[]') from counts c) as counts,
+       (select coalesce(jsonb_agg(t), '[]') from times t) as times`,
+    [since, until, beginnings({ since, until }, parts)],
+  );
+  return row!;
+}
+
+function beginnings({ since, until }: TimeSpan, parts: number): Date[] {
+  const part_ms = (until.getTime() - since.getTime()) / parts;
+  return Array.from({ length: parts }, (_, part) => new Date(since.getTime() + part * part_ms));
+}
+
+/** How many requests of sessions stayed with the upstream that keeps their prompts, by audit records. Raises store_unavailable. */
+export function readSessionTurns(
+  database: Pick<Database, 'query'>,
+  { since, until }: TimeSpan,
+): Promise<readonly SessionTurns[]> {
+  return database.query<SessionTurns>(
+    'upstream_session_turns',
+    // What is sorted is small: records are not carried along, nor texts compared by the rules of a language.
+    `with read as materialized (
+       select id, record ->> 'upstream' as upstream, (record -> 'status')::int as status,
+         hashtextextended((record ->> 'session_id') || ' ' || (record ->> 'model') || ' ' || (record ->> 'user'), 0) as session
+       from audit_log where at >= $1 and at < $2
+     ), served as (
+       select upstream, lag(upstream) over (partition by session order by id) as before
+       from read where session is not null and upstream is not null and status < 400
+     )
+     select before as upstream, count(*)::int as turns, (count(*) filter (where upstream = before))::int as stayed
+     from served where before is not null group by before order by before`,
+    [since, until],
+  );
+}

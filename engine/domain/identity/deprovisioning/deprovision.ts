@@ -1,0 +1,198 @@
+import type { AuthConfig, GatewayConfig } from '../../../base/contract/config.ts';
+import type { Clock } from '../../../base/contract/services.ts';
+import type { Telemetry } from '../../../base/contract/telemetry.ts';
+import { storable } from '../../../base/kit/storable.ts';
+import type { Actor, AdminAction, Changing } from '../../audit/index.ts';
+
+/**
+ * What is lost: sessions always; of the access tokens none, those the person made, or all. `suspend`: those the person made
+ * are refused until the person is let in again.
+ */
+interface Deprovisioning {
+  /** E-mail address, any case. */
+  readonly user: string;
+  readonly actor: Actor;
+  /** A reason for people, such as "the identity provider refused"; never a secret. */
+  readonly because: string;
+  readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
+}
+
+/** How much was ended, and whether the gateway knows the person at all. */
+interface Deprovisioned {
+  readonly known: boolean;
+  readonly sessions: number;
+  readonly tokens: number;
+}
+
+/**
+ * Ends a person's sessions, sign-ins under way and access tokens at once; every gateway refuses them within a second.
+ * Nothing keeps the person from signing in again: that is up to the identity provider. Raises store_unavailable.
+ */
+export async function deprovision(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  { user, actor, because, tokens }: Deprovisioning,
+): Promise<Deprovisioned> {
+  const [ended] = await database.query<Deprovisioned>(
+    'deprovision',
+    'select known, sessions, tokens from deprovision($1, $2, $3, $4, $5, $6)',
+    [user.toLowerCase(), tokens, because, actor.kind, actor.name, new Date(clock.now())],
+  );
+  return ended!;
+}
+
+/**
+ * Ends one session; every gateway refuses its tokens within a second. Raises store_unavailable.
+ * @param which `user`: only when it is that person's.
+ * @returns whether there was one to end.
+ */
+export async function endSession(
+  { database, clock, actor }: Changing,
+  which: { readonly id: string; readonly user?: string | undefined; readonly because: string },
+): Promise<boolean> {
+  const rows = await database.query<{ ended: boolean }>(
+    'session_end_of',
+    `select end_session(id, $1, $2, $3, $4) as ended from sessions
+     where id = $5 and ($6::text is null or principal_id = $6)`,
+    [
+      which.because,
+      actor.kind,
+      actor.name,
+      new Date(clock.now()),
+      which.id,
+      which.user === undefined ? null : `user:${which.user.toLowerCase()}`,
+    ],
+  );
+  return rows[0]?.ended ?? false;
+}
+
+/**
+ * Ends all sessions of a person, and sign-ins of theirs that are under way; every gateway refuses their tokens within a second.
+ * Raises store_unavailable.
+ * @param which `but`: the id of one that goes on, and then sign-ins under way do as well.
+ * @returns how many there were.
+ */
+export async function endSessionsOf(
+  { database, clock, actor }: Changing,
+  which: { readonly user: string; readonly but?: string | undefined; readonly because: string },
+): Promise<number> {
+  const { but = null, because } = which;
+  const user = storable(which.user.toLowerCase());
+  if (but === null) await database.query('sign_ins_deny', 'select deny_sign_ins($1)', [user]);
+  const [row] = await database.query<{ ended: number }>(
+    'sessions_end_all',
+    'select end_sessions($1, $2, $3, $4, $5, $6) as ended',
+    [`user:${user}`, but, because, actor.kind, actor.name, new Date(clock.now())],
+  );
+  return row!.ended;
+}
+
+const DAY_MS = 86_400_000;
+
+/** What decides whether an access token is suspended; of one that an administrator made, nothing does. */
+export interface OwnerStatus {
+  /** When the identity provider last verified the owner, who made the token. */
+  readonly verified_at: Date | null;
+  /** Whether the owner, who made the token, was not let in when last asked about. */
+  readonly is_blocked: boolean;
+  /** Until when the token works although the owner is not verified, because the identity provider is away. */
+  readonly put_off_until: Date | null;
+}
+
+/** The columns of an `OwnerStatus`, for a token `t` and its owner `p`. */
+export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as verified_at,
+  t.self_service and p.blocked_at is not null as is_blocked, p.suspension_put_off_until as put_off_until`;
+
+/** SQL: whether an access token `t` is neither revoked nor over at a time. */
+export const IN_FORCE = (time: string) =>
+  `t.revoked_at is null and (t.expires_at is null or t.expires_at > ${time}::timestamptz)`;
+
+/**
+ * Whether what an owner made is suspended, and otherwise when it will be unless they are verified before; `null`: never.
+ * @param now milliseconds since the epoch
+ * @param verified_days how long a verification counts; `undefined`: without end
+ */
+export function suspension(
+  { verified_at, put_off_until, is_blocked }: OwnerStatus,
+  now: number,
+  verified_days: number | undefined,
+): { readonly suspended: boolean; readonly suspends_at: Date | null } {
+  const at =
+    verified_days === undefined || verified_at === null
+      ? Number.POSITIVE_INFINITY
+      : Math.max(verified_at.getTime() + verified_days * DAY_MS, put_off_until?.getTime() ?? 0);
+  const suspended = is_blocked || now >= at;
+  return { suspended, suspends_at: suspended || at === Number.POSITIVE_INFINITY ? null : new Date(at) };
+}
+
+/**
+ * How long what people made themselves goes on after the identity provider last verified them, in days; `undefined`
+ * where nobody signs in: without end.
+ */
+export function verifiedDays({ auth }: Pick<GatewayConfig, 'auth'>): number | undefined {
+  if (auth?.oidc === undefined) return undefined;
+  return auth.personal_tokens.suspend_after_days ?? auth.session.refresh_days;
+}
+
+/** What somebody made themselves, as far as they and administrators want to know. */
+export interface OwnTokens {
+  /** How many are in force or suspended. */
+  readonly own_tokens: number;
+  readonly own_tokens_suspended: boolean;
+  /** When they are suspended unless their owner is verified before; `null`: never, there are none, or they are suspended already. */
+  readonly own_tokens_suspend_at: Date | null;
+}
+
+/** Columns for `withOwnTokens`, for a principal `p`; the statement's parameter is the time. */
+export const OWN_TOKENS = (time: string) => `p.signed_in_at as verified_at, p.suspension_put_off_until as put_off_until,
+  p.blocked_at is not null as is_blocked,
+  (select count(*) from access_tokens t where t.principal_id = p.id and t.self_service and ${IN_FORCE(time)})::integer
+    as own_tokens`;
+
+/**
+ * A row with `OWN_TOKENS`, and what these columns mean instead of them.
+ * @param now milliseconds since the epoch
+ */
+export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tokens'>>(
+  { verified_at, put_off_until, is_blocked, ...row }: Row,
+  now: number,
+  config: Pick<GatewayConfig, 'auth'>,
+): Omit<Row, keyof OwnerStatus> & OwnTokens {
+  const { suspended, suspends_at } = suspension({ verified_at, put_off_until, is_blocked }, now, verifiedDays(config));
+  const has_some = row.own_tokens > 0;
+  return { ...row, own_tokens_suspended: has_some && suspended, own_tokens_suspend_at: has_some ? suspends_at : null };
+}
+
+/** Tells telemetry of a change that the gateway made by itself just now, because of what the identity provider says. */
+export function tellOwnChange(
+  { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Pick<Clock, 'now'> },
+  action: AdminAction,
+): void {
+  const attributes = { 'gateway.admin.action': action, 'gateway.admin.actor_kind': 'gateway' };
+  telemetry.operation({ name: 'gateway.admin_change', attributes, began_at: clock.now(), duration_ms: 0 });
+}
+
+const IMPLICIT_GROUP = 'all';
+
+/** What a person may do at the gateway, by its configuration: `admin`, or nothing beyond using it. */
+export function rolesOf(auth: Pick<AuthConfig, 'admin_groups'>, groups: readonly string[]): readonly string[] {
+  return intersects(auth.admin_groups, groups) ? ['admin'] : [];
+}
+
+type Groups = Pick<GatewayConfig, 'token_groups' | 'auth'>;
+
+/** The token group of a signed-in person, which decides about models; `undefined` when the configuration gives none. */
+export function tokenGroupOf(config: Groups, groups: readonly string[]): string | undefined {
+  return config.token_groups.find(({ members }) => intersects(members, groups))?.name ?? commonTokenGroup(config);
+}
+
+/** The token group of signed-in people who are members of none; `undefined` when the configuration gives none. */
+export function commonTokenGroup({ token_groups, auth }: Groups): string | undefined {
+  if (auth?.session.token_group !== undefined) return auth.session.token_group;
+  if (token_groups.length === 0) return IMPLICIT_GROUP;
+  const [only, ...others] = token_groups;
+  return others.length === 0 && only?.members === undefined ? only?.name : undefined;
+}
+
+function intersects(some: readonly string[] | undefined, others: readonly string[]): boolean {
+  return some?.some((each) => others.includes(each)) ?? false;
+}

@@ -1,0 +1,164 @@
+import { StageError } from '../../../base/contract/errors.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
+import type { Database } from '../../../base/store/database.ts';
+import type { Identity } from '../identity.ts';
+import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
+import type { Revocations } from '../sessions/session-tokens.ts';
+
+const INTERVAL_MS = 600_000;
+const CLOSE_PATIENCE_MS = 500;
+/** Told in one sweep; what is left waits for the next. */
+const MAX_TOLD = 200;
+/** What failed is tried once more, then left to expire at the provider. */
+const MAX_ATTEMPTS = 2;
+
+interface Due {
+  readonly session_id: string;
+  readonly issuer: string;
+  readonly sealed_grant: string;
+  readonly attempts: number;
+}
+
+/*
+ * While an account has another session, nothing of it is given back: some providers end all grants of an account and a client
+ * at once, or all of one browser's sign-in.
+ */
+const TAKE = `
+update ended_grants set attempts = attempts + 1, due_at = $2
+where session_id = (
+  select g.session_id from ended_grants g
+  where g.due_at <= $1
+    and not exists (
+      select from sessions s
+      where s.revoked_at is null and s.expires_at > $1
+        and (s.principal_id = g.principal_id
+          or s.principal_id in (select p.id from principals p where p.issuer = g.issuer and p.subject = g.subject)))
+    and not exists (
+      select from device_grants d
+      where d.status = 'approved' and d.expires_at > $1
+        and d.person ->> 'issuer' = g.issuer and d.person ->> 'subject' = g.subject)
+  order by g.due_at limit 1 for update skip locked
+)
+returning session_id, issuer, sealed_grant, attempts`;
+
+async function open(
+  { tokens }: Pick<Identity, 'tokens'>,
+  sealed_grant: string,
+): Promise<{ readonly grant: ProviderGrant | undefined } | 'elsewhere'> {
+  try {
+    return { grant: (await tokens.open(sealed_grant, 'provider-grant')) as ProviderGrant | undefined };
+  } catch (error) {
+    if (error instanceof StageError && error.code === 'temporarily_unavailable') return 'elsewhere';
+    throw error;
+  }
+}
+
+const EXPIRE = `
+update sessions set sealed_grant = '' where ctid in (
+  select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
+  for update skip locked)`;
+
+/** What tells the identity provider that sessions ended. */
+export type EndedGrants = ReturnType<typeof startEndedGrants>;
+
+/** Starts telling the identity provider which sessions ended (RFC 7009): at once, and what failed after ten minutes. */
+export function startEndedGrants(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly revocations: Pick<Revocations, 'onRevoked'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, revocations, clock, log, every = everyInBackground } = options;
+  let identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined;
+  let telling: Promise<void> | undefined;
+  let again = false;
+  let closed = false;
+
+  const take = async (): Promise<Due | undefined> => {
+    const now = clock.now();
+    const [due] = await database.query<Due>('ended_grant_take', TAKE, [new Date(now), new Date(now + INTERVAL_MS)]);
+    return due;
+  };
+
+  /** Whether there is nothing more to do about it. */
+  const tell = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
+    // What one provider gave is not shown to another.
+    if (identity === undefined || !identity.isVerified({ issuer })) return true;
+    const opened = await open(identity, sealed_grant);
+    if (opened === 'elsewhere') {
+      // Another replica has the key, and both tries still.
+      const untried = 'update ended_grants set attempts = attempts - 1 where session_id = $1';
+      await database.query('ended_grant_untried', untried, [session_id]);
+      return false;
+    }
+    const { grant } = opened;
+    if (grant === undefined) return true;
+    try {
+      const told = await identity.provider.revoke(grant);
+      if (told) log.debug({ session: session_id }, 'the identity provider was told that a session ended');
+      return true;
+    } catch (error) {
+      if (!(error instanceof ProviderError)) throw error;
+      const last = attempts >= MAX_ATTEMPTS;
+      const fields = { session: session_id, reason: error.message };
+      log.warn(
+        fields,
+        `the identity provider could not be told that a session ended${last ? '' : '; it is tried again'}`,
+      );
+      return last;
+    }
+  };
+
+  const tellAll = async () => {
+    try {
+      for (let told = 0; told < MAX_TOLD && !closed; told++) {
+        const due = await take();
+        if (due === undefined) return;
+        if (await tell(due)) {
+          await database.query('ended_grant_done', 'delete from ended_grants where session_id = $1', [due.session_id]);
+        }
+      }
+    } catch (error) {
+      log.debug({ err: error }, 'the identity provider was not told which sessions ended');
+    }
+  };
+  const begin = (): Promise<void> => {
+    again = true;
+    telling ??= (async () => {
+      // A session that ends meanwhile may have come too late for the look.
+      while (again && !closed) {
+        again = false;
+        await tellAll();
+      }
+    })().finally(() => {
+      telling = undefined;
+    });
+    return telling;
+  };
+  const sweep = async () => {
+    try {
+      await database.query('sessions_expire', EXPIRE, [new Date(clock.now())]);
+    } catch (error) {
+      log.debug({ err: error }, 'expired sessions still have what the identity provider gave');
+    }
+    await begin();
+  };
+  const stop = every(INTERVAL_MS, sweep);
+  const forget = revocations.onRevoked(() => void begin());
+
+  return {
+    use(next: typeof identity) {
+      identity = next;
+    },
+    sweep,
+    async close() {
+      stop();
+      forget();
+      closed = true;
+      if (telling !== undefined) await waitAtMost(CLOSE_PATIENCE_MS, telling);
+    },
+  };
+}

@@ -1,0 +1,351 @@
+import type { OidcConfig } from '../../../base/contract/config.ts';
+import { compileGlob } from '../../../base/kit/glob.ts';
+import { editDistance } from '../../../base/kit/text/suggest.ts';
+import type { Claims } from './provider.ts';
+
+/**
+ * The value of a claim, found by its name or, where that begins with a slash, by a JSON pointer (RFC 6901); `undefined`
+ * when there is none.
+ */
+export function lookUpClaim(claims: Claims, name_or_pointer: string): unknown {
+  let value: unknown = claims;
+  for (const step of stepsOf(name_or_pointer)) {
+    if (typeof value !== 'object' || value === null) return undefined;
+    if (Array.isArray(value) && !/^(?:0|[1-9]\d*)$/.test(step)) return undefined;
+    if (!Object.hasOwn(value, step)) return undefined;
+    value = (value as Record<string, unknown>)[step];
+  }
+  return value;
+}
+
+/** The name of the top-level claim in which `lookUpClaim` looks. */
+export function claimRoot(name_or_pointer: string): string {
+  return stepsOf(name_or_pointer)[0] ?? '';
+}
+
+/** Whether the provider says that it has a claim but did not send it, as some do for long lists (OpenID Connect Core section 5.6.2). */
+export function isWithheld(claims: Claims, name_or_pointer: string): boolean {
+  const elsewhere = claims._claim_names;
+  if (typeof elsewhere !== 'object' || elsewhere === null) return false;
+  return Object.hasOwn(elsewhere, claimRoot(name_or_pointer)) && lookUpClaim(claims, name_or_pointer) === undefined;
+}
+
+function stepsOf(name_or_pointer: string): readonly string[] {
+  if (!name_or_pointer.startsWith('/')) return [name_or_pointer];
+  const steps = name_or_pointer.slice(1).split('/');
+  return steps.map((step) => step.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+/**
+ * The claims of an ID token completed by those of the userinfo endpoint; the ID token decides where both say something.
+ * Whether an address is verified is only taken from where that address is.
+ * @param lacking names or pointers of claims that the ID token does not have
+ */
+export function completeClaims(id_token: Claims, userinfo: Claims, lacking: readonly string[], email: string): Claims {
+  const roots = lacking.map(claimRoot).filter((root) => Object.hasOwn(userinfo, root));
+  const supplied = Object.fromEntries(roots.map((root) => [root, userinfo[root]]));
+  const { email_verified: _, ...claims } = { ...userinfo, ...id_token, ...supplied };
+  const address = lookUpClaim(claims, email);
+  const says = [id_token, userinfo].find(
+    (each) => lookUpClaim(each, email) === address && Object.hasOwn(each, 'email_verified'),
+  );
+  return says === undefined ? claims : { ...claims, email_verified: says.email_verified };
+}
+
+/** Whether the address is verified: asked for wherever it may be told, since a no counts even where it may be missing. */
+export const VERIFIED = 'email_verified';
+
+export function wantedClaims(oidc: OidcConfig): readonly string[] {
+  const { email_claim, groups_claim, team_claim, project_claim, email_verification } = oidc;
+  const verified = email_verification === 'required' ? VERIFIED : undefined;
+  return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
+}
+
+export function isTold(claims: Claims, claim: string): boolean {
+  return (lookUpClaim(claims, claim) ?? undefined) !== undefined;
+}
+
+export type AdmissionProblem =
+  | 'email_missing'
+  | 'email_unverified'
+  | 'email_domain'
+  | 'group'
+  | 'claims_unusable'
+  | 'too_many_groups';
+
+const MAX_EMAIL = 254;
+const MAX_NAME = 200;
+const MAX_TEXT = 255;
+/** Session and person keep them all; a session token carries those that decide something. */
+const MAX_GROUPS = 2000;
+const MAX_GROUPS_BYTES = 131_072;
+
+/** Control characters, halves of surrogate pairs (PostgreSQL takes neither) and characters that turn the direction of text. */
+const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
+const UNPRINTABLE_ALL = new RegExp(UNPRINTABLE, 'gu');
+const UNSEEN = /\p{Default_Ignorable_Code_Point}/u;
+/** What an address may hold without quotes (RFC 5321 section 4.1.2), with characters beyond ASCII that can be seen before the @. */
+const EMAIL = /^[^\p{C}\p{Z}"(),:;<>@[\\\]]+@[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/u;
+
+/** Claims the gateway can't use. The message is for the person, `detail` for the log. */
+export class Unusable extends Error {
+  readonly problem: AdmissionProblem;
+  readonly detail: string;
+
+  constructor(detail: string, problem: AdmissionProblem = 'claims_unusable', message = UNUSABLE) {
+    super(message);
+    this.name = 'Unusable';
+    this.problem = problem;
+    this.detail = detail;
+  }
+}
+
+const UNUSABLE =
+  'The identity provider describes you in a way this gateway cannot read. Ask your administrator to look at its log.';
+const TOO_MANY =
+  'You are in more groups than this gateway can keep. Ask your administrator to let it keep only those that matter.';
+
+/** A claim that is one short line of text; `undefined` when it is missing or empty. Raises Unusable. */
+export function readText(claims: Claims, claim: string, key: string): string | undefined {
+  const value = lookUpClaim(claims, claim) ?? '';
+  if (value === '') return undefined;
+  if (typeof value !== 'string') {
+    const hint = Array.isArray(value) ? `; for its first element name ${pointerTo(claim, ['0'])}` : '';
+    throw new Unusable(`the claim ${claim} (${key}) must be a text, not ${kindOf(value)}${hint}`);
+  }
+  if (value.length > MAX_TEXT) throw new Unusable(`the claim ${claim} (${key}) is longer than ${MAX_TEXT} characters`);
+  if (UNPRINTABLE.test(value)) throw new Unusable(`the claim ${claim} (${key}) holds control characters`);
+  return value;
+}
+
+/** The e-mail address in lower case; `undefined` when there is none. Raises Unusable. */
+export function readEmail(claims: Claims, claim: string): string | undefined {
+  const value = readText(claims, claim, 'auth.oidc.email_claim');
+  if (value === undefined) return undefined;
+  const email = value.toLowerCase();
+  if (email.length > MAX_EMAIL || !EMAIL.test(email) || becomesAscii(value) || !isPlain(email)) {
+    const spelling =
+      '; its domain must be in ASCII (xn--...), what is before it in lower case and in the plain form of each character (NFKC)';
+    const hint = /^[ -~]*$/.test(value) ? '' : spelling;
+    throw new Unusable(`the claim ${claim} (auth.oidc.email_claim) is not an e-mail address${hint}`);
+  }
+  return email;
+}
+
+/**
+ * Whether a text is in the one spelling, of several that look the same, that all programs agree on (Unicode form NFKC), and
+ * holds nothing that is not seen.
+ */
+function isPlain(text: string): boolean {
+  return text.normalize('NFKC') === text && !UNSEEN.test(text);
+}
+
+/** Whether lower case makes a letter of ASCII out of another, such as the Kelvin sign: the address of somebody else. */
+function becomesAscii(text: string): boolean {
+  return [...text].some((char) => char > '\x7f' && /[a-z]/.test(char.toLowerCase()));
+}
+
+/** The groups that are kept, each once, as the provider spells them. Raises Unusable. */
+export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcConfig): readonly string[] {
+  const where = `the claim ${groups_claim} (auth.oidc.groups_claim)`;
+  if (isWithheld(claims, groups_claim)) {
+    const detail = `the identity provider keeps back ${where}, because it lists too many groups; let it send only those that matter to the gateway`;
+    throw new Unusable(detail, 'too_many_groups', TOO_MANY);
+  }
+  const value = lookUpClaim(claims, groups_claim);
+  const listed = groupNames(value);
+  if (listed === undefined) {
+    const found = Array.isArray(value) ? 'a list with something else in it' : kindOf(value);
+    const inner = listsIn(value).map((steps) => `; for one of the lists in it name ${pointerTo(groups_claim, steps)}`);
+    throw new Unusable(
+      `${where} must be a list of texts, or an object whose keys are roles, not ${found}${inner[0] ?? ''}`,
+    );
+  }
+  const kept = keep_groups?.map(compileGlob);
+  const groups = [...new Set(listed)].filter((group) => group !== '' && (kept?.some((fits) => fits(group)) ?? true));
+  if (groups.some((group) => UNPRINTABLE.test(group))) throw new Unusable(`${where} holds control characters`);
+  const bytes = groups.reduce((sum, group) => sum + Buffer.byteLength(group), 0);
+  if (groups.length > MAX_GROUPS || bytes > MAX_GROUPS_BYTES) {
+    const detail = `${where} lists ${groups.length} groups of ${bytes} bytes, more than ${MAX_GROUPS} or ${MAX_GROUPS_BYTES} bytes; name in auth.oidc.keep_groups those that matter`;
+    throw new Unusable(detail, 'too_many_groups', TOO_MANY);
+  }
+  return groups;
+}
+
+/**
+ * The names in a claim with groups or roles: a text, which is one name, a list of texts, or an object whose keys are roles,
+ * alone or in a list, as ZITADEL sends it. `undefined` for any other shape, which is not guessed at.
+ */
+export function groupNames(value: unknown): readonly string[] | undefined {
+  if (value === undefined || value === null) return [];
+  if (typeof value === 'string') return [value];
+  if (!Array.isArray(value)) return rolesIn(value);
+  const names: string[] = [];
+  for (const item of value) {
+    const found = typeof item === 'string' ? [item] : rolesIn(item);
+    if (found === undefined || found.length === 0) return undefined;
+    names.push(...found);
+  }
+  return names;
+}
+
+/** The keys of an object that says of each role who grants it; nobody does where it says null. Lists in it have their roles there. */
+function rolesIn(value: unknown): readonly string[] | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const entries = Object.entries(value);
+  if (!entries.every(([, granted]) => typeof granted === 'object') || listsIn(value).length > 0) return undefined;
+  return entries.filter(([, granted]) => granted !== null).map(([role]) => role);
+}
+
+/** Where lists are in an object, and in the objects in it. */
+function listsIn(value: unknown, depth = 2): (readonly string[])[] {
+  if (Array.isArray(value)) return [[]];
+  if (typeof value !== 'object' || value === null || depth === 0) return [];
+  return Object.entries(value).flatMap(([key, inner]) => listsIn(inner, depth - 1).map((steps) => [key, ...steps]));
+}
+
+/** The name to show, shortened and without control characters; `undefined` when there is none worth showing. */
+export function readName(claims: Claims): string | undefined {
+  const value = lookUpClaim(claims, 'name');
+  if (typeof value !== 'string') return undefined;
+  const printable = value
+    .slice(0, 4 * MAX_NAME)
+    .replace(UNPRINTABLE_ALL, ' ')
+    .replace(/\s+/g, ' ')
+    .trim();
+  return [...printable].slice(0, MAX_NAME).join('').trim() || undefined;
+}
+
+/** A JSON pointer that leads on from a claim, which is named by a pointer or its name. Keys are whatever the provider sends. */
+function pointerTo(claim: string, keys: readonly string[]): string {
+  const step = (key: string) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+  const printable = keys.map((key) => key.slice(0, MAX_TEXT).replace(UNPRINTABLE_ALL, '?'));
+  return `${claim.startsWith('/') ? claim : step(claim)}${printable.map(step).join('')}`;
+}
+
+function kindOf(value: unknown): string {
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'object') return 'an object';
+  return `a ${typeof value}`;
+}
+
+/** The groups somebody came with beside those that are let in, and what may be behind the difference. */
+export interface GroupMisses {
+  /** As the provider lists them, the likeliest first, at most 20. */
+  readonly came: readonly string[];
+  readonly expected: readonly string[];
+  /** Sentences for an administrator, the likeliest first. No value of a claim is in them but names of groups. */
+  readonly hints: readonly string[];
+}
+
+const MAX_SHOWN = 20;
+const MAX_HINTS = 3;
+/** Whoever signs in waits for it. */
+const MAX_COMPARED = 200;
+const MAX_EXPECTED = 50;
+const MAX_COMPARABLE = 300;
+const MAX_CHARS = 100;
+/** What identifiers look like: of Microsoft Entra ID, and of providers that number. */
+const IDENTIFIER = /^(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\d+)$/i;
+const MAX_DEPTH = 4;
+
+/** Compares the groups of somebody who was refused with those that are let in. */
+export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
+  const { groups_claim } = oidc;
+  const value = lookUpClaim(claims, groups_claim);
+  const listed = [...new Set(groupNames(value) ?? [])].filter((name) => name !== '').slice(0, MAX_COMPARED);
+  const allowed_groups = (oidc.allowed_groups ?? []).slice(0, MAX_EXPECTED);
+  const misses = listed.flatMap((group) =>
+    allowed_groups.flatMap((expected) => {
+      const how = likeness(group, expected);
+      return how === undefined
+        ? []
+        : [{ group, ...how, hint: `${short(group)} came, and ${short(expected)} is expected: ${how.why}` }];
+    }),
+  );
+  misses.sort((a, b) => a.rank - b.rank);
+  const close = [...new Set(misses.map(({ group }) => group))];
+  const came = [...close, ...listed.filter((group) => !close.includes(group))];
+  const hints = [
+    ...inOneText(value, allowed_groups),
+    ...new Set(misses.map(({ hint }) => hint)),
+    ...otherwise(claims, oidc, listed),
+  ];
+  return {
+    came: came.slice(0, MAX_SHOWN).map(short),
+    expected: allowed_groups.slice(0, MAX_SHOWN).map(short),
+    hints: hints.slice(0, MAX_HINTS),
+  };
+}
+
+/** How a group is like the one that is expected: 1 is the likeliest. */
+function likeness(group: string, expected: string): { readonly rank: number; readonly why: string } | undefined {
+  if (group === expected) return { rank: 0, why: 'auth.oidc.keep_groups leaves it out; name it there' };
+  if (lastOf(group) === lastOf(expected)) {
+    const why = group.includes('/')
+      ? 'the provider sends the full path; write it so in gateway.yaml, or let it send names alone (in Keycloak, switch "Full group path" off)'
+      : 'the provider sends the name alone; write it so in gateway.yaml';
+    return { rank: 1, why };
+  }
+  if (group.toLowerCase() === expected.toLowerCase()) return { rank: 2, why: 'capitals count' };
+  if (group.length > MAX_COMPARABLE) return undefined;
+  if (plain(group) === plain(expected))
+    return { rank: 3, why: 'names must match to the letter, spaces and dashes too' };
+  if (group.split(/[/,=@:\\ ]+/).some((part) => part.toLowerCase() === lastOf(expected).toLowerCase())) {
+    return { rank: 4, why: 'the provider writes more around the name; write all of it in gateway.yaml' };
+  }
+  const longest = Math.max(group.length, expected.length);
+  const comparable = longest > 4 && longest <= MAX_CHARS && Math.abs(group.length - expected.length) <= 2;
+  const close = comparable && editDistance(plain(group), plain(expected)) <= (longest > 8 ? 2 : 1);
+  return close ? { rank: 5, why: 'is one of them mistyped?' } : undefined;
+}
+
+function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]): string[] {
+  const { groups_claim, allowed_groups = [] } = oidc;
+  const elsewhere = pointersTo(claims, new Set(allowed_groups)).filter(
+    (pointer) => pointer !== groups_claim && pointer !== `/${groups_claim}`,
+  );
+  const ids =
+    listed.length > 0 &&
+    listed.every((group) => IDENTIFIER.test(group)) &&
+    !allowed_groups.some((group) => IDENTIFIER.test(group));
+  const names = Object.keys(claims).slice(0, MAX_SHOWN).map(short).join(', ');
+  return [
+    ...elsewhere.map(
+      (pointer) =>
+        `the claim ${short(pointer)} lists one that is expected: if that is where groups are, set auth.oidc.groups_claim to ${short(pointer)}`,
+    ),
+    ...(ids
+      ? [
+          'the provider sends identifiers of groups, and gateway.yaml has names: write the identifiers, or let it send names',
+        ]
+      : []),
+    ...(listed.length === 0 && elsewhere.length === 0
+      ? [
+          `no group came in the claim ${short(groups_claim)} (auth.oidc.groups_claim): the account is in none, or the provider does not send them; the claims that came are ${names}`,
+        ]
+      : []),
+  ];
+}
+
+/** JSON pointers of the lists, and of the objects with keys, that name a wanted group: roles are sent so, for one. */
+function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', depth = 0): string[] {
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
+  if (Array.isArray(value)) return value.some((item) => wanted.has(item)) ? [pointer] : [];
+  return Object.entries(value).flatMap(([key, inner]) =>
+    pointersTo(inner, wanted, `${pointer}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`, depth + 1),
+  );
+}
+
+/** A text is one name, whatever is in it: people may choose what their groups are called. */
+function inOneText(value: unknown, expected: readonly string[]): string[] {
+  if (typeof value !== 'string' || expected.includes(value)) return [];
+  const parts = value.slice(0, MAX_CHARS * MAX_COMPARABLE).split(/[\s,;[\]"]+/);
+  const among = expected.find((name) => parts.includes(name));
+  if (among === undefined) return [];
+  return [`one text came with ${short(among)} in it, and a text is one name: let the provider send a list`];
+}
+
+const lastOf = (group: string) => group.slice(group.lastIndexOf('/') + 1);
+const plain = (group: string) => group.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, '');
+const short = (text: string) => (text.length <= MAX_CHARS ? text : `${text.slice(0, MAX_CHARS)}...`);

@@ -1,0 +1,229 @@
+import type { OidcConfig } from '../../../base/contract/config.ts';
+import { secretPlace } from '../../../base/kit/secret-names.ts';
+import { ProviderError, type ProviderProblem } from './provider.ts';
+
+/** Where in a sign-in something failed; `authorization code` is the token endpoint when it is given one. */
+export type Step =
+  | 'discovery document'
+  | 'authorization response'
+  | 'authorization code'
+  | 'token endpoint'
+  | 'userinfo endpoint'
+  | 'revocation endpoint';
+
+/** Errors of OAuth 2 and OpenID Connect that say no to a person, rather than to the gateway. */
+const REFUSED: ReadonlySet<string> = new Set([
+  'access_denied',
+  'account_selection_required',
+  'consent_required',
+  'interaction_required',
+  'invalid_grant',
+  'invalid_token',
+  'login_required',
+]);
+const UNAVAILABLE: ReadonlySet<string> = new Set(['server_error', 'temporarily_unavailable', 'slow_down']);
+const LIBRARY_ERRORS: ReadonlySet<string> = new Set(['OperationProcessingError', 'UnsupportedOperationError']);
+const MAX_DESCRIPTION = 300;
+const SHORTEST_SECRET = 4;
+
+interface ClientTrouble {
+  readonly code?: unknown;
+  readonly message?: string;
+  readonly error?: unknown;
+  readonly error_description?: unknown;
+  readonly status?: unknown;
+  readonly cause?: unknown;
+}
+
+/**
+ * Says in one sentence without secrets why the identity provider gave no usable answer.
+ * @param secrets what was sent to it: the provider may repeat that in its description.
+ * @param shown how the gateway proved itself; absent where it did not.
+ */
+export function toProviderError(
+  error: unknown,
+  step: Step,
+  secrets: readonly (string | undefined)[],
+  shown?: ShownClient,
+): ProviderError {
+  for (let each = error; each instanceof Error; each = each.cause) if (each instanceof ProviderError) return each;
+  const trouble = error as ClientTrouble;
+  const [problem, reason] = explain(trouble, step);
+  const at_authorization = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
+  const where = at_authorization ? 'authorization response' : step === 'authorization code' ? 'token endpoint' : step;
+  const hint = shown === undefined || at_authorization ? '' : hintOf(trouble, step, problem, shown);
+  const named = typeof trouble.error === 'string' ? { error: trouble.error } : {};
+  // The hint is in words of our own, and may name the client: nothing of it is to be taken out.
+  return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}${hint}`, named);
+}
+
+function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] {
+  switch (trouble.code) {
+    case 'OAUTH_RESPONSE_BODY_ERROR':
+    case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
+      return [problemOf(String(trouble.error), step), described(trouble)];
+    case 'OAUTH_WWW_AUTHENTICATE_CHALLENGE':
+      return explainChallenge(trouble, step);
+    case 'OAUTH_RESPONSE_IS_NOT_CONFORM': {
+      const { status } = trouble.cause as Response;
+      return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${issuerHint(step)}`];
+    }
+    case 'OAUTH_RESPONSE_IS_NOT_JSON': {
+      const { status, headers } = trouble.cause as Response;
+      const type = headers.get('content-type') ?? 'nothing said';
+      const what = `it answers HTTP ${status} and something else than JSON (content-type: ${type})`;
+      return [decides(step, status) ? 'refused' : 'invalid', `${what}${issuerHint(step)}`];
+    }
+    case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
+      const { attribute, expected, body } = trouble.cause as Comparison;
+      return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : libraryMessage(trouble)];
+    }
+    case 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED': {
+      const help = 'compare the clocks of both, or raise auth.oidc.clock_skew_seconds';
+      return ['invalid', `${libraryMessage(trouble)}; ${help}`];
+    }
+    default:
+      return ['invalid', libraryMessage(trouble)];
+  }
+}
+
+/**
+ * Whether a bare status is the provider's no to a person. A renewal that is refused has 400, or 401 from some; 403, 404 and
+ * the like come from what stands before a provider, and would sign everybody out.
+ */
+function decides(step: Step, status: number): boolean {
+  if (step === 'userinfo endpoint') return status === 401 || status === 403;
+  return step === 'token endpoint' && (status === 400 || status === 401);
+}
+
+/** A challenge for another way than the gateway proves itself by is about the refresh token. */
+function explainChallenge({ status, cause }: ClientTrouble, step: Step): [ProviderProblem, string] {
+  if (step === 'userinfo endpoint') {
+    return ['refused', `it does not accept the access token any more (HTTP ${String(status)})`];
+  }
+  const schemes = Array.isArray(cause) ? cause.map((challenge: { scheme?: unknown }) => String(challenge.scheme)) : [];
+  if (step === 'token endpoint' && schemes.length > 0 && schemes.every((scheme) => /^bearer$/i.test(scheme))) {
+    return ['refused', `it does not accept the refresh token any more (HTTP ${String(status)})`];
+  }
+  return ['invalid', `it does not accept the client id, secret or key (HTTP ${String(status)})`];
+}
+
+function issuerHint(step: Step): string {
+  return step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
+}
+
+function hintOf({ code, error }: ClientTrouble, step: Step, problem: ProviderProblem, shown: ShownClient): string {
+  if ((step !== 'authorization code' && step !== 'token endpoint') || problem !== 'invalid') return '';
+  if (code !== 'OAUTH_RESPONSE_BODY_ERROR' && code !== 'OAUTH_WWW_AUTHENTICATE_CHALLENGE') return '';
+  const hint = clientHint(error, shown);
+  return hint === '' ? '' : `; ${hint}`;
+}
+
+interface Comparison {
+  readonly attribute: string;
+  readonly expected: unknown;
+  readonly body?: { readonly issuer?: unknown };
+}
+
+/** Says that a discovery document is of another issuer, which may differ by a slash at its end alone. */
+export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
+  const names = `its issuer is ${JSON.stringify(stated)}, not ${JSON.stringify(issuer_url)}`;
+  return `${names}; write auth.oidc.issuer_url exactly as the document says it, if that is your provider`;
+}
+
+function problemOf(error: string, step: Step): ProviderProblem {
+  // The code was used, came too late or belongs to another redirect URI, none of which is up to the person.
+  if (error === 'invalid_grant' && step === 'authorization code') return 'invalid';
+  if (REFUSED.has(error)) return 'refused';
+  return UNAVAILABLE.has(error) ? 'unavailable' : 'invalid';
+}
+
+function described({ error, error_description }: ClientTrouble): string {
+  return typeof error_description === 'string' ? `${String(error)}: ${error_description}` : String(error);
+}
+
+/** Messages of openid-client and of what it is built on hold no values; those of other errors may. */
+function libraryMessage({ message, cause }: ClientTrouble): string {
+  const because = cause instanceof Error && LIBRARY_ERRORS.has(cause.name) ? cause.message : message;
+  return [...new Set([message, because])].join(': ');
+}
+
+function withoutSecrets(text: string, secrets: readonly (string | undefined)[]): string {
+  let clean = text;
+  for (const secret of secrets) {
+    if (secret !== undefined && secret.length >= SHORTEST_SECRET) clean = clean.replaceAll(secret, '[secret]');
+  }
+  return clean.replace(/[\p{C}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, MAX_DESCRIPTION);
+}
+
+/** How a client secret is sent: in the Authorization header or in the form. */
+export type SecretMethod = OidcConfig['token_endpoint_auth_method'];
+
+const METHODS: readonly SecretMethod[] = ['client_secret_basic', 'client_secret_post'];
+
+/**
+ * How the client secret is sent to a provider: as the configuration has it, unless the provider says that it takes the
+ * other way alone.
+ * @param offered `token_endpoint_auth_methods_supported` of its discovery document, whatever that is.
+ */
+export function secretMethod(configured: SecretMethod, offered: unknown): SecretMethod {
+  if (!Array.isArray(offered) || offered.includes(configured)) return configured;
+  return METHODS.find((method) => offered.includes(method)) ?? configured;
+}
+
+export function otherMethod(method: SecretMethod): SecretMethod {
+  return method === 'client_secret_basic' ? 'client_secret_post' : 'client_secret_basic';
+}
+
+/** The Authorization header that proves a client by its secret (RFC 6749 section 2.3.1). */
+export function basicCredentials(client_id: string, secret: string): string {
+  return `Basic ${Buffer.from(`${formEncoded(client_id)}:${formEncoded(secret)}`).toString('base64')}`;
+}
+
+/**
+ * Form encoding (RFC 6749 appendix B) that touches only what it must. Many providers compare the bytes instead of decoding
+ * them; openid-client would encode even the dash of a client id.
+ */
+function formEncoded(text: string): string {
+  return encodeURIComponent(text).replaceAll('%20', '+');
+}
+
+/** What a provider was shown to be sure of the gateway. */
+export interface ShownClient {
+  readonly oidc: Pick<OidcConfig, 'client_id' | 'client_secret_env' | 'private_key_env'>;
+  /** How the secret was sent; absent where a private key signed. */
+  readonly method: SecretMethod | undefined;
+  readonly redirect_uri: string;
+}
+
+/**
+ * What to look at in gateway.yaml after a no of the token endpoint to the gateway itself; empty for any other error.
+ * @param error as RFC 6749 section 5.2 names it; absent where the answer was a bare 401.
+ */
+function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {
+  const proof =
+    method === undefined
+      ? `the private key in ${secretPlace(oidc.private_key_env ?? '')}`
+      : `the secret in ${secretPlace(oidc.client_secret_env ?? '')}`;
+  const known = method === undefined ? ' (is its public key registered there?)' : '';
+  switch (error) {
+    case undefined:
+    case 'invalid_client':
+      return `check auth.oidc.client_id (${oidc.client_id}) and ${proof}${known}${sentOtherwise(method)}`;
+    case 'unauthorized_client':
+      return `some providers say so when ${proof} is wrong${known}: check it${sentOtherwise(method)}; otherwise the client ${oidc.client_id} may not use this grant type there: allow authorization code and refresh token`;
+    case 'invalid_grant':
+      return `client id and secret are right; the code was used before, came too late, or was given for another redirect URI than ${redirect_uri}`;
+    case 'invalid_request':
+    case 'redirect_uri_mismatch':
+      return `check that the redirect URI ${redirect_uri} is registered there, to the letter`;
+    default:
+      return '';
+  }
+}
+
+function sentOtherwise(method: SecretMethod | undefined): string {
+  if (method === undefined) return '';
+  const where = method === 'client_secret_basic' ? 'in the form' : 'in the Authorization header';
+  return `; if both are right, the provider may take the secret only ${where}: set auth.oidc.token_endpoint_auth_method to ${otherMethod(method)}`;
+}

@@ -1,0 +1,101 @@
+/** The scopes of a sign-in, and the claims that do not come for want of one. */
+import type { OidcConfig } from '../../../base/contract/config.ts';
+import { claimRoot, wantedClaims } from './claims.ts';
+
+export interface SignInScopes {
+  readonly asked: readonly string[];
+  /** `scopes_supported` of the provider (OpenID Connect Discovery section 3); absent where it lists none. */
+  readonly listed?: readonly string[] | undefined;
+  /** What the token endpoint granted (RFC 6749 section 5.1); absent where it does not say. */
+  readonly granted?: readonly string[] | undefined;
+}
+
+/** Claims that may be missing for want of a scope. */
+export interface ScopeGap {
+  readonly claims: readonly string[];
+  /** `certain`: the scope brings the claim and is not asked for. `likely`: its name suggests so. `not_granted`: the provider left it out. */
+  readonly kind: 'certain' | 'likely' | 'not_granted';
+  /** For an administrator: a sentence whose subject is the provider, without that and the full stop. */
+  readonly hint: string;
+}
+
+type FoundGap = Pick<ScopeGap, 'kind'> & { readonly claim: string; readonly scopes: readonly string[] };
+
+const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
+
+/** Standard claims by the scope that brings them (OpenID Connect Core section 5.4). */
+const STANDARD_CLAIMS: Readonly<Record<string, readonly string[]>> = {
+  email: ['email', 'email_verified'],
+  profile: [
+    ...['name', 'family_name', 'given_name', 'middle_name', 'nickname', 'preferred_username', 'profile', 'picture'],
+    ...['website', 'gender', 'birthdate', 'zoneinfo', 'locale', 'updated_at'],
+  ],
+  phone: ['phone_number', 'phone_number_verified'],
+  address: ['address'],
+};
+
+/** What scopes for groups and roles are called where they are not called as the claim: `groups_name`, `urn:...:project:roles`. */
+const LIKE_GROUPS = /(?:^|[:/._-])(?:groups?|roles?|member_?of|memberships?)(?:$|[:/._-])/i;
+const MAX_NAMED = 5;
+
+/** The texts of a list in a discovery document; `undefined` where there is none. */
+export function textsOf(value: unknown): readonly string[] | undefined {
+  return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : undefined;
+}
+
+/** The scopes that a sign-in asks for, at a provider that lists these. */
+export function askedScopes(
+  { scopes }: Pick<OidcConfig, 'scopes'>,
+  listed: readonly string[] | undefined,
+): readonly string[] {
+  const offline = listed?.includes('offline_access') ? ['offline_access'] : [];
+  return [...new Set(['openid', ...(scopes ?? [...DEFAULT_SCOPES, ...offline])])];
+}
+
+/** Where claims that decide about people may be missing for want of a scope. */
+export function scopeGaps(oidc: OidcConfig, { asked, listed, granted = asked }: SignInScopes): readonly ScopeGap[] {
+  const gaps = wantedClaims(oidc).flatMap((claim): FoundGap[] => {
+    const { scopes, is_certain } = scopesOf(claim, oidc, listed ?? []);
+    const wanted = scopes.filter((scope) => asked.includes(scope));
+    if (wanted.some((scope) => granted.includes(scope))) return [];
+    if (wanted.length > 0) return [{ claim, kind: 'not_granted', scopes: wanted }];
+    // A provider that lists no scopes knows those of the standard all the same.
+    const offered = listed === undefined ? scopes : scopes.filter((scope) => listed.includes(scope));
+    if (offered.length === 0) return [];
+    if (is_certain) return [{ claim, kind: 'certain', scopes: offered.slice(0, 1) }];
+    return [{ claim, kind: 'likely', scopes: offered }];
+  });
+  const unasked = gaps.flatMap(({ kind, scopes }) => (kind === 'not_granted' ? [] : scopes[0]!));
+  const remedy = `set auth.oidc.scopes to [${[...new Set([...asked, ...unasked])].join(', ')}]`;
+  const by_scopes = Map.groupBy(gaps, ({ kind, scopes }) => JSON.stringify([kind, scopes]));
+  return [...by_scopes.values()].map((alike) => {
+    const { kind, scopes } = alike[0]!;
+    const claims = alike.map(({ claim }) => claim);
+    const scope = named('scope', scopes);
+    const claim = named('claim', claims);
+    const hints = {
+      certain: `lists the ${scope}, which brings the ${claim} and is not asked for: ${remedy}`,
+      likely: `lists the ${scope}, not asked for: if the ${claim} does not come without it, ${remedy}`,
+      not_granted: `did not grant the ${scope}, which brings the ${claim}: allow the client that scope there`,
+    };
+    return { claims, kind, hint: hints[kind] };
+  });
+}
+
+function named(what: string, names: readonly string[]): string {
+  return `${what}${names.length === 1 ? '' : 's'} ${names.slice(0, MAX_NAMED).join(', ')}`;
+}
+
+/** The scopes that bring a claim, the likeliest first: that of the standard, else one of the same name, else those called like groups. */
+function scopesOf(
+  claim: string,
+  { groups_claim }: OidcConfig,
+  listed: readonly string[],
+): { readonly scopes: readonly string[]; readonly is_certain: boolean } {
+  const root = claimRoot(claim);
+  const standard = Object.keys(STANDARD_CLAIMS).find((scope) => STANDARD_CLAIMS[scope]!.includes(root));
+  if (standard !== undefined) return { scopes: [standard], is_certain: true };
+  const is_certain = listed.includes(root);
+  const alike = claim === groups_claim ? listed.filter((scope) => scope !== root && LIKE_GROUPS.test(scope)) : [];
+  return { scopes: is_certain ? [root, ...alike] : alike, is_certain };
+}

@@ -1,0 +1,234 @@
+import { hash } from 'node:crypto';
+import { isIPv6 } from 'node:net';
+import { LRUCache } from 'lru-cache';
+import type { AuthConfig } from '../../../base/contract/config.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { atMost } from '../../../base/kit/memory.ts';
+import { storable } from '../../../base/kit/storable.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { type PendingGrant, pendingGrant } from './device-grants.ts';
+import { readUserCode } from './opaque.ts';
+
+type AttemptKind = 'device_authorization' | 'code_submission';
+
+const MAX_REFUSED = 20_000;
+const MAX_TOLD = 1000;
+const TOLD =
+  'too many attempts from one address are refused; auth.limits says how many, and server.trusted_proxies whose address counts';
+
+export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
+
+/** Creates the limits of a database, which raise store_unavailable: so many attempts in a span of time that begins with the first of them. */
+export function createAttemptLimits(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly limits: AuthConfig['limits'];
+  readonly log: Log;
+}) {
+  const { database, clock, limits, log } = options;
+  const most: Readonly<Record<AttemptKind, number>> = {
+    device_authorization: limits.device_authorizations,
+    code_submission: limits.code_submissions,
+  };
+  const { window_seconds } = limits;
+  const window_ms = window_seconds * 1000;
+  const requests = createRequestLimit({ clock, most: limits.requests, window_seconds });
+  const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
+  /** Until when the database has refused a kind of attempt from an address, by the monotonic clock. */
+  const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
+  const told = new LRUCache<string, true>({ max: MAX_TOLD, ttl: window_ms });
+  const warn = (fields: { readonly client_address: string; readonly kind: string }) => {
+    const key = `${fields.kind} ${fields.client_address}`;
+    if (told.has(key)) return;
+    told.set(key, true);
+    log.warn(fields, TOLD);
+  };
+
+  /** How long to wait before anything else is asked for an address; the request is counted where there is no need to. */
+  const waitFirst = (kind: AttemptKind, address: string): Wait | undefined => {
+    const left_ms = (refused.get(`${kind} ${countedAddress(address)}`) ?? 0) - clock.monotonic();
+    return left_ms > 0 ? waitOf(left_ms) : request(address);
+  };
+
+  const refuse = (kind: AttemptKind, client_address: string, count: number, began: Date): Wait => {
+    if (count === most[kind] + 1) log.warn({ kind, client_address }, TOLD);
+    const refused_ms = Math.min(began.getTime() + window_ms - clock.now(), window_ms);
+    refused.set(`${kind} ${client_address}`, clock.monotonic() + refused_ms);
+    return waitOf(refused_ms);
+  };
+
+  const request = (address: string): Wait | undefined => {
+    const counted = countedAddress(address);
+    const wait = requests.take(counted);
+    if (wait !== undefined) warn({ kind: 'request', client_address: counted });
+    return wait;
+  };
+
+  return {
+    /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
+    request,
+    /**
+     * Counts one attempt over all replicas and says how long to wait when it was one too many. The database is not asked
+     * again for an address it has refused, until the wait is over.
+     */
+    async count(kind: AttemptKind, address: string): Promise<Wait | undefined> {
+      const counted = countedAddress(address);
+      const wait = waitFirst(kind, address);
+      if (wait !== undefined) return wait;
+      const now = clock.now();
+      const [row] = await database.query<{ count: number; window_start: Date }>(
+        'attempt_count',
+        // Counting stops at two too many, of which the first is logged: who goes on gains nothing, and fills no log.
+        `insert into attempts as a (kind, address, window_start, count) values ($1, $2, $3, 1)
+         on conflict (kind, address) do update set
+           count = case when a.window_start <= $4 then 1 else least(a.count, $5 + 1) + 1 end,
+           window_start = case when a.window_start <= $4 then excluded.window_start else a.window_start end
+         returning count, window_start`,
+        [kind, counted, new Date(now), new Date(now - window_ms), most[kind]],
+      );
+      return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
+    },
+    /**
+     * The pending grant of a user code as a person types it, or `undefined`, which counts as a failure; how long to wait when
+     * there were too many over all replicas. Codes that are good count nothing, however many people share an address.
+     */
+    async enterCode(
+      address: string,
+      typed: string | undefined,
+    ): Promise<{ readonly grant: PendingGrant | undefined } | Wait> {
+      const counted = countedAddress(address);
+      const wait = waitFirst('code_submission', address);
+      if (wait !== undefined) return wait;
+      const now = clock.now();
+      const code = typed === undefined ? undefined : readUserCode(typed);
+      const [row] = await database.query<
+        { failures: number; began: Date } & { [Key in keyof PendingGrant]: PendingGrant[Key] }
+      >('code_enter', 'select * from try_user_code($1, $2, $3, $4, $5)', [
+        counted,
+        code ?? null,
+        new Date(now),
+        new Date(now - window_ms),
+        most.code_submission,
+      ]);
+      const { failures, began, ...grant } = row!;
+      if (grant.id !== null) return { grant: pendingGrant(grant) };
+      return failures <= most.code_submission
+        ? { grant: undefined }
+        : refuse('code_submission', counted, failures, began);
+    },
+    /** Takes one counted attempt back: something came of it. Counting first leaves no gap for attempts made at once. */
+    async forgive(kind: AttemptKind, address: string): Promise<void> {
+      const counted = countedAddress(address);
+      refused.delete(`${kind} ${counted}`);
+      const text = 'update attempts set count = count - 1 where kind = $1 and address = $2 and count > 0';
+      await database.query('attempt_forgive', text, [kind, counted]);
+    },
+    /**
+     * Has the database asked about a credential, unless too many came to nothing: of one that is ours, the same one; of others, any
+     * from this address. So nobody is held up by what others at the same address make up. Counts in this process alone.
+     */
+    async ask<Answer>(
+      { text, address, is_ours }: { readonly text: string; readonly address: string; readonly is_ours: boolean },
+      ask: () => Promise<Answer>,
+      isGood: (answer: Answer) => boolean,
+    ): Promise<{ readonly answer: Answer } | Wait> {
+      const counted = countedAddress(address);
+      const key = is_ours ? hash('sha256', text, 'base64') : counted;
+      const refusal = refusals.take(key);
+      if (refusal !== undefined) {
+        warn({ kind: 'credential', client_address: counted });
+        return refusal;
+      }
+      // Taken first, and given back, so that those sent at once count.
+      let is_refused = false;
+      try {
+        const wait = request(address);
+        if (wait !== undefined) return wait;
+        const answer = await ask();
+        is_refused = !isGood(answer);
+        return { answer };
+      } finally {
+        if (!is_refused) refusals.giveBack(key);
+      }
+    },
+  };
+}
+
+function waitOf(milliseconds: number): Wait {
+  return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
+}
+
+/** One request too many, and when to try again. */
+export interface Wait {
+  readonly retry_after_seconds: number;
+}
+
+/** Who sends from more addresses at once is held up by something else. */
+const MAX_KEYS = 20_000;
+
+interface Bucket {
+  left: number;
+  at: number;
+}
+
+/** Counts requests by a key in this process alone: so many at once, and so many in each span of time. */
+export type RequestLimit = ReturnType<typeof createRequestLimit>;
+
+/** Creates a limit. The keys that were used last are kept, so that memory stays bounded. */
+export function createRequestLimit({
+  clock,
+  most,
+  window_seconds,
+}: {
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly most: number;
+  readonly window_seconds: number;
+}) {
+  const buckets = new LRUCache<string, Bucket>(atMost(MAX_KEYS));
+  const per_ms = most / (window_seconds * 1000);
+  return {
+    /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */
+    take(key: string): Wait | undefined {
+      const now = clock.monotonic();
+      const bucket = buckets.get(key) ?? { left: most, at: now };
+      bucket.left = Math.min(most, bucket.left + (now - bucket.at) * per_ms);
+      bucket.at = now;
+      buckets.set(key, bucket);
+      if (bucket.left < 1) return { retry_after_seconds: Math.max(1, Math.ceil((1 - bucket.left) / per_ms / 1000)) };
+      bucket.left -= 1;
+      return undefined;
+    },
+    giveBack(key: string): void {
+      const bucket = buckets.get(key);
+      if (bucket !== undefined) bucket.left = Math.min(most, bucket.left + 1);
+    },
+  };
+}
+
+const MAX_ADDRESS_CHARS = 64;
+
+/** What attempts of an address are counted under: itself, or the /64 of an IPv6 address, which one subscriber has whole. */
+export function countedAddress(address: string): string {
+  const [plain = ''] = address.split('%');
+  if (!isIPv6(plain)) return storable(address.slice(0, MAX_ADDRESS_CHARS));
+  const groups = groupsOf(plain);
+  const is_mapped = groups.slice(0, 5).every((group) => group === 0) && groups[5] === 0xffff;
+  if (is_mapped)
+    return groups
+      .slice(6)
+      .flatMap((group) => [group >> 8, group & 255])
+      .join('.');
+  return `${groups
+    .slice(0, 4)
+    .map((group) => group.toString(16))
+    .join(':')}::/64`;
+}
+
+/** The eight numbers of an IPv6 address (RFC 4291 section 2.2). */
+function groupsOf(address: string): number[] {
+  // A URL writes every form of an address in one way, without dots.
+  const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
+  const numbers = (text = '') => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
+  const [first, last] = [numbers(head), numbers(tail)];
+  return [...first, ...Array<number>(8 - first.length - last.length).fill(0), ...last];
+}

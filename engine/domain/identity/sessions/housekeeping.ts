@@ -1,0 +1,86 @@
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { isUnavailable } from '../../../base/store/store-errors.ts';
+
+const INTERVAL_MS = 600_000;
+const CLOSE_PATIENCE_MS = 500;
+const BATCH = 1000;
+const MAX_BATCHES = 100;
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+/** Rows that are too old, at most a batch of them. Another replica may be at the same ones. */
+const aged = (table: string, column: string, and = '') => `delete from ${table} where ctid in (
+  select r.ctid from ${table} r where r.${column} < $1 ${and} limit ${BATCH} for update skip locked
+) returning 1`;
+
+/** One session that was renewed for a month can have more of them than a statement removes in its time. */
+const REFRESH_TOKENS = `delete from refresh_tokens where ctid in (
+  select t.ctid from refresh_tokens t join sessions s on s.id = t.session_id
+  where s.expires_at < $1 limit ${BATCH} for update of t skip locked
+) returning 1`;
+const WITHOUT_TOKENS = 'and not exists (select from refresh_tokens t where t.session_id = r.id)';
+
+const DUE = [
+  // A device that asks late hears that its code has expired, not that there never was one.
+  { table: 'device_grants', remove: aged('device_grants', 'expires_at'), kept_ms: HOUR_MS },
+  // The longest span attempts are counted over.
+  { table: 'attempts', remove: aged('attempts', 'window_start'), kept_ms: DAY_MS },
+  // Administrators look back at what was.
+  { table: 'refresh_tokens', remove: REFRESH_TOKENS, kept_ms: 30 * DAY_MS },
+  { table: 'console_sessions', remove: aged('console_sessions', 'expires_at'), kept_ms: 30 * DAY_MS },
+  { table: 'console_links', remove: aged('console_links', 'expires_at'), kept_ms: HOUR_MS },
+  { table: 'sessions', remove: aged('sessions', 'expires_at', WITHOUT_TOKENS), kept_ms: 30 * DAY_MS },
+  // Of people who always have another session.
+  { table: 'ended_grants', remove: aged('ended_grants', 'ended_at'), kept_ms: 30 * DAY_MS },
+  // Long enough to be asked about.
+  { table: 'refused_sign_ins', remove: aged('refused_sign_ins', 'at'), kept_ms: 14 * DAY_MS },
+] as const;
+
+/** Starts removing expired sign-ins, attempts and sessions, every ten minutes and a few at a time. */
+export function startHousekeeping(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every = everyInBackground } = options;
+  let sweeping: Promise<void> | undefined;
+  let closed = false;
+
+  const removeFrom = async ({ table, remove, kept_ms }: (typeof DUE)[number]) => {
+    for (let batch = 0; batch < MAX_BATCHES && !closed; batch++) {
+      const removed = await database.query(`sweep_${table}`, remove, [new Date(clock.now() - kept_ms)]);
+      if (removed.length < BATCH) return;
+    }
+  };
+  const sweepAll = async () => {
+    for (const due of DUE) {
+      try {
+        await removeFrom(due);
+      } catch (error) {
+        const level = isUnavailable(error) ? 'debug' : 'warn';
+        log[level]({ err: error, table: due.table }, 'what has expired could not be removed from a table');
+      }
+    }
+  };
+  const sweep = () => {
+    sweeping ??= sweepAll().finally(() => {
+      sweeping = undefined;
+    });
+    return sweeping;
+  };
+  const stop = every(INTERVAL_MS, sweep);
+
+  return {
+    sweep,
+    async close() {
+      stop();
+      closed = true;
+      if (sweeping !== undefined) await waitAtMost(CLOSE_PATIENCE_MS, sweeping);
+    },
+  };
+}

@@ -1,0 +1,88 @@
+import { hkdfSync, randomBytes } from 'node:crypto';
+import type { AuthConfig, OidcConfig } from '../../../base/contract/config.ts';
+import type { Log } from '../../../base/contract/services.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
+import { secretHolder } from '../../../base/kit/secret-names.ts';
+
+interface SessionKey {
+  /** Names the secret in the header of what its keys signed or sealed, without giving anything of it away. */
+  readonly id: string;
+  /** The 256-bit key of one use; each use has its own. */
+  derive(use: string): Uint8Array<ArrayBuffer>;
+}
+
+/** The keys of a configuration: `current` signs and seals, `all` verify and open. */
+export interface SessionKeys {
+  readonly current: SessionKey;
+  readonly all: ReadonlyMap<string, SessionKey>;
+  /** Ids of those that other gateways can have, too: all but a random one. */
+  readonly shared_ids: readonly string[];
+}
+
+const MIN_SIGNING_KEY_CHARS = 32;
+/** What identity providers hand out as client secrets is at least this long; so may a previous key be, which can be one. */
+const MIN_CLIENT_SECRET_CHARS = 16;
+const KEY_BYTES = 32;
+const ID_BYTES = 9;
+
+/** Where no secret of the configuration makes a key, this process has one of its own, which a reload keeps. */
+const OWN_SECRET = randomBytes(KEY_BYTES).toString('base64');
+
+/**
+ * Makes the keys of sessions. Raises StartError, naming the variable and never its value, for a signing key that is too
+ * short.
+ */
+export function createSessionKeys(
+  { session, oidc }: AuthConfig & { readonly oidc: OidcConfig },
+  secret: (name: string) => string,
+  log: Pick<Log, 'warn'>,
+): SessionKeys {
+  const current = keyOf(currentSecret(session, oidc, secret) ?? OWN_SECRET);
+  const own_id = keyOf(OWN_SECRET).id;
+  if (current.id === own_id) {
+    log.warn(
+      { variable: oidc.client_secret_env },
+      `sessions end with this process, and no other replica knows them: the client secret has fewer than ${MIN_CLIENT_SECRET_CHARS} characters, too few to make a signing key of; name a secret of at least ${MIN_SIGNING_KEY_CHARS} in auth.session.signing_key_env`,
+    );
+  }
+  const previous = session.previous_signing_keys.map(({ key_env }) => {
+    const value = secret(key_env);
+    if (value.length < MIN_CLIENT_SECRET_CHARS)
+      throw tooShort(key_env, MIN_CLIENT_SECRET_CHARS, 'remove it from auth.session.previous_signing_keys');
+    return keyOf(value);
+  });
+  const all = new Map([...previous, current].map((key) => [key.id, key]));
+  return { current, all, shared_ids: [...all.keys()].filter((id) => id !== own_id) };
+}
+
+/** `undefined` where the client secret could be guessed from what is signed with it. */
+function currentSecret(
+  { signing_key_env }: AuthConfig['session'],
+  { client_secret_env, private_key_env }: OidcConfig,
+  secret: (name: string) => string,
+): string | undefined {
+  if (signing_key_env !== undefined) {
+    const value = secret(signing_key_env);
+    if (value.length >= MIN_SIGNING_KEY_CHARS) return value;
+    throw tooShort(signing_key_env, MIN_SIGNING_KEY_CHARS, 'make one with "openssl rand -base64 48"');
+  }
+  if (client_secret_env !== undefined) {
+    const value = secret(client_secret_env);
+    return value.length >= MIN_CLIENT_SECRET_CHARS ? value : undefined;
+  }
+  // Copies of one key file differ in line ends.
+  return secret(private_key_env!).replace(/\s+/g, '');
+}
+
+function tooShort(name: string, chars: number, remedy: string): StartError {
+  return new StartError(
+    `the value of ${secretHolder(name)} is too short to sign session tokens: expected at least ${chars} characters; ${remedy}`,
+    { exit_code: EXIT_CONFIGURATION },
+  );
+}
+
+function keyOf(secret: string): SessionKey {
+  const derive = (use: string, bytes = KEY_BYTES) =>
+    new Uint8Array(hkdfSync('sha256', secret, '', `appscli sessions: ${use}`, bytes));
+  return { id: Buffer.from(derive('key id', ID_BYTES)).toString('base64url'), derive: (use) => derive(use) };
+}

@@ -1,0 +1,366 @@
+import { setTimeout } from 'node:timers/promises';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { storable, storableJson } from '../../../base/kit/storable.ts';
+import { openWriteBehind } from '../../../base/kit/write-behind.ts';
+import type { Database } from '../../../base/store/database.ts';
+import type { Person } from '../provider/admit.ts';
+import { countedAddress } from './attempt-limits.ts';
+import { hashSecret, isRefreshToken, type Marks, makeRefreshToken, openSuccessor, sealSuccessor } from './opaque.ts';
+
+/** A session that begins or goes on, with the refresh token that goes on with it. */
+export interface OpenSession {
+  readonly id: string;
+  readonly person: Person;
+  readonly refresh_token: string;
+}
+
+export interface SessionSummary {
+  readonly id: string;
+  readonly kind: 'client' | 'console';
+  readonly user: string;
+  readonly client: string;
+  readonly client_address: string;
+  readonly created_at: Date;
+  readonly checked_at: Date;
+  readonly seen_at: Date | null;
+  readonly expires_at: Date;
+  readonly revoked_at: Date | null;
+  readonly revoked_because: string | null;
+  /**
+   * When a refresh token of it was refused because a newer one is in use, and from which address: one that has not renewed the
+   * session since. Somebody may have a copy of the credentials.
+   */
+  readonly refused_at: Date | null;
+  readonly refused_from: string | null;
+}
+
+/**
+ * What a refresh token is good for. `ready`: for a renewal. `repeated`: it was replaced a moment ago, and this is by what.
+ * `replaced`: by one that is in use. `busy`: another renewal of the session is under way.
+ */
+export type RefreshBegun =
+  | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
+  | {
+      readonly outcome: 'replaced';
+      /**
+       * Whether this very token was not refused before, or not since the newest session token has expired: who adopts what others
+       * stored then has to renew that.
+       */
+      readonly is_first: boolean;
+      readonly session: { readonly id: string; readonly person: Person };
+    }
+  | { readonly outcome: 'repeated'; readonly session: OpenSession }
+  | {
+      readonly outcome: 'ready';
+      readonly session: { readonly id: string; readonly person: Person; readonly sealed_grant: string };
+    };
+
+/** A refresh token, and the address of the client that sent it. */
+export interface PresentedToken {
+  readonly refresh_token: string;
+  readonly client_address: string;
+}
+
+const REFRESH_SECONDS = 60;
+const TOKEN_SECONDS = 3600;
+/** For so long a refresh token that was replaced gives its successor again, as to a second process that had read it before. */
+const REPEATED_SECONDS = 30;
+/** Clients wait ten seconds for an answer, and some take a 503 for the end of what they were about to do. */
+const BUSY_PATIENCE_MS = 6000;
+/** Doubled up to ten times as much: whoever sends many at once costs the database little. */
+const FIRST_BUSY_POLL_MS = 100;
+const MAX_LISTED = 1000;
+
+interface BegunRow {
+  readonly outcome: RefreshBegun['outcome'];
+  readonly id: string;
+  readonly person: Person;
+  readonly sealed_grant: string;
+  readonly successor: string;
+}
+
+/** A refresh token that was used, with what the session goes on with. */
+export interface RefreshedSession extends PresentedToken {
+  readonly person: Person;
+  readonly sealed_grant: string;
+}
+
+/** Sessions of people who signed in, and their refresh tokens. */
+export type Sessions = ReturnType<typeof createSessions>;
+
+/** Creates the sessions of a database. Everything raises store_unavailable. */
+export function createSessions(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
+  readonly onEnded?: () => Promise<void>;
+  /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
+  readonly refresh_seconds?: number;
+  /** How long a session token lives. Absent: 3600. */
+  readonly token_seconds?: number;
+  /** How long a refresh waits for another one of its session. Absent: 6000. */
+  readonly busy_patience_ms?: number;
+  /** Absent: refresh tokens have no mark. */
+  readonly marks?: Marks;
+}) {
+  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
+  const { busy_patience_ms = BUSY_PATIENCE_MS, token_seconds = TOKEN_SECONDS } = options;
+  const now = () => new Date(clock.now());
+
+  const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
+    const [row] = await database.query<BegunRow>('refresh_begin', 'select * from begin_renewal($1, $2, $3, $4, $5)', [
+      hashSecret(refresh_token),
+      countedAddress(client_address),
+      now(),
+      new Date(clock.now() + refresh_seconds * 1000),
+      new Date(clock.now() - REPEATED_SECONDS * 1000),
+    ]);
+    const { outcome, id, person, sealed_grant, successor } = row!;
+    if (outcome === 'ready') return { outcome, session: { id, person, sealed_grant } };
+    if (outcome === 'replaced') {
+      const first = await database.query(
+        'refresh_refused',
+        `update refresh_tokens t set refused_at = $2 from sessions s
+         where t.hash = $1 and s.id = t.session_id and (t.refused_at is null or t.refused_at < s.renewed_at + $3 * interval '1 second'
+           and s.renewed_at + $3 * interval '1 second' <= $2) returning t.session_id`,
+        [hashSecret(refresh_token), now(), token_seconds],
+      );
+      return { outcome, is_first: first.length > 0, session: { id, person } };
+    }
+    if (outcome !== 'repeated') return { outcome };
+    return { outcome, session: { id, person, refresh_token: await openSuccessor(successor, refresh_token) } };
+  };
+
+  return {
+    /**
+     * Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`.
+     * Waits a while for another one of the session that is under way.
+     */
+    async beginRefresh(presented: PresentedToken): Promise<RefreshBegun> {
+      if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
+      let waited_ms = 0;
+      for (let poll_ms = FIRST_BUSY_POLL_MS; ; poll_ms = Math.min(poll_ms * 2, FIRST_BUSY_POLL_MS * 10)) {
+        const begun = await beginOnce(presented);
+        if (begun.outcome !== 'busy' || waited_ms >= busy_patience_ms) return begun;
+        // Another replica may be at it, which tells nobody when it is done.
+        await setTimeout(poll_ms);
+        waited_ms += poll_ms;
+      }
+    },
+
+    /**
+     * Replaces the refresh token, by the same one as before where its client may never have got that. `undefined` when the
+     * session was ended meanwhile, or renewed by somebody else after `refresh_seconds`.
+     */
+    async finishRefresh(session_id: string, refreshed: RefreshedSession): Promise<OpenSession | undefined> {
+      const { refresh_token: replaced, client_address, person, sealed_grant } = refreshed;
+      const successor = makeRefreshToken(marks);
+      const [row] = await database.query<{ successor: string | null }>(
+        'refresh_finish',
+        'select finish_renewal($1, $2, $3, $4, $5, $6, $7, $8) as successor',
+        [
+          storable(session_id),
+          hashSecret(replaced),
+          countedAddress(client_address),
+          storableJson(person),
+          sealed_grant,
+          hashSecret(successor),
+          await sealSuccessor(successor, replaced),
+          now(),
+        ],
+      );
+      if (row!.successor === null) return undefined;
+      return { id: session_id, person, refresh_token: await openSuccessor(row!.successor, replaced) };
+    },
+
+    /**
+     * Gives the refresh token back unused.
+     * @param sealed_grant what to ask the identity provider with next time, where that was replaced meanwhile.
+     */
+    async abandonRefresh(session_id: string, sealed_grant?: string): Promise<void> {
+      await database.query(
+        'refresh_abandon',
+        'update sessions set refreshing_until = null, sealed_grant = coalesce($2, sealed_grant) where id = $1 and revoked_at is null',
+        [storable(session_id), sealed_grant ?? null],
+      );
+    },
+
+    async sessionOf(refresh_token: string): Promise<string | undefined> {
+      if (!isRefreshToken(refresh_token)) return undefined;
+      const [row] = await database.query<{ session_id: string }>(
+        'refresh_session',
+        'select session_id from refresh_tokens where hash = $1',
+        [hashSecret(refresh_token)],
+      );
+      return row?.session_id;
+    },
+
+    /**
+     * Ends a session; every replica refuses its tokens within a second.
+     * @param by who does, for the record of changes: its own person, or the gateway where nothing is said.
+     * @returns whether there was one to end.
+     */
+    async end(session_id: string, because: string, by: 'person' | 'gateway' = 'gateway'): Promise<boolean> {
+      const [row] = await database.query<{ ended: boolean }>(
+        'session_end',
+        'select end_session($1, $2, $3, $4, $5) as ended',
+        [storable(session_id), storable(because), by, by === 'person' ? null : 'sign-in', now()],
+      );
+      if (row!.ended) await onEnded?.();
+      return row!.ended;
+    },
+
+    list({ user, ended = false }: { readonly user?: string; readonly ended?: boolean }): Promise<SessionSummary[]> {
+      return database.query<SessionSummary>(
+        'session_list',
+        `select s.id, s.kind, p.email as "user", s.client, s.client_address, s.created_at, s.checked_at,
+           coalesce((select max(c.seen_at) from console_sessions c where c.session_id = s.id), s.seen_at) as seen_at, s.expires_at,
+           s.revoked_at, s.revoked_because, s.refused_at, s.refused_from
+         from sessions s join principals p on p.id = s.principal_id
+         where ($1::text is null or p.email = $1) and ($2 or s.revoked_at is null and s.expires_at > $3)
+         order by s.created_at desc, s.id limit ${MAX_LISTED}`,
+        [user === undefined ? null : storable(user.toLowerCase()), ended, now()],
+      );
+    },
+  };
+}
+
+/** Channel on which every ended session is announced by its id. */
+export const SESSIONS_CHANNEL = 'appscli_sessions';
+
+/** How often the list is read, for when an announcement gets lost. */
+const POLL_MS = 3000;
+/** Longest lifetime a session token can be given, `auth.session.ttl_minutes`: what was ended before has none left. */
+const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
+/** How far the clocks of replicas may be apart, and how long an ending may take to be committed. */
+const OVERLAP_MS = 60_000;
+
+export type OpenRevocations = ReturnType<typeof openRevocations>;
+
+/** Opens the list of ended sessions and keeps it up to date; needs no database yet. */
+export function openRevocations(options: {
+  readonly database: Pick<Database, 'query' | 'listen'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every = everyInBackground } = options;
+  const ended = new Map<string, number>();
+  const listeners = new Set<(session_id: string | undefined) => void>();
+  let read = false;
+  let known_until = 0;
+  let reading: Promise<void> | undefined;
+
+  const note = (session_id: string, at: number) => {
+    if (ended.has(session_id)) return;
+    ended.set(session_id, at);
+    for (const listener of listeners) listener(session_id);
+  };
+
+  const readNew = async () => {
+    const now = clock.now();
+    const oldest = now - LONGEST_TTL_MS - OVERLAP_MS;
+    try {
+      const rows = await database.query<{ id: string; revoked_at: Date }>(
+        'sessions_ended',
+        'select id, revoked_at from sessions where revoked_at > $1',
+        [new Date(Math.max(oldest, known_until - OVERLAP_MS))],
+      );
+      for (const { id, revoked_at } of rows) note(id, revoked_at.getTime());
+      known_until = now;
+      read = true;
+    } catch (error) {
+      log.debug({ err: error }, 'the list of ended sessions could not be read');
+    }
+    for (const [session_id, at] of ended) if (at <= oldest) ended.delete(session_id);
+  };
+  const refresh = () => {
+    reading ??= readNew().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
+
+  const listening = database
+    .listen(SESSIONS_CHANNEL, (session_id) => note(session_id, clock.now()), refresh)
+    .catch((error) => {
+      log.warn({ err: error }, 'ended sessions are not announced; they take some seconds to be noticed');
+    });
+  // What was ended before anybody listened is in the table by the time it is read.
+  const attempted = listening.then(refresh);
+  const stop = every(POLL_MS, refresh);
+
+  return {
+    attempted,
+    /** Whether the list was read once: until then nobody is let in by a session. */
+    get known() {
+      return read;
+    },
+    refresh,
+    async catchUp() {
+      // A reading that is under way may have begun too early.
+      await reading;
+      await refresh();
+    },
+    has(session_id: string) {
+      if (!read) throw notRead();
+      return ended.has(session_id);
+    },
+    onRevoked(listener: (session_id: string | undefined) => void) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    async close() {
+      stop();
+      listeners.clear();
+      await reading;
+    },
+  };
+}
+
+function notRead(): StageError {
+  return new StageError(
+    'store_unavailable',
+    'The gateway cannot check at the moment whether this session was ended. Try again shortly.',
+  );
+}
+
+/** Which session tokens came with a request: what a renewal gave has then arrived at its client. */
+export interface Sightings {
+  /**
+   * Notes a session token, once for each is enough. One that is not noted may have a client that lost the answer to a renewal sign
+   * in again.
+   * @param issued_at milliseconds since the epoch
+   */
+  note(session_id: string, issued_at: number): void;
+}
+
+/** Opens the sightings of a process; written within a second, later while the database is away. */
+export function openSightings(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, log, every } = options;
+  return openWriteBehind<number>({
+    write: (noted) =>
+      database.query(
+        'sessions_seen',
+        // Locked in one order: other replicas write down the same ones.
+        `with due as (
+           select s.id, v.at from sessions s join unnest($1::text[], $2::timestamptz[]) as v (id, at) on v.id = s.id
+           where s.seen_at is null or s.seen_at < v.at order by s.id for no key update of s
+         )
+         update sessions s set seen_at = due.at from due where s.id = due.id`,
+        [[...noted.keys()], [...noted.values()].map((at) => new Date(at))],
+      ),
+    // The newest token of each session.
+    merge: Math.max,
+    interval_ms: 1000,
+    when_late: 'which session tokens are in use is written down later',
+    log,
+    every,
+  });
+}

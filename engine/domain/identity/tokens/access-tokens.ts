@@ -1,0 +1,340 @@
+import { LRUCache } from 'lru-cache';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { BearerTokens, Clock, Log, Principal } from '../../../base/contract/services.ts';
+import type { Every } from '../../../base/kit/clock.ts';
+import { createGroupCommit, type GroupCommit } from '../../../base/kit/group-commit.ts';
+import { atMost } from '../../../base/kit/memory.ts';
+import { openWriteBehind, type WriteBehind } from '../../../base/kit/write-behind.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { isPermanent } from '../../../base/store/store-errors.ts';
+import { OWNER_STATUS, type OwnerStatus, suspension } from '../deprovisioning/deprovision.ts';
+import type { DecidingGroups } from '../provider/deciding-groups.ts';
+import { isRefreshToken } from '../sessions/opaque.ts';
+import type { SessionTokens } from '../sessions/session-tokens.ts';
+import { hashToken, isServiceToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
+
+/** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
+const CACHE_MS = 30_000;
+/** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
+const LOOKUP_PATIENCE_MS = 2500;
+/** How long it answers where requests go on without the database; what it says may be that old, whatever was announced. */
+const CACHE_AWAY_MS = 3_600_000;
+/** How long a lookup is waited for then, and how long after one that failed none is. */
+const AWAY_PATIENCE_MS = 500;
+const AWAY_REST_MS = 1000;
+const MAX_CACHED = 10_000;
+/** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
+const MAX_CACHED_UNKNOWN = 1000;
+/** Lookups that nobody waits for any more stay until a silent database answers: a flood of made-up tokens must not pile up. */
+const MAX_LOOKING = 10_000;
+const USE_INTERVAL_MS = 60_000;
+const FLUSH_MS = 5000;
+const MAX_BATCH = 100;
+
+type Lookup = Promise<Entry | undefined>;
+
+interface AccessTokensOptions {
+  readonly database: Pick<Database, 'query' | 'listen'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+  /** The groups the configuration in force goes by; absent or `undefined`: all of an owner's. */
+  readonly groups?: () => DecidingGroups | undefined;
+  /**
+   * How long what people made themselves goes on after the identity provider last verified them: nobody asks it about
+   * somebody who has no session. Absent or `undefined`: without end.
+   */
+  readonly verified_days?: () => number | undefined;
+  /** The command by which people sign in. Absent: `appscli login`. */
+  readonly how_to_sign_in?: () => string;
+  /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
+  readonly goes_on_without?: () => boolean;
+}
+
+/** Verification of access tokens, with a cache that follows changes in the database; needs no database to begin with. */
+export class AccessTokens implements BearerTokens {
+  readonly #database: AccessTokensOptions['database'];
+  readonly #clock: Clock;
+  readonly #groups: () => DecidingGroups | undefined;
+  readonly #verifiedDays: () => number | undefined;
+  readonly #howToSignIn: () => string;
+  readonly #goesOnWithout: () => boolean;
+  readonly #entries = new LRUCache<string, Entry>(atMost(MAX_CACHED));
+  readonly #unknown = new LRUCache<string, number>({ max: MAX_CACHED_UNKNOWN });
+  readonly #looking = new Map<string, Lookup>();
+  readonly #lookups: GroupCommit<string, TokenRow | undefined>;
+  readonly #used: WriteBehind<Date>;
+  /** Entries from before are looked up again. By the monotonic clock, as is the next. */
+  #fresh_from = Number.NEGATIVE_INFINITY;
+  #away_until = 0;
+
+  constructor(options: AccessTokensOptions) {
+    const { database, clock, log, every, groups = () => undefined } = options;
+    this.#database = database;
+    this.#clock = clock;
+    this.#groups = groups;
+    this.#verifiedDays = options.verified_days ?? (() => undefined);
+    this.#howToSignIn = options.how_to_sign_in ?? (() => 'appscli login');
+    this.#goesOnWithout = options.goes_on_without ?? (() => false);
+    const execute = (hashes: readonly string[]) => this.#readRows(hashes);
+    this.#lookups = createGroupCommit({ lanes: 2, max_items: MAX_BATCH, isolates: () => false, execute });
+    this.#used = openWriteBehind({
+      write: (used) =>
+        database.query(
+          'token_used',
+          // Locked in one order: other replicas write down the same ones.
+          `with used as (
+             select t.id, u.at from access_tokens t join unnest($1::text[], $2::timestamptz[]) as u (id, at) on u.id = t.id
+             order by t.id for no key update of t
+           )
+           update access_tokens t set last_used_at = greatest(t.last_used_at, used.at) from used where t.id = used.id`,
+          [[...used.keys()], [...used.values()]],
+        ),
+      interval_ms: FLUSH_MS,
+      when_late: 'the last use of some tokens is written down later',
+      log,
+      every,
+    });
+    const onMissed = () => {
+      this.#looking.clear();
+      this.#unknown.clear();
+      this.#fresh_from = clock.monotonic();
+    };
+    database
+      .listen(TOKENS_CHANNEL, (hash) => this.#forget(hash), onMissed)
+      .catch((error) => {
+        log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
+      });
+  }
+
+  verify(token: string): Principal | Promise<Principal> {
+    if (!isWellFormedToken(token)) throw new StageError('credential_invalid', MALFORMED);
+    const hash = hashToken(token);
+    const now = this.#clock.monotonic();
+    const entry = this.#entries.get(hash);
+    if (entry !== undefined && now < entry.read_at + CACHE_MS && entry.read_at > this.#fresh_from) {
+      return this.#admit(entry);
+    }
+    if (now < (this.#unknown.get(hash) ?? 0)) throw new StageError('credential_invalid', UNKNOWN);
+    if (entry !== undefined && this.#isEnough(entry)) return this.#lookAgain(hash, entry);
+    return this.#lookWithin(hash, LOOKUP_PATIENCE_MS).then(
+      (found) => this.#admit(found),
+      (error) => {
+        throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
+      },
+    );
+  }
+
+  /** Looks up every token anew from now on, after a change made by this process. */
+  forgetAll(): void {
+    this.#looking.clear();
+    this.#entries.clear();
+    this.#unknown.clear();
+  }
+
+  knowsSome(): boolean {
+    for (const entry of this.#entries.values()) if (this.#isEnough(entry)) return true;
+    return false;
+  }
+
+  flush(): Promise<void> {
+    return this.#used.flush();
+  }
+
+  close(): Promise<void> {
+    return this.#used.close();
+  }
+
+  #forget(hash: string): void {
+    this.#looking.delete(hash);
+    this.#entries.delete(hash);
+    this.#unknown.delete(hash);
+  }
+
+  async #readRows(hashes: readonly string[]): Promise<(TokenRow | undefined)[]> {
+    const rows = await this.#database.query<TokenRow>(
+      'token_lookup',
+      `select encode(t.hash, 'base64') as hash, t.id, t.name, t.token_group, t.team, t.project, t.expires_at,
+         t.revoked_at, p.id as principal_id, p.email, p.groups,
+         ${OWNER_STATUS}
+       from access_tokens t join principals p on p.id = t.principal_id
+       where t.hash = any (array(select decode(h, 'base64') from unnest($1::text[]) as h))`,
+      [hashes],
+    );
+    const by_hash = new Map(rows.map((row) => [row.hash, row]));
+    return hashes.map((hash) => by_hash.get(hash));
+  }
+
+  #note(hash: string, entry: Entry | undefined, read_at: number): void {
+    if (entry === undefined) {
+      this.#unknown.set(hash, read_at + CACHE_MS);
+      this.#entries.delete(hash);
+    } else {
+      this.#entries.set(hash, entry);
+    }
+  }
+
+  #look(hash: string): Lookup {
+    const running = this.#looking.get(hash);
+    if (running !== undefined) return running;
+    if (this.#looking.size >= MAX_LOOKING) return Promise.reject(storeAway());
+    const lookup: Lookup = this.#lookups
+      .run(hash)
+      .then((row) => {
+        const read_at = this.#clock.monotonic();
+        const entry = row && {
+          ...row,
+          principal: undefined,
+          groups_of: undefined,
+          read_at,
+          use_due_at: this.#entries.peek(hash)?.use_due_at ?? 0,
+        };
+        // A change was announced meanwhile, and this may have been read before it.
+        if (this.#looking.get(hash) !== lookup) return entry;
+        this.#note(hash, entry, read_at);
+        return entry;
+      })
+      .finally(() => {
+        if (this.#looking.get(hash) === lookup) this.#looking.delete(hash);
+      });
+    this.#looking.set(hash, lookup);
+    return lookup;
+  }
+
+  #lookWithin(hash: string, patience_ms: number): Lookup {
+    const lookup = this.#look(hash);
+    return new Promise((resolve, reject) => {
+      // What has arrived already is not late because this process is slow to read it.
+      const timer = this.#clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
+      lookup.then(resolve, reject).finally(() => timer.close());
+    });
+  }
+
+  async #lookAgain(hash: string, known: Entry): Promise<Principal> {
+    if (this.#clock.monotonic() < this.#away_until) return this.#admit(known);
+    const found = await this.#lookWithin(hash, AWAY_PATIENCE_MS).catch((error) => {
+      if (isPermanent(error)) throw error;
+      this.#away_until = this.#clock.monotonic() + AWAY_REST_MS;
+      return known;
+    });
+    return this.#admit(found);
+  }
+
+  /** Whether what is known of a token may do while the database is away. */
+  #isEnough({ read_at }: Entry): boolean {
+    return this.#clock.monotonic() < read_at + CACHE_AWAY_MS && this.#goesOnWithout();
+  }
+
+  #admit(entry: Entry | undefined): Principal {
+    if (entry === undefined) throw new StageError('credential_invalid', UNKNOWN);
+    this.#demandInForce(entry);
+    const deciding = this.#groups();
+    if (entry.principal === undefined || deciding?.id !== entry.groups_of) {
+      entry.principal = principalOf(entry, deciding);
+      entry.groups_of = deciding?.id;
+    }
+    const now = this.#clock.monotonic();
+    if (now >= entry.use_due_at) {
+      entry.use_due_at = now + USE_INTERVAL_MS;
+      this.#used.note(entry.id, new Date(this.#clock.now()));
+    }
+    return entry.principal;
+  }
+
+  /** Raises credential_revoked or credential_expired for a token that does not work any more, or not for now. */
+  #demandInForce(entry: Entry): void {
+    const { id, name, expires_at, revoked_at } = entry;
+    const now = this.#clock.now();
+    const refusal = (code: 'credential_revoked' | 'credential_expired', why: string) =>
+      new StageError(code, `The access token "${name}" (${id}) ${why}`);
+    if (revoked_at !== null) {
+      const why = `was revoked on ${revoked_at.toISOString()}. Ask your administrator for a new one.`;
+      throw refusal('credential_revoked', why);
+    }
+    if (expires_at !== null && now >= expires_at.getTime()) {
+      const why = `expired on ${expires_at.toISOString()}. Ask your administrator for a new one.`;
+      throw refusal('credential_expired', why);
+    }
+    const days = this.#verifiedDays();
+    if (!suspension(entry, now, days).suspended) return;
+    const sign_in = `Sign in again ("${this.#howToSignIn()}")`;
+    if (entry.is_blocked) {
+      const why = `is one you made yourself, and you may not use this gateway at the moment: your identity provider did not renew your sign-in, or the gateway does not let you in. ${sign_in}; once you can, the token works again.`;
+      throw refusal('credential_revoked', why);
+    }
+    const why = `is one you made yourself, and you have not signed in for ${days} days. ${sign_in}, and it works again.`;
+    throw refusal('credential_expired', why);
+  }
+}
+
+const MALFORMED =
+  'The access token is malformed: it starts with "gw_" and has 52 characters, the last 6 of which check the others. Copy it again as a whole.';
+const UNKNOWN =
+  'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.';
+
+function storeAway(cause?: unknown): StageError {
+  const problem = 'The gateway cannot check access tokens at the moment. Try again shortly.';
+  return new StageError('store_unavailable', problem, { cause });
+}
+
+interface TokenRow extends OwnerStatus {
+  readonly hash: string;
+  readonly id: string;
+  readonly name: string;
+  readonly token_group: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly expires_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly principal_id: string;
+  readonly email: string;
+  readonly groups: readonly string[];
+}
+
+/** A token as it was read. */
+interface Entry extends TokenRow {
+  /** Made when it is first needed, and anew for a configuration that goes by other groups. */
+  principal: Principal | undefined;
+  groups_of: string | undefined;
+  /** By the monotonic clock, as is the next. */
+  readonly read_at: number;
+  use_due_at: number;
+}
+
+/** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
+function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Principal {
+  const { id, name, token_group: group, groups } = row;
+  return Object.freeze({
+    id: row.principal_id,
+    email: row.email,
+    kind: 'access_token',
+    groups: Object.freeze([...new Set([group, ...(deciding?.among(groups) ?? groups)])]),
+    roles: Object.freeze([]),
+    team: row.team ?? undefined,
+    project: row.project ?? undefined,
+    token: Object.freeze({ id, name, group }),
+  } as const);
+}
+
+/** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
+const SIGNED = /^ey[\w-]*\./;
+
+const REFRESH_TOKEN =
+  'This is a refresh token, which only gets new session tokens from /oauth/token. Send the session token that came with it ("access_token").';
+const SERVICE_TOKEN =
+  'This is a service token, which opens the admin API alone. For models make an access token ("appscli tokens create").';
+const NO_SIGN_IN =
+  'This looks like a session token, but nobody signs in at this gateway: it takes access tokens, which begin with "gw_".';
+
+/** Verification of both kinds of bearer credential. `sessions` is absent where nobody signs in. */
+export function createBearerTokens(access: BearerTokens, sessions: SessionTokens | undefined): BearerTokens {
+  return {
+    verify(token) {
+      if (isRefreshToken(token)) throw new StageError('credential_invalid', REFRESH_TOKEN);
+      if (isServiceToken(token)) throw new StageError('credential_invalid', SERVICE_TOKEN);
+      if (!SIGNED.test(token)) return access.verify(token);
+      if (sessions !== undefined) return sessions.verify(token);
+      throw new StageError('credential_invalid', NO_SIGN_IN);
+    },
+  };
+}

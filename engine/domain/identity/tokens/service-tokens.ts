@@ -1,0 +1,338 @@
+import { StageError } from '../../../base/contract/errors.ts';
+import { OperationError } from '../../../base/contract/operation-error.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { createGroupCommit } from '../../../base/kit/group-commit.ts';
+import { isPrintableLine } from '../../../base/kit/text/printable.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { actorLabel, type Changing } from '../../audit/index.ts';
+import { hashToken, isWellFormedServiceToken, newToken } from './token-format.ts';
+
+export interface ServiceToken {
+  readonly id: string;
+  /** The token's first characters. */
+  readonly prefix: string;
+  readonly name: string;
+  readonly scopes: readonly ServiceScope[];
+  /** E-mail address of the administrator who answers for it; `null` for what was made at a command line. */
+  readonly owner: string | null;
+  readonly created_at: Date;
+  readonly created_by: string;
+  readonly expires_at: Date;
+  readonly last_used_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly replaced_by: string | null;
+  /** Since when the owner is known to be no administrator any more. */
+  readonly unowned_since: Date | null;
+}
+
+/** `unowned`: works on for a week after its owner stopped being an administrator; `suspended`: that week is over. */
+type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
+
+export type ShownServiceToken = ServiceToken & { readonly state: ServiceTokenState };
+
+const DAY_MS = 86_400_000;
+/** The life of a token for which no other is asked, and the longest. */
+const DEFAULT_DAYS = 90;
+export const MAX_SERVICE_TOKEN_DAYS = 366;
+/** How long a token goes on without an owner: time to find another, and no more. */
+const UNOWNED_DAYS = 7;
+const MAX_NAME = 80;
+const MAX_IN_FORCE = 200;
+
+/** What `ServiceToken` is read from, and where. */
+const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
+  t.revoked_at, t.replaced_by, t.unowned_since`;
+/** Goes with `SERVICE_TOKEN_COLUMNS`. */
+const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
+
+/** The state of a service token at a moment, in milliseconds since the epoch. */
+export function showServiceToken(token: ServiceToken, now: number): ShownServiceToken {
+  const { revoked_at, expires_at, unowned_since, replaced_by } = token;
+  const stateOf = (): ServiceTokenState => {
+    if (revoked_at !== null) return 'revoked';
+    if (expires_at.getTime() <= now) return 'expired';
+    if (unowned_since !== null) return now < unowned_since.getTime() + UNOWNED_DAYS * DAY_MS ? 'unowned' : 'suspended';
+    return replaced_by === null ? 'active' : 'replaced';
+  };
+  return { ...token, state: stateOf() };
+}
+
+interface NewServiceToken {
+  readonly name: string;
+  readonly scopes: readonly string[];
+  readonly expires_at?: Date | undefined;
+}
+
+/** Makes a service token; a person who does becomes its owner. Raises OperationError, credential_revoked, store_unavailable. */
+export async function createServiceToken(
+  by: Changing,
+  { name, scopes, expires_at }: NewServiceToken,
+): Promise<{ readonly token: string; readonly id: string }> {
+  const made = newToken('service');
+  const [row] = await by.database.query<{ id: string | null; alive: boolean }>(
+    'service_token_create',
+    `with alive as (select where $11::text is null or exists (select from sessions s where s.id = $11 and s.revoked_at is null)
+     ), made as (
+       insert into service_tokens (id, hash, prefix, name, scopes, owner_id, created_at, created_by, expires_at)
+       select $1, decode($2, 'base64'), $3, $4, $5, $6, $7, $8, $9 from alive
+       where ${MAX_IN_FORCE} > (select count(*) from service_tokens where revoked_at is null and expires_at > $7)
+       returning id, name, scopes, expires_at
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, after)
+       select $7, $10, $12, 'service_token.create', id,
+         jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at) from made
+     )
+     select (select id from made) as id, exists (select from alive) as alive`,
+    [
+      made.id,
+      made.hash,
+      made.prefix,
+      nameOf(name),
+      scopesOf(scopes),
+      ownerOf(by),
+      new Date(by.clock.now()),
+      actorLabel(by.actor),
+      endOf(expires_at, by.clock.now()),
+      by.actor.kind,
+      by.session_id ?? null,
+      by.actor.name,
+    ],
+  );
+  if (!row!.alive) throw new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+  if (row!.id === null)
+    throw new OperationError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'conflict');
+  return { token: made.token, id: made.id };
+}
+
+/** All service tokens, the newest last; one where its id is given. Raises store_unavailable. */
+export function listServiceTokens(database: Pick<Database, 'query'>, id?: string): Promise<ServiceToken[]> {
+  const text = `select ${SERVICE_TOKEN_COLUMNS} from ${SERVICE_TOKENS_FROM} where ($1::text is null or t.id = $1) order by t.created_at, t.id`;
+  return database.query<ServiceToken>('service_token_list', text, [id ?? null]);
+}
+
+/** Ends a service token at once. Raises OperationError when there is none to end, store_unavailable. */
+export async function revokeServiceToken({ database, clock, actor }: Changing, id: string): Promise<void> {
+  const rows = await database.query<object>(
+    'service_token_revoke',
+    `with ended as (
+       update service_tokens set revoked_at = $2 where id = $1 and revoked_at is null and expires_at > $2
+       returning id, name, scopes, expires_at
+     )
+     insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+     select $2, $3, $4, 'service_token.revoke', id,
+       jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at),
+       jsonb_build_object('revoked_at', $2::timestamptz) from ended returning 1`,
+    [id, new Date(clock.now()), actor.kind, actor.name],
+  );
+  if (rows.length === 0) throw await notInForce(database, id);
+}
+
+/**
+ * Replaces a service token by a new one, whose maker becomes its owner; the old one works on for the overlap.
+ * Raises OperationError when there is none in force or it is replaced already, store_unavailable.
+ */
+export async function rotateServiceToken(
+  by: Changing,
+  id: string,
+  { overlap_seconds, expires_at }: { readonly overlap_seconds: number; readonly expires_at?: Date | undefined },
+): Promise<{ readonly token: string; readonly id: string }> {
+  const made = newToken('service');
+  const now = by.clock.now();
+  const rows = await by.database.query<object>(
+    'service_token_rotate',
+    `with old as (
+       select * from service_tokens where id = $1 and revoked_at is null and expires_at > $2 and replaced_by is null for update
+     ), made as (
+       insert into service_tokens (id, hash, prefix, name, scopes, owner_id, created_at, created_by, expires_at)
+       select $3, decode($4, 'base64'), $5, name, scopes, $6, $2, $7, $8 from old returning id, name, scopes, expires_at
+     ), replaced as (
+       update service_tokens t set replaced_by = $3, expires_at = least(old.expires_at, $9) from old where t.id = old.id
+       returning t.id, t.expires_at, old.expires_at as end_before
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select $2, $10, $11, 'service_token.rotate', id, jsonb_build_object('expires_at', end_before),
+         jsonb_build_object('expires_at', expires_at, 'replaced_by', $3::text) from replaced
+       union all
+       select $2, $10, $11, 'service_token.create', id, null,
+         jsonb_build_object('name', name, 'scopes', scopes, 'expires_at', expires_at, 'replaces', $1::text) from made
+     )
+     select 1 from made`,
+    [
+      id,
+      new Date(now),
+      made.id,
+      made.hash,
+      made.prefix,
+      ownerOf(by),
+      actorLabel(by.actor),
+      endOf(expires_at, now),
+      new Date(now + overlap_seconds * 1000),
+      by.actor.kind,
+      by.actor.name,
+    ],
+  );
+  if (rows.length === 0) throw await notInForce(by.database, id);
+  return { token: made.token, id: made.id };
+}
+
+/** Service tokens in force that somebody answers for. Raises store_unavailable. */
+export async function serviceTokensOf(
+  { database, clock }: Pick<Changing, 'database' | 'clock'>,
+  user: string,
+): Promise<Pick<ServiceToken, 'id' | 'name'>[]> {
+  const now = clock.now();
+  const all = await listServiceTokens(database);
+  return all
+    .filter(({ owner }) => owner === user.toLowerCase())
+    .map((token) => showServiceToken(token, now))
+    .filter(({ state }) => state !== 'revoked' && state !== 'expired' && state !== 'suspended')
+    .map(({ id, name }) => ({ id, name }));
+}
+
+/** Notes which service tokens have no owner any more who administers the gateway, and which have one again. */
+export async function noteOwners(
+  { database, clock, log }: Pick<Changing, 'database' | 'clock'> & { readonly log: Log },
+  { admin_groups, days }: { readonly admin_groups: readonly string[]; readonly days: number },
+): Promise<void> {
+  const changed = await database.query<{ id: string; name: string; owner: string; unowned_since: Date | null }>(
+    'service_token_owners',
+    `update service_tokens t set unowned_since = case when o.owns then null else $1::timestamptz end
+     from (
+       select p.id, p.email, p.blocked_at is null and p.groups && $2::text[]
+         and coalesce(greatest(p.signed_in_at + $3 * interval '1 day', p.suspension_put_off_until) > $1, false) as owns
+       from principals p
+     ) o
+     where o.id = t.owner_id and t.revoked_at is null and t.expires_at > $1 and o.owns = (t.unowned_since is not null)
+     returning t.id, t.name, o.email as owner, t.unowned_since`,
+    [new Date(clock.now()), admin_groups, days],
+  );
+  for (const { unowned_since, ...token } of changed) {
+    if (unowned_since !== null)
+      log.warn(token, 'a service token has no administrator any more who answers for it, and is suspended in 7 days');
+  }
+}
+
+function ownerOf({ actor }: Changing): string | null {
+  return actor.kind === 'person' ? `user:${actor.name}` : null;
+}
+
+function endOf(wanted: Date | undefined, now: number): Date {
+  const last = now + MAX_SERVICE_TOKEN_DAYS * DAY_MS;
+  if (wanted !== undefined && wanted.getTime() > last) {
+    throw new OperationError(`a service token lives for ${MAX_SERVICE_TOKEN_DAYS} days at most; rotate it in time`);
+  }
+  return wanted ?? new Date(now + DEFAULT_DAYS * DAY_MS);
+}
+
+function nameOf(given: string): string {
+  const name = given.trim();
+  if (name === '' || name.length > MAX_NAME || !isPrintableLine(name)) {
+    throw new OperationError(`the name must be one printable line of at most ${MAX_NAME} characters`);
+  }
+  return name;
+}
+
+function scopesOf(given: readonly string[]): ServiceScope[] {
+  const wrong = given.find((scope) => !SERVICE_SCOPES.includes(scope as ServiceScope));
+  if (wrong === undefined && given.length > 0) return SERVICE_SCOPES.filter((scope) => given.includes(scope));
+  const what = wrong === undefined ? 'no scope is named' : 'there is no such scope';
+  throw new OperationError(`${what}: expected some of ${SERVICE_SCOPES.join(', ')}`);
+}
+
+async function notInForce(database: Pick<Database, 'query'>, id: string): Promise<OperationError> {
+  const [token] = await listServiceTokens(database, id);
+  if (token === undefined) {
+    return new OperationError(
+      `no service token has the id "${id}"; "appscli service-tokens list" shows all`,
+      'missing',
+    );
+  }
+  return new OperationError(`the service token ${id} has ended or was replaced already`, 'conflict');
+}
+
+/** What a service token may be allowed: to look at or to change one kind of thing in the admin API. */
+export const SERVICE_SCOPES = [
+  'tokens:read',
+  'tokens:write',
+  'sessions:read',
+  'sessions:write',
+  'people:read',
+  'people:write',
+  'limits:read',
+  'limits:write',
+  'upstreams:read',
+  'upstreams:write',
+  'usage:read',
+  'requests:read',
+  'changes:read',
+] as const;
+
+export type ServiceScope = (typeof SERVICE_SCOPES)[number];
+
+/**
+ * Finds the service token behind a credential; its use is written down. Raises credential_invalid, credential_expired,
+ * credential_revoked, store_unavailable.
+ */
+export type VerifyServiceToken = (text: string) => Promise<ServiceToken>;
+
+const MAX_BATCH = 100;
+
+/** Verification that asks the database each time, by two statements at once at most: made-up tokens keep nobody else waiting. */
+export function createServiceTokenVerifier({
+  database,
+  clock,
+}: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Pick<Clock, 'now'>;
+}): VerifyServiceToken {
+  const lookups = createGroupCommit<string, ServiceToken | undefined>({
+    lanes: 2,
+    max_items: MAX_BATCH,
+    isolates: () => false,
+    async execute(hashes) {
+      const rows = await database.query<ServiceToken & { readonly hash: string }>(
+        'service_token_lookup',
+        // What another replica is just noting needs no second note, nor a wait for it.
+        `with asked as (select array(select decode(h, 'base64') from unnest($1::text[]) h) as hashes), used as (
+           update service_tokens set last_used_at = $2 where id in (
+             select s.id from service_tokens s, asked where s.hash = any (asked.hashes)
+               and (s.last_used_at is null or s.last_used_at < $2::timestamptz - interval '1 minute')
+             for no key update of s skip locked
+           )
+         )
+         select encode(t.hash, 'base64') as hash, ${SERVICE_TOKEN_COLUMNS} from ${SERVICE_TOKENS_FROM}, asked
+         where t.hash = any (asked.hashes)`,
+        [hashes, new Date(clock.now())],
+      );
+      const by_hash = new Map(rows.map(({ hash, ...token }) => [hash, token]));
+      return hashes.map((hash) => by_hash.get(hash));
+    },
+  });
+  return async (text) => {
+    if (!isWellFormedServiceToken(text)) {
+      throw new StageError('credential_invalid', 'The service token is malformed. Copy it again as a whole.');
+    }
+    const token = await lookups.run(hashToken(text));
+    if (token === undefined)
+      throw new StageError('credential_invalid', 'This gateway does not know the service token.');
+    demandInForce(token, clock.now());
+    return token;
+  };
+}
+
+function demandInForce(token: ServiceToken, now: number): void {
+  const { name, id, owner } = token;
+  const called = `The service token "${name}" (${id})`;
+  switch (showServiceToken(token, now).state) {
+    case 'revoked':
+      throw new StageError('credential_revoked', `${called} was revoked on ${token.revoked_at?.toISOString()}.`);
+    case 'expired':
+      throw new StageError('credential_expired', `${called} expired on ${token.expires_at.toISOString()}.`);
+    case 'suspended':
+      throw new StageError(
+        'credential_revoked',
+        `${called} is suspended: ${owner}, who answered for it, is no administrator any more. An administrator takes it over with "appscli service-tokens rotate ${id}".`,
+      );
+    default:
+  }
+}

@@ -1,0 +1,523 @@
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { StageError } from '../../../base/contract/errors.ts';
+import { OperationError } from '../../../base/contract/operation-error.ts';
+import type { Log } from '../../../base/contract/services.ts';
+import type { Telemetry } from '../../../base/contract/telemetry.ts';
+import { isPrintableLine } from '../../../base/kit/text/printable.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { actorLabel, type Changing } from '../../audit/index.ts';
+import {
+  commonTokenGroup,
+  IN_FORCE,
+  OWNER_STATUS,
+  type OwnerStatus,
+  rolesOf,
+  suspension,
+  tellOwnChange,
+  verifiedDays,
+} from '../deprovisioning/deprovision.ts';
+import { newToken, TOKENS_CHANNEL } from './token-format.ts';
+
+interface NewToken {
+  /** E-mail address of the owner; stored in lower case, so that one person has one budget. */
+  readonly user: string;
+  readonly group: string;
+  readonly name: string;
+  readonly team?: string | undefined;
+  readonly project?: string | undefined;
+  readonly expires_at?: Date | undefined;
+  /** Whether its owner makes it without an administrator; it then ends with the owner's right to sign in. */
+  readonly self_service?: boolean;
+  /** How many such tokens in force its owner may have, this one included. Absent: any number. */
+  readonly max_self_service?: number;
+}
+
+/** An access token that has just been made. `token` is stored nowhere: this is the only time it is known. */
+interface MadeToken {
+  readonly token: string;
+  readonly id: string;
+  readonly prefix: string;
+}
+
+/** A token as administrators see it; the token itself is not known any more. */
+interface TokenSummary {
+  readonly id: string;
+  /** The token's first characters. */
+  readonly prefix: string;
+  readonly user: string;
+  readonly group: string;
+  readonly name: string;
+  readonly team: string | null;
+  readonly project: string | null;
+  readonly created_at: Date;
+  /** E-mail of the person who made it, or the command line it was made at. */
+  readonly created_by: string;
+  readonly self_service: boolean;
+  readonly expires_at: Date | null;
+  readonly last_used_at: Date | null;
+  readonly revoked_at: Date | null;
+  readonly replaced_by: string | null;
+}
+
+/** A token together with what decides whether it is suspended. */
+export interface KnownToken extends TokenSummary, OwnerStatus {}
+
+/** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */
+export type WhichToken =
+  | { readonly id: string; readonly user?: string | undefined }
+  | { readonly user: string; readonly name: string };
+
+/** What may be done with a token. `replaced`: good until its end, which a newer one has brought near. */
+type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
+
+const MAX_CHARS = 254;
+
+/** SQL: the columns of a `KnownToken`, of a token `t` and its owner `p`. */
+export const SUMMARY = `t.id, t.prefix, p.email as "user", t.token_group as "group", t.name, t.team, t.project, t.created_at,
+  t.created_by, t.self_service, t.expires_at, t.last_used_at, t.revoked_at, t.replaced_by,
+  ${OWNER_STATUS}`;
+
+/** The state of a token at a moment, in milliseconds since the epoch. */
+export function tokenState(
+  token: Pick<TokenSummary, 'revoked_at' | 'expires_at' | 'replaced_by'>,
+  now: number,
+): TokenState {
+  if (token.revoked_at !== null) return 'revoked';
+  if (token.expires_at !== null && token.expires_at.getTime() <= now) return 'expired';
+  return token.replaced_by === null ? 'active' : 'replaced';
+}
+
+/** Makes an access token. Raises OperationError, credential_revoked when the session has ended, store_unavailable. */
+export async function createToken(
+  { database, clock, actor, session_id }: Changing,
+  wanted: NewToken,
+): Promise<MadeToken> {
+  const user = nameOf('user', wanted.user).toLowerCase();
+  if (/\s/.test(user)) throw new OperationError(`the user "${user}" holds a space; expected an e-mail address`);
+  const now = new Date(clock.now());
+  const { hash, ...made } = newToken('access');
+  const [row] = await database.query<{ alive: boolean; made: boolean }>(
+    'token_create',
+    // The owner before the session, as everything that takes both.
+    `with owner as (
+       insert into principals (id, email) values ($1, $2) on conflict (id) do update set email = excluded.email returning id
+     ), alive as (
+       select s.id from owner cross join sessions s where s.id = $17 and s.revoked_at is null for share of s
+     ), made as (
+       insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
+         created_at, created_by, self_service)
+       select $3, decode($4, 'base64'), $5, owner.id, $6, $7, $8, $9, $10, $11, $12, $13 from owner
+       where ($17::text is null or exists (select from alive))
+         and ($14::integer is null or $14 > self_made_in_force(owner.id, $11))
+       returning *
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, after)
+       select $11, $15, $16, 'token.create', id, jsonb_build_object('user', $2::text, 'group', token_group, 'name', name,
+         'team', team, 'project', project, 'expires_at', expires_at, 'self_service', self_service) from made
+     )
+     select $17 is null or exists (select from alive) as alive, exists (select from made) as made,
+       (select pg_notify('${TOKENS_CHANNEL}', $4) from made)`,
+    [
+      `user:${user}`,
+      user,
+      made.id,
+      hash,
+      made.prefix,
+      nameOf('group', wanted.group),
+      nameOf('name', wanted.name),
+      wanted.team === undefined ? null : nameOf('team', wanted.team),
+      wanted.project === undefined ? null : nameOf('project', wanted.project),
+      wanted.expires_at ?? null,
+      now,
+      actorLabel(actor),
+      wanted.self_service ?? false,
+      wanted.max_self_service ?? null,
+      actor.kind,
+      actor.name,
+      session_id ?? null,
+    ],
+  );
+  if (!row!.alive) throw sessionEnded();
+  if (!row!.made) throw tooManyInForce(wanted.max_self_service!, user);
+  return made;
+}
+
+/** All tokens a description fits, the newest last. Raises store_unavailable. */
+export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<KnownToken[]> {
+  const [id, name] = 'id' in which ? [which.id, null] : [null, which.name];
+  return database.query<KnownToken>(
+    'token_find',
+    `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
+     where ($1::text is null or t.id = $1) and ($2::text is null or p.email = $2) and ($3::text is null or t.name = $3)
+     order by t.created_at, t.id`,
+    [id, which.user?.toLowerCase() ?? null, name],
+  );
+}
+
+/**
+ * Revokes a token together with those it replaced; every gateway refuses them within a second.
+ * Raises OperationError when there is no such token, when it is revoked already, or when the name fits several.
+ * @returns what is known of the token, and the ids of the others.
+ */
+export async function revokeToken(
+  { database, clock, actor }: Changing,
+  which: WhichToken,
+): Promise<KnownToken & { readonly also_revoked: readonly string[] }> {
+  const now = clock.now();
+  const found = await findTokens(database, which);
+  const token = theOne(which, found, now);
+  if (token === undefined) throw nothingToDo(which, found, now);
+  const rows = await database.query<{ id: string }>(
+    'token_revoke',
+    // The owner first, as everything that changes several tokens.
+    `with recursive owner as (
+       select id from principals where id = (select principal_id from access_tokens where id = $1) for no key update
+     ), line as (
+       select t.id from owner join access_tokens t on t.principal_id = owner.id where t.id = $1
+       union select t.id from access_tokens t join line on t.replaced_by = line.id
+     )
+     select revoke_tokens(
+       array(select t.id from line join access_tokens t on t.id = line.id where t.id = $1 or ${IN_FORCE('$2')}),
+       null, $3, $4, $2) as id`,
+    [token.id, new Date(now), actor.kind, actor.name],
+  );
+  const ids = rows.map(({ id }) => id);
+  if (!ids.includes(token.id)) {
+    throw new OperationError(`${describe(which)} has just been revoked by somebody else`, 'conflict');
+  }
+  return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((id) => id !== token.id) };
+}
+
+/**
+ * The one token that is meant: in force before expired, and a newest one before what it replaced.
+ * Raises OperationError when there are several; `undefined` when all are revoked.
+ */
+export function theOne<Token extends TokenSummary>(
+  which: WhichToken,
+  found: readonly Token[],
+  now: number,
+): Token | undefined {
+  const kept = found.filter(({ revoked_at }) => revoked_at === null);
+  const alive = kept.filter((token) => tokenState(token, now) !== 'expired');
+  const candidates = alive.length > 0 ? alive : kept;
+  const newest = candidates.filter(({ replaced_by }) => !candidates.some(({ id }) => id === replaced_by));
+  if (newest.length > 1) {
+    const ids = newest.map(({ id, prefix }) => `${id} (${prefix}...)`).join(', ');
+    throw new OperationError(`${describe(which)} fits ${newest.length} tokens: ${ids}; name it by its id`, 'conflict');
+  }
+  return newest[0];
+}
+
+export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], now: number): OperationError {
+  const last = found.at(-1);
+  if (last === undefined) {
+    return new OperationError(`no token has ${describe(which)}; "appscli tokens list" shows all`, 'missing');
+  }
+  const state = tokenState(last, now);
+  if (state === 'replaced') {
+    return new OperationError(`the token ${last.id} is replaced already, by ${last.replaced_by}`, 'conflict');
+  }
+  const since = (state === 'revoked' ? last.revoked_at : last.expires_at)!.toISOString();
+  return new OperationError(`the token ${last.id} is ${state} already, since ${since}`, 'conflict');
+}
+
+function tooManyInForce(max: number, user: string): OperationError {
+  const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
+  return new OperationError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'conflict');
+}
+
+export function sessionEnded(): StageError {
+  return new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+}
+
+function describe(which: WhichToken): string {
+  return 'id' in which ? `the id "${which.id}"` : `the name "${which.name}" of ${which.user}`;
+}
+
+/** A printable line of at most so many characters that somebody gave. Raises OperationError. */
+export function nameOf(what: string, given: string): string {
+  const value = given.trim();
+  if (value === '') throw new OperationError(`the ${what} is empty`);
+  if (value.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
+  if (!isPrintableLine(value)) {
+    throw new OperationError(`the ${what} holds characters that can't be printed`);
+  }
+  return value;
+}
+
+/** Which tokens are listed; every field that is present must match. */
+export interface TokenFilter {
+  /** E-mail address, any case. */
+  readonly user?: string | undefined;
+  readonly group?: string | undefined;
+  /** `in_force`: those that have not ended, suspended ones among them. */
+  readonly state?: ShownState | 'in_force' | undefined;
+  /** Part of the name, the id, the first characters or the owner's address, any case. */
+  readonly search?: string | undefined;
+  /** Id of a token: only those after it. */
+  readonly after?: string | undefined;
+  readonly order?: 'oldest' | 'newest' | undefined;
+  readonly limit?: number | undefined;
+}
+
+/** What states depend on. */
+interface StatesBy {
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** How long people count as verified, in days; `undefined`: without end. */
+  readonly verified_days: number | undefined;
+}
+
+/** SQL: the state of a token `t` of an owner `p` as `showToken` tells it. */
+const STATE = (now: string, verified_days: string) => `case
+  when t.revoked_at is not null then 'revoked'
+  when t.expires_at <= ${now} then 'expired'
+  when t.self_service and (p.blocked_at is not null or (${verified_days}::integer is not null and ${now} >= greatest(
+    coalesce(p.signed_in_at, t.created_at) + make_interval(hours => 24 * ${verified_days}::integer),
+    p.suspension_put_off_until))) then 'suspended'
+  when t.replaced_by is null then 'active'
+  else 'replaced'
+end`;
+
+/** Tokens, the oldest first unless told otherwise. Raises store_unavailable. */
+export function listTokens(
+  database: Pick<Database, 'query'>,
+  only: TokenFilter = {},
+  states: StatesBy = { now: Date.now(), verified_days: undefined },
+): Promise<KnownToken[]> {
+  const newest_first = only.order === 'newest';
+  const [after, direction] = newest_first ? ['<', 'desc'] : ['>', 'asc'];
+  return database.query<KnownToken>(
+    newest_first ? 'token_list_newest' : 'token_list',
+    `select ${SUMMARY} from access_tokens t join principals p on p.id = t.principal_id
+     where ($1::text is null or p.email = $1)
+       and ($2::text is null or (t.created_at, t.id) ${after} (select created_at, id from access_tokens where id = $2))
+       and ($4::text is null or t.token_group = $4)
+       and ($5::text is null or position($5 in lower(concat_ws(chr(10), t.name, t.id, t.prefix, p.email))) > 0)
+       and ($6::text is null
+         or case when $6 = 'in_force' then ${IN_FORCE('$7')} else ${STATE('$7::timestamptz', '$8')} = $6 end)
+     order by t.created_at ${direction}, t.id ${direction} limit $3`,
+    [
+      only.user?.toLowerCase() ?? null,
+      only.after ?? null,
+      only.limit ?? null,
+      only.group ?? null,
+      only.search?.toLowerCase() ?? null,
+      only.state ?? null,
+      new Date(states.now),
+      states.verified_days ?? null,
+    ],
+  );
+}
+
+export interface GroupCount {
+  readonly group: string;
+  readonly in_force: number;
+  /** Of these, refused until their owner is verified again. */
+  readonly suspended: number;
+  readonly last_used_at: Date | null;
+}
+
+/** Tokens that have not ended by token group, of one person where one is named. Raises store_unavailable. */
+export function countByGroup(
+  database: Pick<Database, 'query'>,
+  { user }: Pick<TokenFilter, 'user'>,
+  { now, verified_days }: StatesBy,
+): Promise<GroupCount[]> {
+  return database.query<GroupCount>(
+    'token_groups_count',
+    `select t.token_group as "group", count(*)::integer as in_force,
+       (count(*) filter (where ${STATE('$2::timestamptz', '$3')} = 'suspended'))::integer as suspended,
+       max(t.last_used_at) as last_used_at
+     from access_tokens t join principals p on p.id = t.principal_id
+     where ($1::text is null or p.email = $1) and ${IN_FORCE('$2')}
+     group by 1 order by 1`,
+    [user?.toLowerCase() ?? null, new Date(now), verified_days ?? null],
+  );
+}
+
+/**
+ * Token groups somebody may make access tokens in: an administrator in all; others where they are members, else in the
+ * group of those who are members nowhere.
+ */
+export function tokenGroupsOpenTo(
+  { is_admin, groups }: { readonly is_admin: boolean; readonly groups: readonly string[] },
+  config: Pick<GatewayConfig, 'token_groups' | 'auth'>,
+): string[] {
+  const { token_groups } = config;
+  const common = commonTokenGroup(config);
+  if (token_groups.length > 0 && is_admin) return token_groups.map(({ name }) => name);
+  const own = token_groups.filter(({ members = [] }) => members.some((group) => groups.includes(group)));
+  if (own.length > 0) return own.map(({ name }) => name);
+  return common === undefined ? [] : [common];
+}
+
+/**
+ * Revokes the access tokens somebody made in token groups that are not open to them any more; every gateway refuses them
+ * within a second. Never rejects: trouble is logged.
+ */
+export async function endTokensTheyLost(
+  asking: Pick<Changing, 'database' | 'clock'> & {
+    readonly config: GatewayConfig;
+    readonly log: Log;
+    readonly telemetry: Pick<Telemetry, 'operation'>;
+  },
+  { email, groups }: { readonly email: string; readonly groups: readonly string[] },
+): Promise<void> {
+  const { config, database, clock, log } = asking;
+  const is_admin = config.auth !== undefined && rolesOf(config.auth, groups).includes('admin');
+  const token_groups = tokenGroupsOpenTo({ is_admin, groups }, config);
+  try {
+    const ended = await database.query<object>(
+      'tokens_end_outside',
+      `with owner as (select id from principals where id = $2 for no key update)
+       select revoke_tokens(
+         array(
+           select t.id from owner join access_tokens t on t.principal_id = owner.id
+           where t.self_service and ${IN_FORCE('$1')} and not t.token_group = any ($3::text[])),
+         'its owner left the token group', 'gateway', 'sign-in', $1)`,
+      [new Date(clock.now()), `user:${email}`, token_groups],
+    );
+    if (ended.length === 0) return;
+    for (const _ of ended) tellOwnChange(asking, 'token.revoke');
+    log.info({ email, ended: ended.length }, 'access tokens in token groups that their owner has left were revoked');
+  } catch (error) {
+    log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
+  }
+}
+
+/** What becomes of requests with a token. `suspended`: refused until its owner, who made it, is let in again. */
+type ShownState = TokenState | 'suspended';
+
+export type ShownToken = TokenSummary & {
+  readonly state: ShownState;
+  /** When it is suspended unless its owner, who made it, is verified before; `null`: never, or it is suspended already. */
+  readonly suspends_at: Date | null;
+};
+
+/**
+ * A token as it is shown.
+ * @param now milliseconds since the epoch
+ */
+export function showToken<Known extends KnownToken>(
+  { verified_at, put_off_until, is_blocked, ...token }: Known,
+  now: number,
+  config: Pick<GatewayConfig, 'auth'>,
+): Omit<Known, keyof OwnerStatus> & Pick<ShownToken, 'state' | 'suspends_at'> {
+  const state = tokenState(token, now);
+  if (state !== 'active' && state !== 'replaced') return { ...token, state, suspends_at: null };
+  const { suspended, suspends_at } = suspension({ verified_at, put_off_until, is_blocked }, now, verifiedDays(config));
+  const ends_before = suspends_at !== null && token.expires_at !== null && token.expires_at <= suspends_at;
+  return { ...token, state: suspended ? 'suspended' : state, suspends_at: ends_before ? null : suspends_at };
+}
+
+/** How long a replaced token goes on working unless told otherwise: a day to bring the new one everywhere. */
+const DEFAULT_OVERLAP_SECONDS = 86_400;
+/** The longest two tokens may live side by side. */
+export const MAX_OVERLAP_SECONDS = 30 * 86_400;
+
+interface Rotation {
+  /** How long the old token goes on working; 0 ends it at once. */
+  readonly overlap_seconds?: number | undefined;
+  /** End of the new token; `null`: none. Absent: the end the old one had. */
+  readonly expires_at?: Date | null | undefined;
+  /** How many tokens in force that its owner made there may be before, when this is one of them. Absent: any number. */
+  readonly max_self_service?: number;
+}
+
+interface RotatedToken extends MadeToken {
+  readonly expires_at: Date | null;
+  readonly replaced: KnownToken;
+}
+
+/**
+ * Replaces a token by a new one with the same owner, group, name, team and project; the old one works on for the overlap,
+ * at most until its own end, and comes first in lists. Raises OperationError when it is not in force or
+ * replaced already, or when there are too many, credential_revoked when the session has ended, store_unavailable.
+ */
+export async function rotateToken(
+  { database, clock, actor, session_id }: Changing,
+  which: WhichToken,
+  { overlap_seconds = DEFAULT_OVERLAP_SECONDS, expires_at, max_self_service }: Rotation = {},
+): Promise<RotatedToken> {
+  if (!Number.isInteger(overlap_seconds) || overlap_seconds < 0 || overlap_seconds > MAX_OVERLAP_SECONDS) {
+    throw new OperationError(
+      `the overlap must be a whole number of seconds from 0 to ${MAX_OVERLAP_SECONDS} (30 days)`,
+    );
+  }
+  const now = clock.now();
+  const found = await findTokens(database, which);
+  const token = theOne(which, found, now);
+  if (token === undefined || tokenState(token, now) !== 'active') {
+    throw nothingToDo(which, token === undefined ? found : [token], now);
+  }
+  const { hash, ...made } = newToken('access');
+  const [row] = await database.query<{
+    alive: boolean;
+    allowed: boolean | null;
+    new_end: Date | null;
+    old_end: Date | null;
+  }>(
+    'token_rotate',
+    // The owner before the session, as everything that takes both.
+    `with owner as (
+       select id from principals where id = (select principal_id from access_tokens where id = $1) for no key update
+     ), alive as (
+       select s.id from owner cross join sessions s where s.id = $13 and s.revoked_at is null for share of s
+     ), allowed as (
+       select $14::integer is null or not t.self_service or $14 > self_made_in_force(owner.id, $2) as it_is
+       from owner join access_tokens t on t.id = $1
+     ), old as (
+       select t.* from owner join access_tokens t on t.principal_id = owner.id
+       where ($13::text is null or exists (select from alive)) and exists (select from allowed where it_is)
+         and t.id = $1 and t.revoked_at is null and t.replaced_by is null and (t.expires_at is null or t.expires_at > $2)
+       for update of t
+     ), made as (
+       insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team, project, expires_at,
+         created_at, created_by, self_service)
+       select $3, decode($4, 'base64'), $5, principal_id, token_group, name, team, project,
+         case when $6 then $7 else expires_at end, greatest($2, created_at + interval '1 microsecond'), $8, self_service
+       from old
+       returning *
+     ), replaced as (
+       update access_tokens t set replaced_by = $3, expires_at = least(old.expires_at, $9)
+       from old where t.id = old.id returning t.hash, t.expires_at, old.expires_at as end_before
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select $2, $10, $11, 'token.rotate', $1, jsonb_build_object('expires_at', end_before),
+         jsonb_build_object('expires_at', expires_at, 'replaced_by', $3::text) from replaced
+       union all
+       select $2, $10, $11, 'token.create', id, null, jsonb_build_object('user', $12::text, 'group', token_group,
+         'name', name, 'team', team, 'project', project, 'expires_at', expires_at, 'self_service', self_service,
+         'replaces', $1::text) from made
+     )
+     select $13 is null or exists (select from alive) as alive, (select it_is from allowed) as allowed,
+       (select expires_at from made) as new_end, (select expires_at from replaced) as old_end,
+       (select pg_notify('${TOKENS_CHANNEL}', $4) from made),
+       (select pg_notify('${TOKENS_CHANNEL}', encode(hash, 'base64')) from replaced)`,
+    [
+      token.id,
+      new Date(now),
+      made.id,
+      hash,
+      made.prefix,
+      expires_at !== undefined,
+      expires_at ?? null,
+      actorLabel(actor),
+      new Date(now + overlap_seconds * 1000),
+      actor.kind,
+      actor.name,
+      token.user,
+      session_id ?? null,
+      max_self_service ?? null,
+    ],
+  );
+  if (!row!.alive) throw sessionEnded();
+  if (row!.allowed === false) throw tooManyInForce(max_self_service!, token.user);
+  const { new_end, old_end } = row!;
+  if (old_end === null) {
+    throw new OperationError(`the token ${token.id} has just been replaced or revoked by somebody else`, 'conflict');
+  }
+  const replaced = { ...token, expires_at: old_end, replaced_by: made.id };
+  return { ...made, expires_at: new_end, replaced };
+}

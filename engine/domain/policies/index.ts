@@ -1,0 +1,2 @@
+/** What other packages of the domain import. @module */
+export { namesModel } from './managed-policies.ts';

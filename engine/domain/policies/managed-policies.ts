@@ -1,0 +1,298 @@
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import type { GatewayConfig, ModelConfig, PoliciesConfig } from '../../base/contract/config.ts';
+import type { EffectivePolicy, ManagedPolicies } from '../../base/contract/services.ts';
+import { deepFreeze } from '../../base/kit/freeze.ts';
+import { matchesGlob } from '../../base/kit/glob.ts';
+import { canonicalJson, checksumOf } from '../../base/kit/json/canonical.ts';
+import {
+  childOf,
+  type Entry,
+  itemsOf,
+  type ListNode,
+  type MapNode,
+  type Node,
+  type SourcePosition,
+  textOf,
+  toValue,
+} from '../../base/source/node.ts';
+import type { Policy } from '../../base/source/spec.ts';
+
+/** The key of settings that the gateway itself acts on: the only models that may be used. */
+export const MODELS_KEY = 'availableModels';
+
+/** How much of what people get is kept ready, in characters of what is served: combinations of large policies are many and large. */
+const MAX_KEPT_CHARS = 128 * 1024 * 1024;
+
+/** The key of no policies at all; with a default policy alone it is empty. */
+const NOTHING = 'none';
+
+/**
+ * Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before.
+ * @param served is told who was given which.
+ * @param max_kept_chars bounds what is kept ready.
+ */
+export function createManagedPolicies(
+  config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
+  policies: readonly Policy[],
+  served: ManagedPolicies['served'] = () => {},
+  max_kept_chars = MAX_KEPT_CHARS,
+): ManagedPolicies {
+  const managed = config.policies?.managed;
+  if (managed === undefined || !managed.enabled || policies.length === 0) return { of: () => undefined, served };
+  const base = policies.find(({ name }) => name === managed.default_policy);
+  const others = inOrder(policies.filter((policy) => policy !== base));
+  const of_group = indexBy(others, ({ match }) => match.groups);
+  const of_domain = indexBy(others, ({ match }) => match.email_domains);
+  const outcomes = new LRUCache<string, EffectivePolicy>({
+    maxSize: max_kept_chars,
+    sizeCalculation: ({ body }) => body.length,
+  });
+  /** Keys of outcomes by list of groups, which a principal keeps from request to request, then by domain. */
+  const seen = new WeakMap<readonly string[], Map<string, string>>();
+
+  function keyOf(groups: readonly string[], domain: string): string {
+    const matching = new Set(of_domain.get(domain));
+    for (const group of groups) for (const index of of_group.get(group) ?? []) matching.add(index);
+    if (matching.size === 0 && base === undefined) return NOTHING;
+    return [...matching].sort((a, b) => a - b).join(' ');
+  }
+
+  function layOverAll(key: string): EffectivePolicy {
+    const matching = key === '' ? [] : key.split(' ').map((index) => others[Number(index)]!);
+    const outcome = layOver(base === undefined ? matching : [base, ...matching], config);
+    outcomes.set(key, outcome);
+    return outcome;
+  }
+
+  return {
+    of({ groups, email }) {
+      const domain = of_domain.size === 0 ? '' : domainOf(email);
+      let by_domain = seen.get(groups);
+      if (by_domain === undefined) {
+        by_domain = new Map();
+        seen.set(groups, by_domain);
+      }
+      let key = by_domain.get(domain);
+      if (key === undefined) {
+        key = keyOf(groups, domain);
+        by_domain.set(domain, key);
+      }
+      return key === NOTHING ? undefined : (outcomes.get(key) ?? layOverAll(key));
+    },
+    served,
+  };
+}
+
+/** Positions in a list by each of the words that an item is known by. */
+function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => readonly string[]): Map<string, number[]> {
+  const found = new Map<string, number[]>();
+  for (const [index, policy] of policies.entries()) {
+    for (const word of wordsOf(policy)) found.set(word, [...(found.get(word) ?? []), index]);
+  }
+  return found;
+}
+
+/** The settings of policies laid over each other, the first at the bottom, as they are served. */
+export function layOver(
+  policies: readonly Policy[],
+  config: Pick<GatewayConfig, 'models' | 'from_model_lists' | 'server'>,
+): EffectivePolicy {
+  const merged = mergeAll(
+    policies.map(({ settings }) => settings),
+    policies[0]!.settings.mark,
+  );
+  const settings = toValue(merged) as Record<string, unknown>;
+  const text = canonicalJson(settings);
+  const checksum = checksumOf(text);
+  const names = policies.map(({ name }) => name);
+  const uuid = uuidOf(`${config.server.public_url}\n${names.join('\n')}`);
+  const allowing = policies.findLast((policy) => childOf(policy.settings, MODELS_KEY) !== undefined);
+  return Object.freeze({
+    names: Object.freeze(names),
+    settings: deepFreeze(settings),
+    body: `{"uuid":${JSON.stringify(uuid)},"checksum":${JSON.stringify(checksum)},"settings":${text}}`,
+    checksum,
+    etag: `"${checksum}"`,
+    uuid,
+    models: allowing === undefined ? undefined : modelsAllowed(merged, config),
+    models_policy: allowing?.name,
+  });
+}
+
+function modelsAllowed(
+  settings: MapNode,
+  { models, from_model_lists }: Pick<GatewayConfig, 'models' | 'from_model_lists'>,
+): ReadonlySet<string> {
+  const words = itemsOf(childOf(settings, MODELS_KEY)).flatMap((item) => textOf(item) ?? []);
+  if (from_model_lists) return new Set(words);
+  return new Set(models.filter((model) => words.some((word) => namesModel(word, model))).map(({ id }) => id));
+}
+
+/** Whether an entry of the list of models means a model: it is its family, or a glob that its id matches. */
+export function namesModel(word: string, { id, family }: Pick<ModelConfig, 'id' | 'family'>): boolean {
+  return word === family || matchesGlob(word, id);
+}
+
+/** A UUID of one's own making (RFC 9562 section 5.8) that is the same wherever it is made of the same text. */
+function uuidOf(text: string): string {
+  const bytes = createHash('sha256').update(text).digest().subarray(0, 16);
+  bytes[6] = (bytes[6]! & 0x0f) | 0x80;
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80;
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
+
+interface PolicyPerson {
+  readonly groups: readonly string[];
+  readonly email: string;
+}
+
+export interface ApplyingPolicy {
+  readonly policy: Policy;
+  readonly because:
+    | { readonly by: 'default' }
+    | { readonly by: 'group'; readonly group: string }
+    | { readonly by: 'email_domain'; readonly email_domain: string };
+}
+
+/** The domain of an e-mail address, lower case; empty when the text is none. */
+function domainOf(email: string): string {
+  const at = email.lastIndexOf('@');
+  return at < 0 ? '' : email.slice(at + 1).toLowerCase();
+}
+
+/** In the order in which they are laid over each other: the lowest priority first, ties by name. */
+export function inOrder(policies: readonly Policy[]): Policy[] {
+  return policies.toSorted((a, b) => a.priority - b.priority || (a.name < b.name ? -1 : 1));
+}
+
+/** The policies meant for somebody in the order in which they are laid over each other: the default one, then all that match. */
+export function policiesFor(
+  managed: PoliciesConfig['managed'],
+  policies: readonly Policy[],
+  person: PolicyPerson,
+): ApplyingPolicy[] {
+  if (managed === undefined || !managed.enabled) return [];
+  const base = policies.find(({ name }) => name === managed.default_policy);
+  const domain = domainOf(person.email);
+  const matching = inOrder(policies).flatMap((policy): ApplyingPolicy[] => {
+    if (policy === base) return [];
+    const group = policy.match.groups.find((name) => person.groups.includes(name));
+    if (group !== undefined) return [{ policy, because: { by: 'group', group } }];
+    if (!policy.match.email_domains.includes(domain)) return [];
+    return [{ policy, because: { by: 'email_domain', email_domain: domain } }];
+  });
+  return base === undefined ? matching : [{ policy: base, because: { by: 'default' } }, ...matching];
+}
+
+const DENYING =
+  /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
+
+/** The JSON of items of deny lists: with many policies every one of them is compared over and over. */
+const texts = new WeakMap<Node, string>();
+
+function jsonOf(item: Node): string {
+  const known = texts.get(item);
+  if (known !== undefined) return known;
+  const text = canonicalJson(toValue(item));
+  texts.set(item, text);
+  return text;
+}
+
+/**
+ * Whether a list under this key takes things away, so that lists of several policies are united: the first or the last
+ * word of the key is deny, disallow, block, disable, forbid, the participle of one, denylist, blocklist or blacklist, in
+ * any case.
+ */
+export function isDenyKey(key: string): boolean {
+  const words = key.match(/[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+/g) ?? [];
+  return [words[0], words.at(-1)].some((word) => word !== undefined && DENYING.test(word.toLowerCase()));
+}
+
+/** Lays settings over others: mappings merge key by key, deny lists are united, everything else is replaced. Every node keeps its position. */
+export function mergeSettings(base: MapNode, over: MapNode): MapNode {
+  const laid = new Map(over.entries.map((entry) => [entry.key, entry]));
+  const known = new Set(base.entries.map(({ key }) => key));
+  const kept = base.entries.map((entry) => {
+    const other = laid.get(entry.key);
+    return other === undefined ? entry : mergeEntries(entry, other);
+  });
+  return { ...over, entries: [...kept, ...over.entries.filter(({ key }) => !known.has(key))] };
+}
+
+function mergeEntries(base: Entry, over: Entry): Entry {
+  return { ...over, value: mergeValues(over.key, base.value, over.value) };
+}
+
+function mergeValues(key: string, base: Node, over: Node): Node {
+  if (base.kind === 'map' && over.kind === 'map') return mergeSettings(base, over);
+  if (base.kind === 'list' && over.kind === 'list' && isDenyKey(key)) return unite(base, over);
+  return over;
+}
+
+function unite(base: ListNode, over: ListNode): ListNode {
+  const seen = new Set<string>();
+  const items = [...base.items, ...over.items].filter((item) => {
+    const text = jsonOf(item);
+    const is_new = !seen.has(text);
+    seen.add(text);
+    return is_new;
+  });
+  return { ...over, items };
+}
+
+/** All settings laid over each other, the first at the bottom; an empty mapping when there are none. */
+export function mergeAll(all: readonly MapNode[], nowhere: MapNode['mark']): MapNode {
+  return all.reduce(mergeSettings, { kind: 'map', entries: [], mark: nowhere });
+}
+
+interface SettingOrigin {
+  readonly path: readonly string[];
+  /** The whole value, or one item of a list that several policies have items in. */
+  readonly value: unknown;
+  readonly is_item: boolean;
+  readonly policy: string;
+  readonly position: Pick<SourcePosition, 'file' | 'line'>;
+  /** Policies whose value it replaced, the first at the bottom. */
+  readonly replaces: readonly string[];
+}
+
+/** Where every setting of policies that are laid over each other is from; the first policy is at the bottom. */
+export function settingOrigins(policies: readonly Policy[]): SettingOrigin[] {
+  const [first] = policies;
+  if (first === undefined) return [];
+  const merged = mergeAll(
+    policies.map(({ settings }) => settings),
+    first.settings.mark,
+  );
+  return originsBelow(merged, [], policies);
+}
+
+function originsBelow(node: Node, path: readonly string[], policies: readonly Policy[]): SettingOrigin[] {
+  if (node.kind === 'map' && (node.entries.length > 0 || path.length === 0)) {
+    return node.entries.flatMap(({ key, value }) => originsBelow(value, [...path, key], policies));
+  }
+  const at = (policy: Policy) => childOf(policy.settings, ...path);
+  const whole = policies.find((policy) => at(policy) === node);
+  if (whole !== undefined || node.kind !== 'list') {
+    const last = whole ?? policies.findLast((policy) => at(policy) !== undefined)!;
+    const below = policies.slice(0, policies.indexOf(last)).filter((policy) => at(policy) !== undefined);
+    return [origin(node, path, last, below, false)];
+  }
+  return node.items.map((item) => {
+    const policy = policies.find((each) => itemsOf(at(each)).includes(item))!;
+    return origin(item, path, policy, [], true);
+  });
+}
+
+function origin(
+  node: Node,
+  path: readonly string[],
+  { name }: Policy,
+  below: readonly Policy[],
+  is_item: boolean,
+): SettingOrigin {
+  const { file, line } = node.mark;
+  const replaces = below.map((policy) => policy.name);
+  return { path, value: toValue(node), is_item, policy: name, position: { file, line }, replaces };
+}

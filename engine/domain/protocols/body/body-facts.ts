@@ -1,0 +1,233 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { Protocol } from '../../../base/contract/protocol.ts';
+import type { WantedTexts } from '../../../base/contract/request-body.ts';
+import type { CacheLifetime } from '../../../base/contract/services.ts';
+import type { RequestBody } from '../../../base/contract/stage.ts';
+import { isPrintableLine } from '../../../base/kit/text/printable.ts';
+import { definitionNamed, definitionOf } from '../definitions.ts';
+import { invalid, kindOf } from '../read-json.ts';
+import type { BodyReading, Fields } from './fields.ts';
+import type { Lifetime } from './lifetimes.ts';
+import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
+import { readSession, type SessionReading } from './session.ts';
+
+/** Whether a parsed body asks for an hour or more where its API reads a lifetime. */
+export function asksForHour(body: Fields, protocol: string): boolean {
+  return holdsLong(body, definitionOf(protocol).lifetimes);
+}
+
+function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
+  if (Array.isArray(value)) {
+    for (const inner of value) if (typeof inner === 'object' && inner !== null && holdsLong(inner, wanted)) return true;
+    return false;
+  }
+  for (const [key, { found, within }] of wanted.keys) {
+    const inner = (value as Fields)[key];
+    if (inner === undefined || inner === null) continue;
+    if (found !== undefined && inner === found.long) return true;
+    if (within !== undefined && typeof inner === 'object' && holdsLong(inner, within)) return true;
+  }
+  return false;
+}
+
+/**
+ * Asks for the short lifetime wherever a body asks for a long one, leaving every other byte as it is: `1h` of `cache_control`
+ * becomes `5m`. Does nothing to a body that asks for none.
+ * @param protocol of the body
+ */
+export async function shortenCache(body: RequestBody, protocol: Protocol): Promise<void> {
+  await body.replaceTexts(definitionOf(protocol).lifetimes, ({ long, short }, text) =>
+    text === long ? short : undefined,
+  );
+}
+
+/**
+ * The error for a body that only another API takes, with the path of that; `undefined` for one that may be meant for this one.
+ * @param base_path the path of the public URL, in front of those of the APIs
+ */
+function otherApi(protocol: string, body: Fields, base_path: string): StageError | undefined {
+  const served = definitionNamed(protocol);
+  const [meant, field] = served?.meantFor(body) ?? [];
+  if (served === undefined || meant === undefined) return undefined;
+  const { api, path } = definitionOf(meant);
+  const where = `which this gateway takes at POST ${base_path}${path}; this path takes ${served.api}`;
+  return invalid(field!, `is of ${api}, ${where}`);
+}
+
+/** Characters per token of ordinary text and JSON, for the likely size. */
+const BYTES_PER_TOKEN = 4;
+
+/** What routing and money may know of a request body, whatever protocol it is written in. */
+export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
+  /** As the client wrote it: an identifier or an alias. */
+  readonly model: string;
+  readonly stream: boolean;
+  readonly input_tokens_estimate: number;
+  /**
+   * An upper bound of the input in tokens: no tokenizer makes more tokens than there are bytes, except for what the body
+   * only refers to and what the provider adds.
+   */
+  readonly input_tokens_max: number;
+  /** The longest lifetime of the prompt's cache that any reading of the body could find: what it may cost. */
+  readonly cache_ttl: CacheLifetime;
+  /** The longest that it asks for where its API reads one. */
+  readonly cache_requested: CacheLifetime;
+  /** How the client wants to be served, as it wrote it. */
+  readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
+  /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
+  readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
+  /** Absent where nobody wanted to know. */
+  readonly session?: SessionReading;
+}
+
+interface BodyWishes {
+  /** Tells names of models in fields nobody knows. */
+  readonly isModel?: (text: string) => boolean;
+  /** The headers of the request, where its session is to be found. */
+  readonly session_headers?: IncomingHttpHeaders | undefined;
+  /** The path of the public URL, for errors that name a path. */
+  readonly base_path?: string;
+}
+
+/** Fields that say how a request is to be served. */
+const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
+
+/** Reads the body of a request. Raises invalid_request, invalid_json, invalid_encoding. */
+export async function readBodyFacts(
+  protocol: string,
+  body: RequestBody,
+  { isModel, session_headers, base_path = '' }: BodyWishes = {},
+): Promise<BodyFacts> {
+  const { known_keys, readBody } = definitionOf(protocol);
+  const { json, text } = await body.skim(known_keys);
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
+  }
+  const fields = json as Fields;
+  const misplaced = otherApi(protocol, fields, base_path);
+  if (misplaced !== undefined) throw misplaced;
+  const { model, stream } = fields;
+  if (model === undefined) throw invalid('model', 'is required; GET /v1/models lists what there is');
+  if (typeof model !== 'string' || model === '')
+    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (!isPrintableLine(model))
+    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
+  if (stream !== undefined && stream !== null && typeof stream !== 'boolean') {
+    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
+  }
+  const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
+  const { bytes } = body;
+  const found = readDecisive(fields, isModel);
+  const cache = lifetimesOf(text, cache_ttl, () => asksForHour(fields, protocol));
+  return {
+    ...reading,
+    model,
+    stream: stream === true,
+    input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
+    input_tokens_max: bytes.length + unseen_tokens,
+    cache_ttl: cache.most,
+    cache_requested: cache.requested,
+    served: servedAs(fields, found),
+    decisive: found.length === 0 ? undefined : byPath(found),
+    ...(session_headers !== undefined && {
+      session: readSession(fields, session_headers, membersOf(body, fields, text)),
+    }),
+  };
+}
+
+/** Members of a body with the ends of their texts; as they were skimmed where a text turns out to be none. */
+function membersOf(body: RequestBody, skimmed: Fields, text: Text): (key: string) => unknown {
+  return (key) => {
+    if (typeof text !== 'string') return skimmed[key];
+    try {
+      return body.value(key);
+    } catch {
+      return skimmed[key];
+    }
+  };
+}
+
+/** Decisive values as the fact `request.decisive_fields` has them. */
+export function byPath(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
+  const by_path: Record<string, DecisiveChoice> = Object.create(null);
+  for (const { param, rule, value } of decisive) {
+    by_path[param] = { field: rule.name, ...(value !== undefined && { value }) };
+  }
+  return by_path;
+}
+
+/** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */
+function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
+  const served: Partial<Record<(typeof SERVED)[number], string>> = {};
+  for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
+  for (const { param, rule, value } of decisive) {
+    const name = SERVED.find((known) => known === rule.name);
+    if (name === undefined || value === undefined) continue;
+    if (decisive.some((other) => other.rule === rule && other.value !== value)) {
+      throw invalid(param, `asks for another ${name} than the rest of the request; ask for one`);
+    }
+    served[name] = value;
+  }
+  return served;
+}
+
+/** What is searched: without the ends of long texts, which ask for nothing, or with them. */
+type Text = string | Buffer;
+
+/** Bytes in which the native search is fast enough even where every byte begins a match; its worst is far from linear. */
+const SEARCHED_BYTES = 1024 * 1024;
+/** Bytes that are looked at together: what is sought often stands near the beginning. */
+const WINDOW_BYTES = 65_536;
+const OVERLAP = 8;
+
+/**
+ * Whether a text holds what a pattern of less than `OVERLAP` characters describes.
+ * @param rare what all that does contains, beginning with a byte that few texts are full of
+ */
+function holds(text: Text, pattern: RegExp, rare: string): boolean {
+  const first = text.length <= SEARCHED_BYTES ? text.indexOf(rare) : 0;
+  if (first < 0) return false;
+  for (let from = Math.max(0, first - OVERLAP); from < text.length; from += WINDOW_BYTES) {
+    const to = from + WINDOW_BYTES + OVERLAP;
+    if (pattern.test(typeof text === 'string' ? text.slice(from, to) : text.toString('latin1', from, to))) return true;
+  }
+  return false;
+}
+
+/**
+ * The longest lifetime that a body can be read to ask for, and the one it asks for.
+ * @param keyed what it asks for by other means than marks
+ * @param asksForHour looks where the API reads a lifetime
+ */
+function lifetimesOf(text: Text, keyed: CacheLifetime, asksForHour: () => boolean) {
+  const is_marked = isMarked(text);
+  const short = keyed !== 'none' || is_marked ? '5m' : 'none';
+  if (keyed !== '1h' && !mayAskForHour(text, is_marked)) return { most: short, requested: short } as const;
+  return { most: '1h', requested: asksForHour() ? '1h' : short } as const;
+}
+
+/**
+ * Whether there may be marks on parts of the body, or tools of the provider with one for what they read. A native search is
+ * several times as fast for what begins with a byte that few texts are full of.
+ */
+function isMarked(text: Text): boolean {
+  const has_control = text.includes('_control') && text.includes('cache_control');
+  return has_control || hasBreakpoint(text) || text.includes('"caching"');
+}
+
+/**
+ * JSON may spell any character as an escape; a caller who spells letters, digits or `_` so is taken to ask for the most expensive.
+ * Other characters, as in `\u003c`, are in no word that asks for a lifetime, and some writers always spell them so.
+ */
+const ESCAPED_LETTER = /\\u00(?:3[0-9]|[46][1-9a-f]|5[0-9af]|7[0-9a])/i;
+
+function mayAskForHour(text: Text, is_marked: boolean): boolean {
+  if (is_marked && holds(text, /"1h"/, '1h"')) return true;
+  if (is_marked && holds(text, /"12h"/, '12h"') && hasBreakpoint(text)) return true;
+  return holds(text, ESCAPED_LETTER, '\\u00');
+}
+
+function hasBreakpoint(text: Text): boolean {
+  return text.includes('_breakpoint') && text.includes('prompt_cache_breakpoint');
+}

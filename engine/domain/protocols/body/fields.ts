@@ -1,0 +1,280 @@
+import type { ChatBound } from '../../../base/contract/config.ts';
+import type { RequestBody } from '../../../base/contract/stage.ts';
+import { countAt, invalid, listAt, optional } from '../read-json.ts';
+import type { Unproven } from '../translation/made-reasoning.ts';
+
+/** What a provider adds to a request with tools, in tokens; it is not in the body. */
+const TOOL_PREAMBLE_TOKENS = 1000;
+
+/** Most tokens one image can stand for, whatever its size in the body. */
+export const IMAGE_TOKENS = 5000;
+
+/** Most tokens a document, a remote reference or a tool run by the provider can stand for; the context window caps it. */
+export const REFERENCE_TOKENS = 1_000_000;
+
+/** No response can use a tool more often, whatever a request allows. */
+export const TOOL_USES_MAX = 10_000;
+
+/** Where a request bounds no tool that the provider runs. */
+export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
+
+/** A JSON object that nobody has checked. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** What a body of one protocol says about its size and cost. */
+export interface BodyReading {
+  /** The most output tokens asked for; `undefined` where the request does not bound them. */
+  readonly max_tokens: number | undefined;
+  /** The same by the names of the fields that say it, as upstreams need not know all of them. */
+  readonly output_bounds: Readonly<Record<string, number>>;
+  /**
+   * How often the model may be run for one answer: it reads its whole input again for every use of a provider's tool.
+   * `undefined` where it may use them as often as it likes.
+   */
+  readonly iterations: number | undefined;
+  /** Whether the provider may summarize the conversation by further runs of the model. */
+  readonly compacts: boolean;
+  /** Answers to the same prompt. */
+  readonly choices: number;
+  readonly tool_count: number;
+  /** Names of the tools, and types of those that are not plain functions. */
+  readonly tool_names: () => readonly string[];
+  readonly message_count: number;
+  readonly image_count: number;
+  /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
+  readonly server_tool_uses: Readonly<Record<string, number>>;
+  /** Whether there is reasoning that a translation has made, or else such that proves nothing. */
+  readonly unproven_reasoning: Unproven | undefined;
+  /** Whether there is what only the provider can read that made it: encrypted content, and references to what it keeps. */
+  readonly holds_state: boolean;
+  /** Tokens that the body only refers to, and those that the provider adds. */
+  readonly unseen_tokens: number;
+  /** Prompt cache lifetime asked for by other means than `cache_control`. */
+  readonly cache_ttl: 'none' | '5m' | '1h';
+}
+
+/** The images of a conversation, the most tokens that all its attachments can stand for, and whether only its provider can read them. */
+export interface Attached {
+  tokens: number;
+  images: number;
+  holds_state: boolean;
+  unproven_reasoning?: Unproven;
+}
+
+/** The fields of an object; none for anything else. */
+export function fieldsOf(value: unknown): Fields {
+  return typeof value === 'object' && value !== null ? (value as Fields) : {};
+}
+
+/** An array by its key, empty where there is none. Raises invalid_request. */
+export function listOf(body: Fields, key: string): readonly unknown[] {
+  return optional(body, key, listAt) ?? [];
+}
+
+/** A whole number of 0 or more by its key; `undefined` where there is none. Raises invalid_request. */
+export function countOf(body: Fields, key: string): number | undefined {
+  return optional(body, key, countAt);
+}
+
+/** Bounds of the output by the names of the fields that say them. Raises invalid_request for one that is none. */
+export function outputBounds(
+  body: Fields,
+  keys: readonly string[],
+  least: 0 | 1 = 1,
+): Pick<BodyReading, 'max_tokens' | 'output_bounds'> {
+  const output_bounds: Record<string, number> = {};
+  for (const key of keys) {
+    const bound = countOf(body, key);
+    if (bound === undefined) continue;
+    if (bound < least) throw invalid(key, 'must be 1 or more: some providers take 0 for no bound at all');
+    output_bounds[key] = bound;
+  }
+  const bounds = Object.values(output_bounds);
+  const other = largestOther(body, keys);
+  if (other > 0) output_bounds.other = other;
+  return { max_tokens: bounds.length === 0 ? undefined : Math.max(...bounds), output_bounds };
+}
+
+/** Names of bounds in other protocols: there are servers that read them before those of the protocol. */
+const OTHER_BOUNDS = [
+  ...['max_tokens', 'max_completion_tokens', 'max_output_tokens', 'max_new_tokens', 'max_tokens_to_sample'],
+  ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
+] as const;
+
+/** The largest of the bounds that the protocol does not know, where 0 and less are none at all; 0 without any. */
+function largestOther(body: Fields, keys: readonly string[]): number {
+  let largest = 0;
+  for (const key of OTHER_BOUNDS) {
+    const bound = body[key];
+    if (bound === undefined || bound === null || keys.includes(key)) continue;
+    largest = Math.max(largest, isPositive(bound) ? bound : Number.MAX_SAFE_INTEGER);
+  }
+  return largest;
+}
+
+function isPositive(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) > 0;
+}
+
+/**
+ * The bounds with room for thinking, where only some providers count it as part of what they bound. A bound of 0 stays: there
+ * are providers that take it for none at all.
+ */
+export function withThinking(
+  { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
+  budget: number,
+): ReturnType<typeof outputBounds> {
+  const widened = Object.entries(output_bounds).map(([key, bound]) => [
+    key,
+    bound === 0 ? 0 : Math.min(bound + budget, Number.MAX_SAFE_INTEGER),
+  ]);
+  return { max_tokens, output_bounds: Object.fromEntries(widened) };
+}
+
+/** The largest budget that a request gives to thinking beside the bound of its output; 0 where it gives none. */
+export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_template_kwargs }: Fields): number {
+  const budgets = [
+    fieldsOf(thinking).budget_tokens,
+    fieldsOf(reasoning).max_tokens,
+    thinking_budget,
+    fieldsOf(chat_template_kwargs).thinking_budget,
+  ];
+  return Math.max(0, ...budgets.filter((budget) => Number.isSafeInteger(budget)).map(Number));
+}
+
+/** How often a model may be run for an answer in which it may use the provider's tools so often. */
+export function iterationsOf(uses: number | undefined): number | undefined {
+  return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
+}
+
+/** Nothing attached yet. */
+export function nothingAttached(): Attached {
+  return { tokens: 0, images: 0, holds_state: false };
+}
+
+/** Whether a part of a conversation names a file that its provider keeps. */
+export function namesFile(part: Fields): boolean {
+  return part.file_id != null || fieldsOf(part.source).file_id != null || fieldsOf(part.file).file_id != null;
+}
+
+/** Counts an image; only one whose data is in the body is known to be of bounded size. */
+export function addImage(attached: Attached, is_inline: boolean): void {
+  attached.images++;
+  attached.tokens += is_inline ? IMAGE_TOKENS : REFERENCE_TOKENS;
+}
+
+/** Counts a part of a conversation that only its provider can read, or nobody but the server it names. */
+export function addReference(attached: Attached, part: Fields): void {
+  attached.tokens += REFERENCE_TOKENS;
+  if (namesFile(part)) attached.holds_state = true;
+}
+
+/** Counts what the provider keeps: nobody knows how long it is, and no other provider has it. */
+export function addKept(attached: Attached): void {
+  attached.tokens += REFERENCE_TOKENS;
+  attached.holds_state = true;
+}
+
+/** Whether a value is a URL that holds its data itself. */
+export function isDataUrl(value: unknown): boolean {
+  return typeof value === 'string' && value.slice(0, 5).toLowerCase() === 'data:';
+}
+
+/** Tokens that a provider adds for tools. */
+export function toolTokens(has_tools: boolean, run_by_provider: boolean): number {
+  return (has_tools || run_by_provider ? TOOL_PREAMBLE_TOKENS : 0) + (run_by_provider ? REFERENCE_TOKENS : 0);
+}
+
+/** What chat completions and Responses say about keeping the prompt: what is kept there is written to caches elsewhere. */
+export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
+  const { prompt_cache_key: key, prompt_cache_retention: retention, prompt_cache_options: options } = body;
+  if (retention === '24h' || fieldsOf(options).ttl === '12h') return '1h';
+  return key == null && retention == null && options == null ? 'none' : '5m';
+}
+
+const AUDIO_TYPE = /^.{0,40}audio/i;
+
+/** Whether a part of a conversation is audio; some servers tell by its keys where it has no type. */
+export function isAudio(part: unknown): boolean {
+  const { type, input_audio, audio_url } = fieldsOf(part);
+  return (typeof type === 'string' && AUDIO_TYPE.test(type)) || input_audio != null || audio_url != null;
+}
+
+/** Keys under which a part of a conversation defines tools, as additions to the list or as what a compaction keeps of it. */
+export const TOOL_DEFINITIONS = ['tool', 'tools', 'definition', 'tool_changes'] as const;
+
+const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_reference)$/;
+
+const NO_TOOLS: readonly unknown[] = Object.freeze([]);
+
+/** Tools that messages define on top of the request's, and those that the given parts of them do. */
+export function definedTools(messages: readonly unknown[], parts = NO_TOOLS): readonly unknown[] {
+  const open: unknown[] = [];
+  for (const message of messages) {
+    const { tools } = fieldsOf(message);
+    if (Array.isArray(tools)) open.push(tools);
+  }
+  for (const part of parts) open.push(definitionsIn(part));
+  if (open.length === 0) return NO_TOOLS;
+  const tools: unknown[] = [];
+  while (open.length > 0) {
+    const value = open.pop();
+    if (Array.isArray(value)) {
+      for (const each of value) open.push(each);
+      continue;
+    }
+    open.push(...definitionsIn(value));
+    if (isTool(value)) tools.push(value);
+  }
+  return tools;
+}
+
+function definitionsIn(part: unknown): readonly unknown[] {
+  const fields = fieldsOf(part);
+  return TOOL_DEFINITIONS.map((key) => fields[key]).filter((value) => typeof value === 'object' && value !== null);
+}
+
+/** What is referred to is in the list of tools. */
+function isTool(value: unknown): boolean {
+  const { type }: Fields = fieldsOf(value);
+  return typeof value === 'object' && value !== null && (typeof type !== 'string' || !AROUND_TOOLS.test(type));
+}
+
+/** Types of tools that say nothing beside the name. */
+const PLAIN: ReadonlySet<unknown> = new Set(['function', 'custom', undefined, null]);
+
+/** Where the definition of a tool may keep its name, in any of the protocols. */
+const AROUND_NAME = ['function', 'custom'] as const;
+
+/** Longest name that is told; providers allow less. */
+const NAME_LENGTH_MAX = 128;
+
+/** What tools are called, and the types of those that are not plain functions, each once, in any of the protocols. */
+export function toolNames(tools: readonly unknown[]): readonly string[] {
+  const names = new Set<string>();
+  const add = (name: unknown) => {
+    if (typeof name === 'string' && name !== '') names.add(name.slice(0, NAME_LENGTH_MAX));
+  };
+  for (const tool of tools) {
+    const fields = fieldsOf(tool);
+    add(fields.name);
+    for (const key of AROUND_NAME) add(fieldsOf(fields[key]).name);
+    if (!PLAIN.has(fields.type)) add(fields.type);
+  }
+  return [...names];
+}
+
+/** The other field by which chat completions are bounded. */
+export function otherBound(field: ChatBound): ChatBound {
+  return field === 'max_tokens' ? 'max_completion_tokens' : 'max_tokens';
+}
+
+/** Says the bound of a chat completions request in the one field that its upstream takes. A request that has both stays. */
+export function spellBound(body: RequestBody, field: ChatBound): void {
+  const other = otherBound(field);
+  const bound = body.value(other);
+  if (typeof bound !== 'number') return;
+  const found = body.value(field);
+  if (found === undefined) body.rename(other, field);
+  else if (found === null) body.rewrite(field, bound);
+}

@@ -1,0 +1,331 @@
+import { isUtf8 } from 'node:buffer';
+import type { IncomingHttpHeaders } from 'node:http';
+import { StageError } from '../../../base/contract/errors.ts';
+import { NO_MODEL } from '../../../base/contract/no-model.ts';
+import type { RequestBody } from '../../../base/contract/stage.ts';
+import { describeFault } from '../../../base/kit/json/faults.ts';
+import { JsonScan } from '../../../base/kit/json/scan.ts';
+import { jsonTypeProblem, mediaType } from '../../../base/kit/media-type.ts';
+import { isPrintableLine } from '../../../base/kit/text/printable.ts';
+import { invalid, isObject, kindOf } from '../read-json.ts';
+import { fieldRule, OTHER_KEYS } from './decisive-fields.ts';
+import type { Fields } from './fields.ts';
+import { type DecisiveValue, parameterRule, readDecisive } from './read-decisive.ts';
+
+/** The requests that a batch is made of: each names a model, and may name more. */
+
+const MODEL = fieldRule('model', true)!;
+const BOUNDS = { depth: 128, values: 500_000 };
+const LINE_FEED = 0x0a;
+
+/** Lines and bytes that are read without letting others in between. */
+const LINES_AT_ONCE = 200;
+const BYTES_AT_ONCE = 256 * 1024;
+
+/** What requests of a batch name, each thing once, where it stands first. */
+class Named {
+  readonly #isModel: (text: string) => boolean;
+  readonly #found = new Map<string, DecisiveValue>();
+
+  constructor(isModel: (text: string) => boolean) {
+    this.#isModel = isModel;
+  }
+
+  /** Raises invalid_request. */
+  add(request: unknown, param: string): void {
+    if (!isObject(request)) throw invalid(param, 'must be the body of a request, as an object');
+    const { model } = request as Fields;
+    if (typeof model !== 'string' || model === '') throw invalid(`${param}.model`, 'must be the name of a model');
+    this.#note({ param: `${param}.model`, rule: MODEL, value: model });
+    for (const value of readDecisive(request as Fields, this.#isModel))
+      this.#note({ ...value, param: `${param}.${value.param}` });
+  }
+
+  all(): readonly DecisiveValue[] {
+    return [...this.#found.values()];
+  }
+
+  #note(value: DecisiveValue): void {
+    const key = `${value.rule.name} ${value.value === undefined ? '' : `=${value.value}`}`;
+    if (!this.#found.has(key)) this.#found.set(key, value);
+  }
+}
+
+/** What the requests of a Messages batch name beside each other. Raises invalid_request. */
+function readBatchRequests(requests: unknown, isModel: (text: string) => boolean): readonly DecisiveValue[] {
+  if (requests === undefined || requests === null) return [];
+  if (!Array.isArray(requests)) throw invalid('requests', 'must be a list');
+  const named = new Named(isModel);
+  for (const [index, request] of requests.entries()) {
+    if (!isObject(request)) throw invalid(`requests[${index}]`, 'must be an object');
+    named.add((request as Fields).params, `requests[${index}].params`);
+  }
+  return named.all();
+}
+
+/** What the lines of a file for a batch name, each the body of a request. Raises invalid_request, invalid_json and invalid_encoding. */
+async function readBatchFile(bytes: Buffer, isModel: (text: string) => boolean): Promise<readonly DecisiveValue[]> {
+  if (!isUtf8(bytes)) throw new StageError('invalid_encoding', 'The file of the batch is not valid UTF-8.');
+  const named = new Named(isModel);
+  let line = 0;
+  let paused_at = 0;
+  for (let at = 0; at < bytes.length; ) {
+    const found = bytes.indexOf(LINE_FEED, at);
+    const end = found < 0 ? bytes.length : found;
+    readLine(bytes.subarray(at, end), `file line ${++line}`, named);
+    at = end + 1;
+    if (line % LINES_AT_ONCE !== 0 && at - paused_at < BYTES_AT_ONCE) continue;
+    paused_at = at;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return named.all();
+}
+
+function readLine(line: Buffer, param: string, named: Named): void {
+  if (line.every((byte) => byte === 0x20 || byte === 0x09 || byte === 0x0d)) return;
+  const scan = new JsonScan(line, BOUNDS, { names: OTHER_KEYS });
+  scan.step(line.length + 1);
+  if (scan.fault !== undefined)
+    throw new StageError('invalid_json', `${param} ${describeFault(scan.fault, line, BOUNDS)}.`);
+  if (scan.ambiguous !== undefined) throw invalid(param, 'has a key that decides something twice, or in two spellings');
+  named.add(parse(line, param).body, `${param}: body`);
+}
+
+function parse(line: Buffer, param: string): Fields {
+  let value: unknown;
+  try {
+    value = JSON.parse(line.toString('utf8'));
+  } catch {
+    throw new StageError('invalid_json', `${param} is not JSON.`);
+  }
+  if (!isObject(value)) throw invalid(param, 'must be an object');
+  return value as Fields;
+}
+
+/** Forms with files (RFC 7578), read strictly: nothing in them may be read another way by whoever gets the same bytes. */
+
+interface FormPart {
+  readonly name: string;
+  readonly is_file: boolean;
+  readonly content: Buffer;
+}
+
+const PARTS_MAX = 1000;
+const HEAD_BYTES_MAX = 8192;
+
+/** The characters of boundaries (RFC 2046 section 5.1.1), without the space. */
+const CONTENT_TYPE = /^multipart\/form-data\s*;\s*boundary=(?:"([\w'()+,./:=?-]{1,70})"|([\w'+.-]{1,70}))\s*$/i;
+
+/** Names are quoted and have nothing in them that is read in several ways. */
+const DISPOSITION =
+  /^content-disposition: *form-data; *name="([^"\\\r\n]{1,200})"(?:; *filename="([^"\r\n]*)")?(; *filename\*=[^;\r\n]+)?$/i;
+
+/** An encoding that only some servers decode would make two texts of one. */
+const HEADER = /^(?:(?:content-type|content-length): *[^\r\n]*|content-transfer-encoding: *(?:7bit|8bit|binary) *)$/i;
+
+function malformed(what: string): StageError {
+  return new StageError('invalid_request', `The form in the request body cannot be read: ${what}.`);
+}
+
+/** The parts of a form. Raises invalid_request for one that two programs might read in two ways. */
+export function readForm(content_type: string, body: Buffer): readonly FormPart[] {
+  const [, quoted, plain] = CONTENT_TYPE.exec(content_type) ?? [];
+  const boundary = quoted ?? plain;
+  if (boundary === undefined) throw malformed('its content-type must be multipart/form-data with one boundary');
+  const first = Buffer.from(`--${boundary}`, 'latin1');
+  const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1');
+  if (!body.subarray(0, first.length).equals(first)) throw malformed('it must begin with its boundary');
+  // There are servers that take any line break for one.
+  const lenient = ['\n', '\r'].map((end) => Buffer.from(`${end}--${boundary}`, 'latin1'));
+  const parts: FormPart[] = [];
+  let at = first.length;
+  for (;;) {
+    const next = body.toString('latin1', at, at + 2);
+    if (next === '--') return ending(body, at + 2, parts);
+    if (next !== '\r\n') throw malformed('a boundary must be followed by a line break');
+    if (parts.length === PARTS_MAX) throw malformed(`it has more than ${PARTS_MAX} parts`);
+    const end = body.indexOf(delimiter, at);
+    if (end < 0) throw malformed('its last boundary is missing');
+    const part = body.subarray(at + 2, end);
+    if (lenient.some((text) => part.includes(text))) throw malformed('a line of a part begins with its boundary');
+    parts.push(readPart(part));
+    at = end + delimiter.length;
+  }
+}
+
+/** What stands behind the last boundary is for nobody, and would be for somebody who reads on. */
+function ending(body: Buffer, at: number, parts: readonly FormPart[]): readonly FormPart[] {
+  const rest = body.toString('latin1', at, at + 3);
+  if (rest !== '' && rest !== '\r\n') throw malformed('something follows its last boundary');
+  return parts;
+}
+
+function readPart(part: Buffer): FormPart {
+  const end = part.subarray(0, HEAD_BYTES_MAX).indexOf('\r\n\r\n');
+  if (end < 0) throw malformed('the headers of a part have no end');
+  const [disposition, ...more] = part.toString('utf8', 0, end).split('\r\n').toSorted(dispositionFirst);
+  const [, name, filename, extended] = DISPOSITION.exec(disposition ?? '') ?? [];
+  if (name === undefined) throw malformed('every part needs a content-disposition with a quoted name');
+  if (!more.every((line) => HEADER.test(line))) throw malformed('a part has a header that no form has');
+  return { name, is_file: filename !== undefined || extended !== undefined, content: part.subarray(end + 4) };
+}
+
+function dispositionFirst(a: string, b: string): number {
+  const place = (line: string) => (/^content-disposition:/i.test(line) ? 0 : 1);
+  return place(a) - place(b);
+}
+
+/** Bodies of requests to APIs beside those for models: JSON, forms, bytes, or none. */
+
+/** What routing and money may know of such a body. */
+export interface OtherBody {
+  /** As the client wrote it; `undefined` where it names none. */
+  readonly model: string | undefined;
+  readonly stream: boolean;
+  /** Texts that are read, or answers that are made. */
+  readonly choices: number;
+  readonly input_tokens_estimate: number;
+  readonly input_tokens_max: number;
+  readonly decisive: readonly DecisiveValue[];
+}
+
+type Found = Pick<OtherBody, 'model' | 'stream' | 'choices' | 'decisive'> & { readonly is_text: boolean };
+
+const BYTES_PER_TOKEN = 4;
+
+/** Most texts or answers of one request. */
+const CHOICES_MAX = 100_000;
+
+/** More than any window holds: what an image or a recording comes to is in no relation to its bytes. */
+const UNKNOWN_TOKENS = 1_000_000_000;
+
+/** Types of bodies that no server takes for anything else than bytes. */
+const BYTES = /^(?:application\/(?:octet-stream|pdf|zip|gzip)|(?:audio|image|video)\/[\w.+-]+)$/;
+
+const NOTHING: Found = { model: undefined, stream: false, choices: 1, decisive: [], is_text: true };
+
+/** Whether a body of this type is a form. */
+export function isForm({ 'content-type': type }: IncomingHttpHeaders): boolean {
+  return mediaType(type) === 'multipart/form-data';
+}
+
+/**
+ * Reads what such a body decides over models and money. Raises invalid_encoding, invalid_json, invalid_request, with status
+ * 415 for a type in which a model could stand unseen.
+ */
+export async function readOtherBody(
+  headers: IncomingHttpHeaders,
+  body: RequestBody,
+  isModel: (text: string) => boolean,
+): Promise<OtherBody> {
+  const { bytes } = body;
+  const { is_text, ...found } = bytes.length === 0 ? NOTHING : await readTyped(headers, body, isModel);
+  if (found.model === NO_MODEL.id) throw invalid('model', 'names no model; leave it out where none is meant');
+  if (found.model !== undefined && !isPrintableLine(found.model))
+    throw invalid('model', 'holds characters that cannot be printed; no model has such a name');
+  return {
+    ...found,
+    input_tokens_estimate: Math.ceil(bytes.length / BYTES_PER_TOKEN),
+    input_tokens_max: is_text ? bytes.length : UNKNOWN_TOKENS,
+  };
+}
+
+async function readTyped(
+  headers: IncomingHttpHeaders,
+  body: RequestBody,
+  isModel: (text: string) => boolean,
+): Promise<Found> {
+  const { 'content-type': type } = headers;
+  if (isForm(headers)) return await readFields(readForm(type!, body.bytes), isModel);
+  if (type !== undefined && BYTES.test(mediaType(type)) && !looksLikeJson(body.bytes)) return NOTHING;
+  if (type === undefined || jsonTypeProblem(type) !== undefined) {
+    const problem =
+      'The request body must be JSON in UTF-8 (content-type: application/json), a form (multipart/form-data), or bytes (such as application/octet-stream).';
+    throw new StageError('invalid_request', problem, { status: 415 });
+  }
+  return readFieldsOfJson(await body.json(OTHER_KEYS), isModel);
+}
+
+/** Bytes before the first value of a JSON text, in any of its encodings: byte order marks, space, halves of wide characters. */
+const BEFORE_JSON: ReadonlySet<number> = new Set([0xef, 0xbb, 0xbf, 0xfe, 0xff, 0x00, 0x09, 0x0a, 0x0d, 0x20]);
+const JSON_STARTS: ReadonlySet<number | undefined> = new Set(Buffer.from('[{"'));
+/** No encoding has more of them in a row, and a silent recording begins with many. */
+const ZEROS_MAX = 3;
+
+/** There are servers that read JSON whatever its type says, and some of them in UTF-16. */
+function looksLikeJson(bytes: Buffer): boolean {
+  let at = 0;
+  for (let zeros = 0; zeros <= ZEROS_MAX && BEFORE_JSON.has(bytes[at]!); at++) zeros = bytes[at] === 0 ? zeros + 1 : 0;
+  return JSON_STARTS.has(bytes[at]);
+}
+
+function readFieldsOfJson(json: unknown, isModel: (text: string) => boolean): Found {
+  if (json === null || typeof json !== 'object' || Array.isArray(json)) {
+    throw new StageError('invalid_request', `The request body must be a JSON object, not ${kindOf(json)}.`);
+  }
+  const { requests, ...fields } = json as Fields;
+  const { model, stream, n, input } = fields;
+  if (model !== undefined && (typeof model !== 'string' || model === ''))
+    throw invalid('model', `must be a non-empty string, not ${model === '' ? 'an empty one' : kindOf(model)}`);
+  if (stream !== undefined && stream !== null && typeof stream !== 'boolean')
+    throw invalid('stream', `must be true or false, not ${kindOf(stream)}`);
+  const texts = Array.isArray(input) && typeof input[0] !== 'number' ? Math.max(1, input.length) : 1;
+  const is_text = !['image', 'images', 'mask', 'file', 'audio', 'file_id', 'image_url'].some((key) => key in fields);
+  return {
+    model: model as string | undefined,
+    stream: stream === true,
+    choices: texts * countOf(n),
+    // The speed of a voice is a number.
+    decisive: [
+      ...readDecisive(fields, isModel).filter(({ param }) => param !== 'speed' || typeof fields.speed !== 'number'),
+      ...readBatchRequests(requests, isModel),
+    ],
+    is_text:
+      is_text && (!Array.isArray(input) || input.every((text) => typeof text !== 'object' || Array.isArray(text))),
+  };
+}
+
+function countOf(n: unknown): number {
+  if (n === undefined || n === null) return 1;
+  const count = typeof n === 'string' && /^\d{1,6}$/.test(n) ? Number(n) : n;
+  if (typeof count !== 'number' || !Number.isInteger(count) || count < 1 || count > CHOICES_MAX)
+    throw invalid('n', `must be a whole number from 1 to ${CHOICES_MAX}`);
+  return count;
+}
+
+/** Longest value of a field of a form that decides something. */
+const VALUE_BYTES_MAX = 1024;
+
+async function readFields(parts: readonly FormPart[], isModel: (text: string) => boolean): Promise<Found> {
+  const fields = new Map<string, string>();
+  const decisive: DecisiveValue[] = [];
+  for (const { name, content, is_file } of parts) {
+    const rule = parameterRule(name);
+    const text = content.toString('utf8', 0, VALUE_BYTES_MAX);
+    if (rule?.name === 'model' || SINGLE.has(name)) {
+      if (content.length > VALUE_BYTES_MAX)
+        throw invalid(name.slice(0, 60), `must be at most ${VALUE_BYTES_MAX} bytes`);
+      if (fields.has(name) || is_file || (rule?.name === 'model' && name !== 'model'))
+        throw invalid(name.slice(0, 60), 'must be there once, as a plain field of the form');
+      fields.set(name, text);
+    } else if (rule !== undefined && rule.rule !== 'pass' && !(rule.harmless?.includes(text) ?? false)) {
+      decisive.push({ param: name, rule, value: text });
+    }
+  }
+  if (fields.get('model') === '') throw invalid('model', 'must be a non-empty string, not an empty one');
+  const is_batch = fields.get('purpose')?.trim().toLowerCase() === 'batch';
+  for (const { name, is_file, content } of parts) {
+    // Not every server asks for the name of a file.
+    if (is_batch && (is_file || name === 'file')) decisive.push(...(await readBatchFile(content, isModel)));
+  }
+  return {
+    model: fields.get('model'),
+    stream: fields.get('stream')?.toLowerCase() === 'true',
+    choices: countOf(fields.get('n')),
+    decisive,
+    is_text: false,
+  };
+}
+
+/** Fields that decide something and may stand once. */
+const SINGLE: ReadonlySet<string> = new Set(['model', 'stream', 'n', 'purpose']);

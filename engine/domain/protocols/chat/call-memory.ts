@@ -1,0 +1,678 @@
+import { createHash } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import type { JsonValue, RequestBody } from '../../../base/contract/request-body.ts';
+import type { ResponseEvent } from '../../../base/contract/stage.ts';
+import { parseBounded, tryParseBounded } from '../../../base/kit/json/bounded.ts';
+import { canonicalJson } from '../../../base/kit/json/canonical.ts';
+import { isAbsent, isObject, own, present } from '../read-json.ts';
+import type {
+  CallKey,
+  CallState,
+  Json,
+  KeptState,
+  ModelEvent,
+  PartStart,
+  Recall,
+} from '../translation/conversation.ts';
+import { shortCallId } from '../translation/features.ts';
+import { Notes } from '../translation/rules.ts';
+import { ChunkReader, readDocument } from './read-answer.ts';
+
+/**
+ * What servers of chat completions want back with a message and its calls, beyond the protocol: signatures of thoughts, encrypted
+ * thoughts, state of calls. Clients of other protocols keep it as the proof of a thought, a piece at a time: pieces of a stream
+ * and pieces in a request are merged by the same rules.
+ */
+
+type Fields = Record<string, unknown>;
+
+/**
+ * What the fields of an assistant's message are. `thought`: the text of the thought, which servers repeat under several names.
+ * `thoughts`: a list of its pieces, with their proofs. `protocol`: read and written elsewhere. `display`: for the reader of the
+ * answer, or meant otherwise in requests, and nothing that a server needs back. Every other field is state, numbers and flags apart.
+ */
+const MESSAGE_FIELDS: Readonly<Record<string, 'thought' | 'thoughts' | 'protocol' | 'display'>> = {
+  // DeepSeek, Moonshot, Zhipu, Qwen, xAI, vLLM, SGLang, llama.cpp
+  reasoning_content: 'thought',
+  // OpenRouter, Groq, Cerebras, Ollama, vLLM since 0.12
+  reasoning: 'thought',
+  // GitHub Copilot, beside `reasoning_opaque`
+  reasoning_text: 'thought',
+  thinking: 'thought',
+  // OpenRouter, Vercel, MiniMax
+  reasoning_details: 'thoughts',
+  // LiteLLM
+  thinking_blocks: 'thoughts',
+  ...fieldsOf('protocol', ['role', 'content', 'refusal', 'tool_calls', 'function_call']),
+  ...fieldsOf('display', ['annotations', 'audio', 'images', 'citations', 'search_results', 'context', 'logprobs']),
+  ...fieldsOf('display', ['parsed', 'stop_reason', 'finish_reason', 'token_ids', 'prompt_token_ids', 'hidden_states']),
+  ...fieldsOf('display', ['id', 'type', 'index', 'model', 'name', 'text', 'token', 'tool_call_id', 'tools']),
+  ...fieldsOf('display', ['cache_control', 'output', 'prompt', 'input']),
+};
+
+function fieldsOf<T>(kind: T, names: readonly string[]): Record<string, T> {
+  return Object.fromEntries(names.map((name) => [name, kind]));
+}
+
+/** Names for the text of a thought, the one that most servers use first. */
+const THOUGHTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thought');
+const USUAL_THOUGHT = THOUGHTS[0]!;
+const THOUGHT_LISTS = Object.keys(MESSAGE_FIELDS).filter((key) => MESSAGE_FIELDS[key] === 'thoughts');
+
+/** Content parts that hold thoughts: Mistral's, Databricks', and those of servers that imitate the Messages protocol. */
+const THOUGHT_PARTS: ReadonlySet<unknown> = new Set(['thinking', 'reasoning', 'redacted_thinking']);
+
+const CALL_FIELDS: ReadonlySet<string> = new Set(['id', 'index', 'type', 'function', 'custom', 'cache_control']);
+const FUNCTION_FIELDS: ReadonlySet<string> = new Set(['name', 'arguments', 'input', 'parsed_arguments']);
+
+/** Strings that grow by each piece of a stream; all others come whole. */
+const TEXTS: ReadonlySet<string> = new Set([...THOUGHTS, 'text', 'summary', 'content']);
+
+/** Stands for the text of the thought beside which the state is kept, so that it is not kept twice. */
+const THE_THOUGHT = 'gw:text';
+
+/** The most state of one answer, in characters; an entry of a list counts for at least so many. */
+const STATE_CHARS_MAX = 1_048_576;
+const ENTRY_CHARS = 1024;
+
+/** What one proof holds. */
+interface State {
+  readonly message?: Json;
+  /** Content parts that stand before the text. */
+  readonly parts?: readonly unknown[];
+  /** By the identifiers that the client has. */
+  readonly calls?: Readonly<Record<string, CallState>>;
+}
+
+function saysSomething(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length > 0;
+  if (isObject(value)) return Object.keys(value).length > 0;
+  return !isAbsent(value) && value !== '';
+}
+
+/** Whether a field has the text of a thought; some servers have more there than a text, which is state. */
+const isThought = (key: string, value: unknown): value is string =>
+  own(MESSAGE_FIELDS, key) === 'thought' && typeof value === 'string';
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+function textOf(piece: unknown): string {
+  if (typeof piece === 'string') return piece;
+  if (Array.isArray(piece)) return piece.map(textOf).join('');
+  if (!isObject(piece)) return '';
+  return [piece.text, piece.thinking, piece.summary, piece.content].map(textOf).find(isText) ?? '';
+}
+
+/** The text of the thought in a delta or message: that of its field, or else of the list that alone has it. */
+export function thoughtIn(delta: Json): string {
+  for (const key of THOUGHTS) if (isText(delta[key])) return delta[key];
+  for (const key of THOUGHT_LISTS) {
+    const text = Array.isArray(delta[key]) ? textOf(delta[key]) : '';
+    if (text !== '') return text;
+  }
+  return '';
+}
+
+/** The text of the thought in a content part; `undefined` for other parts. */
+export function thoughtInPart(part: Json): string | undefined {
+  return THOUGHT_PARTS.has(part.type) ? textOf(part) : undefined;
+}
+
+/** Takes how many characters more are kept. */
+type Grow = (chars: number) => void;
+
+/** Lays a piece over what came before it, which is changed: streams have many pieces. */
+function merged(before: unknown, piece: unknown, key: string, grow: Grow): unknown {
+  if (isAbsent(piece) || piece === '') return before === undefined || before === null ? piece : before;
+  if (Array.isArray(piece) && Array.isArray(before)) return mergedLists(before, piece, grow);
+  if (isObject(piece) && isObject(before)) return mergedFields(before, piece, grow);
+  const is_more = typeof piece === 'string' && typeof before === 'string' && TEXTS.has(key);
+  grow(sizeOf(piece) - (is_more || before === undefined ? 0 : sizeOf(before)));
+  return is_more ? before + piece : piece;
+}
+
+function mergedFields(before: Json, piece: Json, grow: Grow): Json {
+  const fields = before as Fields;
+  for (const key of Object.keys(piece)) {
+    if (key === '__proto__') continue;
+    if (!Object.hasOwn(fields, key)) grow(key.length);
+    fields[key] = merged(own(fields, key), piece[key], key, grow);
+  }
+  return fields;
+}
+
+/** Entries grow by pieces with their index, or the last one by what follows it; encrypted ones come whole. */
+function mergedLists(before: readonly unknown[], pieces: readonly unknown[], grow: Grow): unknown[] {
+  const list = before as unknown[];
+  const last = list.length - 1;
+  for (const [at, piece] of pieces.entries()) {
+    const found = isObject(piece)
+      ? list.findLastIndex((entry, index) => isObject(entry) && belongs(piece, entry, at === 0 && index === last))
+      : -1;
+    if (found !== -1) mergedFields(list[found] as Json, piece as Json, grow);
+    else {
+      grow(ENTRY_CHARS + sizeOf(piece));
+      list.push(piece);
+    }
+  }
+  return list;
+}
+
+const differ = (one: unknown, other: unknown): boolean => isText(one) && isText(other) && one !== other;
+
+/** Whether a piece is one more of an entry; without an index it can only be one of the entry before it, while that has no proof. */
+function belongs(piece: Json, entry: Json, follows: boolean): boolean {
+  if (differ(piece.type, entry.type) || differ(piece.id, entry.id) || differ(piece.data, entry.data)) return false;
+  if (typeof piece.index === 'number' || typeof entry.index === 'number') return piece.index === entry.index;
+  return follows && !isText(entry.signature) && !isText(entry.data) && entry.closed !== true;
+}
+
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (Array.isArray(value)) return value.reduce((sum: number, entry) => sum + ENTRY_CHARS + sizeOf(entry), 0);
+  if (!isObject(value)) return 8;
+  return Object.entries(value).reduce((sum, [key, inner]) => sum + key.length + sizeOf(inner), 0);
+}
+
+/** Gathers the state of one answer, until a thought takes it along. */
+export class StateCollector {
+  #message: Fields = {};
+  #parts: readonly unknown[] = [];
+  /** Whether a thought was said that lacks nothing any more. */
+  #thought = false;
+  #chars = 0;
+  readonly #grow: Grow = (chars) => {
+    this.#chars += chars;
+  };
+
+  /** Whether there was more than is kept; nothing is kept then. */
+  get full(): boolean {
+    return this.#chars > STATE_CHARS_MAX;
+  }
+
+  /** Takes what a delta has; a whole message has it as it is to come back. Returns whether anything else was left out. */
+  addMessage(delta: Json): boolean {
+    let left_out = false;
+    for (const key of Object.keys(delta)) {
+      const value = delta[key];
+      const kind = own(MESSAGE_FIELDS, key);
+      if (kind === 'protocol' || key === '__proto__') continue;
+      const is_state = kind !== 'display' && typeof value !== 'number' && typeof value !== 'boolean';
+      if (isThought(key, value)) this.#addThought(key, value);
+      else if (!saysSomething(value)) continue;
+      else if (is_state) this.#addField(key, value);
+      else left_out = true;
+    }
+    return left_out;
+  }
+
+  #addThought(key: string, text: string): void {
+    const before = own(this.#message, key);
+    this.#message[key] = typeof before === 'string' ? before + text : text;
+  }
+
+  #addField(key: string, value: unknown): void {
+    if (!this.full) this.#message[key] = merged(own(this.#message, key), value, key, this.#grow);
+  }
+
+  /** Takes the content parts of a delta that hold thoughts. */
+  addParts(parts: readonly Json[]): void {
+    if (!this.full) this.#parts = mergedLists(this.#parts.length === 0 ? [] : this.#parts, parts, this.#grow);
+  }
+
+  /** The state of a call with what one more entry of `tool_calls` has. */
+  addCall(before: CallState | undefined, delta: Json): CallState | undefined {
+    const piece = callState(delta, delta.function);
+    if (Object.keys(piece).length === 0 || this.full) return before;
+    if (before === undefined) this.#grow(ENTRY_CHARS);
+    return mergedFields((before ?? {}) as Json, piece, this.#grow) as CallState;
+  }
+
+  /**
+   * What came since the last time, as the proof of a thought with this text; `undefined` for a thought that needs none.
+   * @param calls state of calls by the client's identifiers
+   * @param for_call whether a call follows, which some servers take back only with a field that was empty
+   */
+  take(text: string, calls: Readonly<Record<string, CallState>>, for_call: boolean): string | undefined {
+    const message = this.#messageFor(text);
+    const keys = Object.keys(message);
+    const has_calls = Object.keys(calls).length > 0;
+    const is_plain = keys.every((key) => isThought(key, message[key])) && this.#parts.length === 0 && !has_calls;
+    if (is_plain && text === '' && (this.#thought || !for_call || keys.length === 0)) return undefined;
+    const state: State = {
+      ...(keys.length > 0 && { message }),
+      ...(this.#parts.length > 0 && { parts: this.#parts }),
+      ...(has_calls && { calls }),
+    };
+    this.#message = {};
+    this.#parts = [];
+    this.#thought ||= text !== '';
+    if (this.full || (is_plain && text !== '' && keys.every((key) => key === USUAL_THOUGHT))) return undefined;
+    return JSON.stringify(state, (_key, value) => (text !== '' && value === text ? THE_THOUGHT : value));
+  }
+
+  /** The text stands in the fields that had it; where pieces had different ones, in the usual one. */
+  #messageFor(text: string): Json {
+    const fields = Object.entries(this.#message);
+    const said = fields.filter(([key, value]) => isThought(key, value));
+    if (said.length === 0) return this.#message;
+    const others = fields.filter(([key, value]) => !isThought(key, value));
+    const same = said.filter(([, value]) => value === text);
+    return Object.fromEntries([...(same.length === 0 ? [[USUAL_THOUGHT, text]] : same), ...others]);
+  }
+}
+
+/** The fields beside these, as far as they say something; `undefined` where there are none. */
+function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
+  const others = Object.entries(fields).filter(
+    ([key, value]) => !known.has(key) && key !== '__proto__' && !isAbsent(value),
+  );
+  return others.length === 0 ? undefined : Object.fromEntries(others);
+}
+
+/** What a call has beyond the protocol, in itself and in its function. */
+function callState(call: unknown, inner: unknown): Json {
+  return present({
+    call: isObject(call) ? without(call, CALL_FIELDS) : undefined,
+    function: isObject(inner) ? without(inner, FUNCTION_FIELDS) : undefined,
+  });
+}
+
+/** What a client gave back is as large as its request. */
+const unbounded: Grow = () => undefined;
+
+/** State as a client gave it back. Only an assistant's message and its calls get any of it, and no field of the protocol. */
+export class ReturnedState {
+  /** Fields of the message that is being written. */
+  #message: Json = {};
+  #parts: readonly unknown[] = [];
+  #calls = new Map<string, CallState>();
+  readonly #ids = new Map<string, string>();
+
+  /** Takes one proof, which belongs to a thought with this text. Returns whether it could be read. */
+  add(proof: string, text: string): boolean {
+    const state = withText(tryParseBounded(proof), text);
+    if (!isObject(state)) return false;
+    if (isObject(state.message)) this.#addMessage(state.message, text);
+    if (Array.isArray(state.parts)) {
+      const parts = state.parts.filter((part) => isObject(part) && THOUGHT_PARTS.has(part.type));
+      this.#parts = mergedLists(this.#parts, parts, unbounded);
+    }
+    if (isObject(state.calls)) for (const [id, call] of Object.entries(state.calls)) this.#addCall(id, call);
+    return true;
+  }
+
+  /** Takes the text of a thought without state of its own. */
+  addText(text: string, between: string): void {
+    const before = this.#message[USUAL_THOUGHT];
+    const said = isText(before) ? before + between + text : text;
+    this.#message = { ...this.#message, [USUAL_THOUGHT]: said };
+  }
+
+  #addMessage(message: Json, text: string): void {
+    const returned = Object.entries(message).filter(([key, value]) => {
+      const kind = own(MESSAGE_FIELDS, key);
+      // The text of a thought is nowhere but in the thought, where whatever looks at prompts sees it.
+      return isThought(key, value) ? value === text : kind !== 'protocol' && kind !== 'display';
+    });
+    this.#message = mergedFields(this.#message, Object.fromEntries(returned), unbounded);
+  }
+
+  #addCall(id: string, state: unknown): void {
+    if (!isObject(state)) return;
+    if (isText(state.id) && shortCallId(state.id) === id) this.#ids.set(id, state.id);
+    const piece = callState(state.call, state.function);
+    this.#calls.set(id, mergedFields((this.#calls.get(id) ?? {}) as Json, piece, unbounded) as CallState);
+  }
+
+  /** Adds what is remembered of calls of the message that is being written, where the client did not return it. */
+  addKept(calls: readonly CallKey[], recall: Recall): void {
+    for (const call of calls) {
+      const kept = recall(call);
+      if (kept === undefined) continue;
+      if (this.#parts.length === 0 && thoughtIn(this.#message) === '') this.#parts = kept.parts ?? [];
+      if (kept.message !== undefined) this.#message = completed(this.#message, kept.message);
+      const { call: fields = {}, function: inner = {} } = this.stateOf(call.id);
+      this.#addCall(call.id, {
+        id: kept.id,
+        call: { ...kept.call, ...fields },
+        function: { ...kept.function, ...inner },
+      });
+    }
+  }
+
+  idOf(id: string): string {
+    return this.#ids.get(id) ?? id;
+  }
+
+  stateOf(id: string): CallState {
+    return this.#calls.get(id) ?? {};
+  }
+
+  /** Fields and content parts for the message that all proofs so far belong to. The next ones belong to another. */
+  takeMessage(): { readonly fields: Json; readonly parts: readonly unknown[] } {
+    const taken = { fields: this.#message, parts: this.#parts };
+    this.#message = {};
+    this.#parts = [];
+    return taken;
+  }
+
+  /** Forgets state of calls that have been written: other answers may have calls with the same identifiers. */
+  forget(ids: readonly string[]): void {
+    for (const id of ids) this.#calls.delete(id);
+  }
+}
+
+/** The remembered fields that an object lacks. Of a thought that says something else the words are the client's. */
+function missingFields(object: Json, kept: Json = {}): Json {
+  const said = THOUGHTS.map((key) => own(object, key)).find(isText);
+  return Object.fromEntries(
+    Object.entries(kept).filter(
+      ([key, value]) => !Object.hasOwn(object, key) && (said === undefined || !isThought(key, value) || value === said),
+    ),
+  );
+}
+
+/** The fields of a message whose client returned a part of its thought and of its state, or nothing. */
+function completed(message: Json, kept: Json): Json {
+  if (!thoughtIn(kept).includes(thoughtIn(message))) return { ...message, ...missingFields(message, kept) };
+  return { ...Object.fromEntries(Object.entries(message).filter(([key, value]) => !isThought(key, value))), ...kept };
+}
+
+function withText(value: unknown, text: string): unknown {
+  if (value === THE_THOUGHT) return text;
+  if (Array.isArray(value)) return value.map((inner) => withText(inner, text));
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, withText(inner, text)]));
+}
+
+/**
+ * State of tool calls that clients leave out: some keep nothing of an answer beside its text and the identifiers of its calls. What an
+ * upstream of chat completions said with its calls is remembered in this process for a while, for the same caller and the same state
+ * boundary, and goes back with those calls where a request lacks it. It is neither stored nor logged.
+ */
+
+const REMEMBERED_MS = 24 * 60 * 60 * 1000;
+
+/** The most that is remembered, in characters; a call counts for at least so many. */
+const MEMORY_CHARS_MAX = 32 * 1024 * 1024;
+const CALL_CHARS = 1024;
+
+/** The largest document that is looked at, in bytes. */
+const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
+
+/** The most that is read of a stream, in characters, and of it before any state has come. */
+const READ_CHARS_MAX = 16 * 1024 * 1024;
+const WAITING_CHARS_MAX = 1024 * 1024;
+
+/** Fields that hold state, of those that servers are known to have. */
+const FIELDS =
+  'reasoning|summary|reasoning_(?:content|details|text|opaque)|thinking|thinking_blocks|extra_content|provider_specific_fields|thought_signature|thoughtSignature';
+
+/** One of these keys with a value; within a text the quotes would be escaped. `but`: values that say nothing. */
+const keyed = (names: string, but: string, flags = ''): RegExp =>
+  new RegExp(`"(?:${names})"\\s*:\\s*(?!null|\\[\\]|\\{\\}|\\s${but})`, flags);
+
+const STATE = keyed(FIELDS, '');
+const FULL_STATE = keyed(FIELDS, '|""');
+/** What may be either state or the beginning of a call; nothing else of a stream is looked at again. */
+const SIGN = keyed(`${FIELDS}|name`, '', 'g');
+/** An identifier that clients of other protocols may get a shorter one for. */
+const LONG_ID = /"id"\s*:\s*"[^"\\]{48}/;
+/** A name of a call, which its first piece has. */
+const CALL_NAME = /"name"\s*:\s*"[^"]/g;
+
+function beginsCall(data: string): boolean {
+  const at = data.indexOf('"tool_calls"');
+  CALL_NAME.lastIndex = at;
+  return at >= 0 && CALL_NAME.test(data);
+}
+
+/** What looks random, with a digit before a letter, or is long: some servers count calls, or name them after their tool. */
+const UNIQUE = /(?=[A-Za-z0-9]{8})[A-Za-z0-9]*\d[A-Za-z]|[A-Za-z0-9]{20}|\d{15}/;
+
+function isUnique(id: string, name: string): boolean {
+  return UNIQUE.test(name === '' ? id : id.replaceAll(name, ''));
+}
+
+/** Whether the call that this chunk begins has an identifier of its own. */
+function namesUniqueCall(data: string): boolean {
+  const calls = data.slice(data.indexOf('"tool_calls"'));
+  const [, id = ''] = /"id"\s*:\s*"([^"\\]+)"/.exec(calls) ?? [];
+  const [, name = ''] = /"name"\s*:\s*"([^"\\]+)"/.exec(calls) ?? [];
+  return isUnique(id, name);
+}
+
+interface Asker {
+  readonly caller: string;
+  readonly state_boundary: string;
+  /** What the turns of a session have in common, where the client names it. */
+  readonly session: string | undefined;
+}
+
+function ownerOf({ caller, state_boundary }: Asker): string {
+  return `${caller}\n${state_boundary}`;
+}
+
+/** What a call is remembered by. Other sessions, and other calls, may have an identifier that does not look unique. */
+function keyOf(asker: Asker, { id, name, arguments: text }: CallKey): string | undefined {
+  const short = shortCallId(id);
+  const key = `${ownerOf(asker)}\n${short}`;
+  if (isUnique(short, name)) return key;
+  if (asker.session === undefined) return undefined;
+  const call = createHash('sha256').update(`${name}\n${canonicalJson(tryParseBounded(text) ?? text)}`);
+  return `${key}\n${asker.session}\n${call.digest('base64url')}`;
+}
+
+/** Remembers state of calls, by who was answered. */
+export class CallMemory {
+  readonly #states: LRUCache<string, string>;
+
+  /** @param perf the clock, in milliseconds */
+  constructor(perf: { now(): number } = performance) {
+    this.#states = new LRUCache({
+      maxSize: MEMORY_CHARS_MAX,
+      sizeCalculation: ({ length }) => CALL_CHARS + length,
+      ttl: REMEMBERED_MS,
+      ttlResolution: 0,
+      updateAgeOnGet: true,
+      perf,
+    });
+  }
+
+  /** What is remembered of a caller's calls within a boundary; `undefined` where that is nothing, as it is for most. */
+  recalling(asker: Asker): Recall | undefined {
+    if (this.#states.get(ownerOf(asker)) === undefined) return undefined;
+    return (call) => {
+      const key = keyOf(asker, call);
+      const kept = key === undefined ? undefined : this.#states.get(key);
+      return kept === undefined ? undefined : (JSON.parse(kept) as KeptState);
+    };
+  }
+
+  watch(asker: Asker): AnswerWatch {
+    return new AnswerWatch((calls) => {
+      for (const [call, state] of calls) {
+        const key = keyOf(asker, call);
+        if (key === undefined) continue;
+        this.#states.set(key, JSON.stringify(state));
+        this.#states.set(ownerOf(asker), '');
+      }
+    });
+  }
+}
+
+/** The memory of this process; configurations come and go. */
+export const CALL_MEMORY = new CallMemory();
+
+type Remembered = readonly (readonly [CallKey, KeptState])[];
+
+/** Reads the pieces of an answer that have state or begin a call, and nothing of an answer that has no state. */
+export class AnswerWatch {
+  readonly #remember: (calls: Remembered) => void;
+  /** Calls that came before any state: some servers send it last. */
+  #waiting: string[] = [];
+  #chars = 0;
+  /** Whether a call is known by its arguments, which the chunks after its first have. */
+  #needs_arguments = false;
+  #answer: StatefulAnswer | undefined;
+  #over = false;
+
+  constructor(remember: (calls: Remembered) => void) {
+    this.#remember = remember;
+  }
+
+  read(event: ResponseEvent): void {
+    if (this.#over) return;
+    if (event.name !== undefined) this.#readEvent(event.data);
+    // The text of a large document is made when it is asked for.
+    else if ((event.large?.bytes ?? 0) <= DOCUMENT_BYTES_MAX) this.#readDocument(event.data);
+  }
+
+  #readEvent(data: string): void {
+    // What stands before is the same in every chunk.
+    SIGN.lastIndex = Math.max(0, data.indexOf('delta"'));
+    const has_sign = SIGN.test(data);
+    const begins_call = has_sign && beginsCall(data);
+    if (begins_call) this.#needs_arguments ||= !namesUniqueCall(data);
+    // Some servers repeat an empty field in every chunk, and want it back once.
+    if (has_sign && (this.#answer === undefined ? STATE : FULL_STATE).test(data)) this.#readChunk(data);
+    else if (begins_call || (!has_sign && this.#needs_arguments && data.includes('"arguments"'))) this.#readCall(data);
+    else if (data === '[DONE]') this.end();
+  }
+
+  #readCall(data: string): void {
+    if (this.#answer !== undefined || LONG_ID.test(data)) this.#readChunk(data);
+    else if (this.#hasRoom(data, WAITING_CHARS_MAX)) this.#waiting.push(data);
+  }
+
+  #readChunk(data: string): void {
+    if (!this.#hasRoom(data, READ_CHARS_MAX)) return;
+    this.#guard(() => {
+      this.#answer ??= new StatefulAnswer();
+      for (const chunk of [...this.#waiting.splice(0), data]) {
+        const parsed = parseBounded(chunk);
+        if (isObject(parsed)) this.#answer.reader.read(parsed);
+      }
+    });
+  }
+
+  #hasRoom(data: string, most: number): boolean {
+    this.#chars += data.length;
+    if (this.#chars > most) this.#giveUp();
+    return !this.#over;
+  }
+
+  #giveUp(): void {
+    this.#over = true;
+    this.#answer = undefined;
+    this.#waiting = [];
+  }
+
+  #readDocument(data: string): void {
+    if (!beginsCall(data) || !(STATE.test(data) || LONG_ID.test(data))) return;
+    this.#guard(() => {
+      const answer = new StatefulAnswer();
+      const document = parseBounded(data);
+      if (isObject(document)) for (const event of readDocument(document, new Notes())) answer.take(event);
+      this.#remember(answer.states());
+    });
+  }
+
+  /** The answer has ended, as far as it came. */
+  end(): void {
+    const answer = this.#answer;
+    if (answer === undefined || this.#over) return;
+    this.#over = true;
+    this.#guard(() => {
+      answer.reader.end();
+      this.#remember(answer.states());
+    });
+  }
+
+  /** Nothing is remembered of an answer that cannot be read. */
+  #guard(step: () => void): void {
+    try {
+      step();
+    } catch {
+      this.#giveUp();
+    }
+  }
+}
+
+/** What an answer would give clients of other protocols to keep. */
+class StatefulAnswer {
+  readonly reader = new ChunkReader(new Notes(), (event) => this.take(event));
+  readonly #state = new ReturnedState();
+  readonly #calls: { readonly index: number; readonly id: string; readonly name: string; arguments: string }[] = [];
+  /** The thought that is being said and has no proof yet. */
+  #thought: { readonly index: number; text: string } | undefined;
+
+  take(event: ModelEvent): void {
+    if (event.type === 'part_start') this.#begin(event.index, event.part);
+    else if (event.type === 'error') throw new Error('the answer failed');
+    else if (event.type === 'part_delta') this.#addText(event.index, event.text);
+    else if (this.#thought === undefined || !('index' in event) || event.index !== this.#thought.index) return;
+    else if (event.type === 'proof') {
+      this.#state.add(event.proof.value ?? '', this.#thought.text);
+      this.#thought = undefined;
+    } else if (event.type === 'part_end') {
+      this.#state.addText(this.#thought.text, '');
+      this.#thought = undefined;
+    }
+  }
+
+  #begin(index: number, part: PartStart): void {
+    if (part.kind === 'tool_call') this.#calls.push({ index, id: part.id, name: part.name, arguments: '' });
+    else if (part.kind === 'reasoning') this.#thought = { index, text: '' };
+  }
+
+  #addText(index: number, text: string): void {
+    const call = this.#calls.find((one) => one.index === index);
+    if (call !== undefined) call.arguments += text;
+    else if (this.#thought?.index === index) this.#thought.text += text;
+  }
+
+  /** State of each call that has any; that of the message comes with the first. */
+  states(): Remembered {
+    const { fields, parts } = this.#state.takeMessage();
+    const message = {
+      ...(Object.keys(fields).length > 0 && { message: fields }),
+      ...(parts.length > 0 && { parts }),
+    };
+    return this.#calls.flatMap((call, at): Remembered => {
+      const id = this.#state.idOf(call.id);
+      const kept = { ...this.#state.stateOf(call.id), ...(at === 0 && message) };
+      return id === call.id && Object.keys(kept).length === 0 ? [] : [[call, { ...kept, id }]];
+    });
+  }
+}
+
+/** Puts state into the messages of a client of chat completions that left it out, and leaves every other byte. The rewrite is recorded. */
+export async function returnState(body: RequestBody, recall: Recall): Promise<void> {
+  const parsed = await body.json();
+  const messages = isObject(parsed) && Array.isArray(parsed.messages) ? (parsed.messages as unknown[]) : [];
+  const lacking = messages.flatMap((message, at) => lackingIn(message, ['messages', at], recall));
+  if (lacking.length > 0) await body.addFields(lacking);
+}
+
+type Lacking = { readonly path: readonly (string | number)[]; readonly fields: Readonly<Record<string, JsonValue>> };
+
+function lackingIn(message: unknown, path: Lacking['path'], recall: Recall): Lacking[] {
+  if (!isObject(message) || message.role !== 'assistant' || !Array.isArray(message.tool_calls)) return [];
+  const found: (readonly [Lacking['path'], Json])[] = [];
+  for (const [index, call] of message.tool_calls.entries()) {
+    if (!isObject(call) || typeof call.id !== 'string' || !isObject(call.function)) continue;
+    const { name, arguments: text } = call.function;
+    const kept =
+      typeof name === 'string' && typeof text === 'string' ? recall({ id: call.id, name, arguments: text }) : undefined;
+    if (kept === undefined) continue;
+    const at = [...path, 'tool_calls', index];
+    found.push([path, missingFields(message, kept.message)]);
+    found.push([at, missingFields(call, kept.call)]);
+    found.push([[...at, 'function'], missingFields(call.function, kept.function)]);
+  }
+  return found.flatMap(([at, fields]): Lacking[] =>
+    Object.keys(fields).length > 0 ? [{ path: at, fields: fields as Lacking['fields'] }] : [],
+  );
+}

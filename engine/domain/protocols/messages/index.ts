@@ -1,0 +1,82 @@
+import { jsonText } from '../../../base/kit/text/printable.ts';
+import { KNOWN_KEYS } from '../body/decisive-fields.ts';
+import { MESSAGES_LIFETIMES } from '../body/lifetimes.ts';
+import type { ProtocolDefinition } from '../definition.ts';
+import { errorHeaders, messagesTypeOf, messagesTypeOfStatus, type ProtocolErrors } from '../errors.ts';
+import { MEANINGS, MESSAGES_TYPES, meaningOf } from '../read-error.ts';
+import { own } from '../read-json.ts';
+import type { Problem } from '../translation/conversation.ts';
+import { ofOutline } from '../usage.ts';
+import { meantFor, readMessagesBody } from './body.ts';
+import { MessagesReader, messagesTexts, readDocument, readMessagesUsage } from './read-answer.ts';
+import { readRequest } from './read-request.ts';
+import { MessagesWriter, writeDocument } from './write-answer.ts';
+import { writeRequest } from './write-request.ts';
+
+/** How Messages clients recognise that they must compact the conversation. */
+const TOO_LONG = 'prompt is too long';
+
+function messagesType({ type, code, status, context_overflow }: Problem): string {
+  if (context_overflow) return 'invalid_request_error';
+  const named = meaningOf({ names: [code ?? '', type ?? ''], texts: [] }, status);
+  if (named !== undefined) return MEANINGS[named.meaning].messages;
+  // Compat servers say invalid_request_error with every status below 500.
+  const keep = own(MESSAGES_TYPES, type) !== undefined && (type !== 'invalid_request_error' || status === 400);
+  return keep ? type! : messagesTypeOfStatus(status);
+}
+
+/** The other words they know: they lower `max_tokens` then. */
+const TOO_LONG_WITH_ANSWER = /input length and `max_tokens` exceed context limit/i;
+
+/** Errors of the Messages protocol. */
+export const messagesErrors: ProtocolErrors = {
+  nameOf: (error) => ({ type: messagesTypeOf(error), code: error.code }),
+  body(error, request_id) {
+    const { code, message, details } = error;
+    const type = messagesTypeOf(error);
+    return jsonText({ type: 'error', error: { type, message, code, ...details }, request_id });
+  },
+  headers: errorHeaders,
+  breakOff: (error, { request_id }) => `event: error\ndata: ${messagesErrors.body(error, request_id)}\n\n`,
+  fields(problem) {
+    const { message, code, context_overflow } = problem;
+    const says_so = !context_overflow || message.toLowerCase().includes(TOO_LONG);
+    return {
+      type: messagesType(problem),
+      message: says_so ? message : `${TOO_LONG}: ${message}`,
+      ...(code !== undefined && { code }),
+    };
+  },
+  write: (problem, request_id) => ({ type: 'error', error: messagesErrors.fields(problem), request_id }),
+  knowsOverflow: ({ message }) => message.toLowerCase().includes(TOO_LONG) || TOO_LONG_WITH_ANSWER.test(message),
+};
+
+/** The Messages protocol. */
+export const messagesProtocol: ProtocolDefinition = {
+  api: 'the Messages API',
+  path: '/v1/messages',
+  known_keys: KNOWN_KEYS,
+  readBody: readMessagesBody,
+  meantFor,
+  lifetimes: MESSAGES_LIFETIMES,
+  readUsage: ofOutline(readMessagesUsage),
+  errors: messagesErrors,
+  texts: messagesTexts,
+  keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
+  adapter: {
+    readRequest,
+    writeRequest,
+    createReader: (notes) => new MessagesReader(notes),
+    readDocument,
+    createWriter: (answer, notes) => new MessagesWriter(answer, notes),
+    writeDocument,
+  },
+  clients: {
+    request_id_header: 'request-id',
+    waits_long: true,
+    adds_up_usage: true,
+    plain_call_ids: true,
+    one_text: false,
+    stop_field: 'stop_sequences',
+  },
+};

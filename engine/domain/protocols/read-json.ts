@@ -1,0 +1,123 @@
+import { StageError } from '../../base/contract/errors.ts';
+import type { Json } from './translation/conversation.ts';
+import type { Notes } from './translation/rules.ts';
+
+/** What a value is, for an error: never its text. */
+export function kindOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'an array';
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+}
+
+/** The error for a request that breaks its protocol; `param` is the path, such as `messages.3.content`. */
+export function invalid(param: string, message: string): StageError {
+  return new StageError('invalid_request', `${param}: ${message}`, { details: { param } });
+}
+
+/** Whether the value is a JSON object. */
+export function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The own property of a table, or of JSON, that hostile text may name. */
+export function own<T>(table: Readonly<Record<string, T>>, key: string | undefined): T | undefined {
+  return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
+}
+
+/** Whether the value is absent; clients say null for it as well. */
+export function isAbsent(value: unknown): value is null | undefined {
+  return value === undefined || value === null;
+}
+
+/** The value as an object. Raises invalid_request. */
+export function objectAt(value: unknown, param: string): Json {
+  if (!isObject(value)) throw invalid(param, `must be an object, not ${kindOf(value)}`);
+  return value;
+}
+
+/** The value as a list. Raises invalid_request. */
+export function listAt(value: unknown, param: string): readonly unknown[] {
+  if (!Array.isArray(value)) throw invalid(param, `must be an array, not ${kindOf(value)}`);
+  return value;
+}
+
+/** What is read of each object in a list. Raises invalid_request. */
+export function eachAt<T>(value: unknown, param: string, read: (object: Json, param: string) => T): T[] {
+  return listAt(value, param).map((one, index) => read(objectAt(one, `${param}.${index}`), `${param}.${index}`));
+}
+
+/** The value as a text, which may be empty. Raises invalid_request. */
+export function textAt(value: unknown, param: string): string {
+  if (typeof value !== 'string') throw invalid(param, `must be a string, not ${kindOf(value)}`);
+  return value;
+}
+
+/** The value as a text that is not empty. Raises invalid_request. */
+export function nameAt(value: unknown, param: string): string {
+  const text = textAt(value, param);
+  if (text === '') throw invalid(param, 'must not be empty');
+  return text;
+}
+
+/** The value as a list of texts. Raises invalid_request. */
+export function textsAt(value: unknown, param: string): readonly string[] {
+  return listAt(value, param).map((text, index) => textAt(text, `${param}.${index}`));
+}
+
+/** The value as a finite number. Raises invalid_request. */
+export function numberAt(value: unknown, param: string): number {
+  if (typeof value !== 'number') throw invalid(param, `must be a number, not ${kindOf(value)}`);
+  if (!Number.isFinite(value)) throw invalid(param, 'must be a number within bounds');
+  return value;
+}
+
+/** The value as a whole number, 0 or more. Raises invalid_request. */
+export function countAt(value: unknown, param: string): number {
+  const most = Number.MAX_SAFE_INTEGER;
+  if (typeof value === 'number' && value > most) throw invalid(param, `must be ${most} or less`);
+  if (!Number.isSafeInteger(value) || (value as number) < 0) throw invalid(param, 'must be a whole number, 0 or more');
+  return value as number;
+}
+
+/** The value as true or false. Raises invalid_request. */
+export function flagAt(value: unknown, param: string): boolean {
+  if (typeof value !== 'boolean') throw invalid(param, `must be true or false, not ${kindOf(value)}`);
+  return value;
+}
+
+/** One field of an object read with one of the readers above; `undefined` where it is absent. Raises invalid_request. */
+export function optional<T>(
+  object: Json,
+  key: string,
+  read: (value: unknown, param: string) => T,
+  prefix = '',
+): T | undefined {
+  const value = object[key];
+  return isAbsent(value) ? undefined : read(value, prefix + key);
+}
+
+/** Notes every field that is none of these and not null. */
+export function noteOthers(object: Json, known: ReadonlySet<string>, notes: Notes): void {
+  for (const key of Object.keys(object)) {
+    if (!known.has(key) && !isAbsent(object[key])) notes.unknownField(key);
+  }
+}
+
+type Present<T> = { [K in keyof T as undefined extends T[K] ? never : K]: T[K] } & {
+  [K in keyof T as undefined extends T[K] ? K : never]?: Exclude<T[K], undefined>;
+};
+
+/** The fields that are there: `undefined` ones are left out. */
+export function present<const T extends object>(fields: T): Present<T> {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Present<T>;
+}
+
+/** A value of a client's body as JSON text. Raises invalid_request where it is nested too deeply to be written. */
+export function jsonTextAt(value: unknown, param: string): string {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    throw invalid(param, 'is nested too deeply; a few hundred levels are fine');
+  }
+}

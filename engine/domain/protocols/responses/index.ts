@@ -1,0 +1,100 @@
+import { ERRORS, type StageError } from '../../../base/contract/errors.ts';
+import { jsonText } from '../../../base/kit/text/printable.ts';
+import { KNOWN_KEYS } from '../body/decisive-fields.ts';
+import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
+import type { ProtocolDefinition } from '../definition.ts';
+import { type BrokenStream, compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
+import { ofOutline } from '../usage.ts';
+import { meantFor, readResponsesBody } from './body.ts';
+import { ResponsesReader, readDocument, readResponsesUsage, responsesTexts } from './read-answer.ts';
+import { readRequest } from './read-request.ts';
+import { echoOf, ResponsesWriter, writeDocument } from './write-answer.ts';
+import { writeRequest } from './write-request.ts';
+
+/**
+ * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
+ * from the second alone that the conversation is too long, not from a response with a status.
+ */
+export const responsesErrors: ProtocolErrors = {
+  ...compatErrors,
+  breakOff: responseFailed,
+  knowsOverflow: ({ code }) => code === OVERFLOW_CODE,
+  stream(problem, request) {
+    const { message, code, param, type } = compatErrors.fields(problem);
+    const name = (code ?? type) as string;
+    const response = { ...failedResponse(request), status: 'in_progress', error: null };
+    return (
+      event({ type: 'response.created', sequence_number: 0, response }) +
+      endEvents(request, 1, { code: name, message: message as string, param: (param ?? null) as string | null })
+    );
+  },
+};
+
+/** Clients with types read no event whose response lacks one of these. */
+const failedResponse = ({ request_id, created_at, model }: FailedRequest) => ({
+  id: `resp_${request_id.replaceAll('-', '')}`,
+  object: 'response',
+  created_at,
+  model,
+  status: 'failed',
+  output: [],
+});
+
+/** The number that follows the last event of a Responses stream. Inside texts of a model the quotes would be escaped. */
+function nextNumber(events: string): number {
+  const last = events.lastIndexOf('"sequence_number":');
+  return last < 0 ? 0 : 1 + Number.parseInt(events.slice(last + '"sequence_number":'.length), 10) || 0;
+}
+
+function responseFailed(error: StageError, { said = '', ...request }: BrokenStream): string {
+  const { compat } = ERRORS[error.code];
+  const code = compat.code ?? compat.type;
+  return endEvents(request, nextNumber(said), { code, message: error.message, param: null });
+}
+
+function endEvents(
+  request: FailedRequest,
+  sequence_number: number,
+  { code, message, param }: { readonly code: string; readonly message: string; readonly param: string | null },
+): string {
+  const response = { ...failedResponse(request), error: { code, message } };
+  return (
+    event({ type: 'error', sequence_number, code, message, param, request_id: request.request_id }) +
+    event({ type: 'response.failed', sequence_number: sequence_number + 1, response })
+  );
+}
+
+function event(value: { readonly type: string; readonly [key: string]: unknown }): string {
+  return `event: ${value.type}\ndata: ${jsonText(value)}\n\n`;
+}
+
+/** Responses. */
+export const responsesProtocol: ProtocolDefinition = {
+  api: 'the Responses API',
+  path: '/v1/responses',
+  known_keys: KNOWN_KEYS,
+  readBody: readResponsesBody,
+  meantFor,
+  lifetimes: COMPAT_LIFETIMES,
+  readUsage: ofOutline(readResponsesUsage),
+  errors: responsesErrors,
+  texts: responsesTexts,
+  keep_alive: ': keep-alive\n\n',
+  adapter: {
+    readRequest,
+    writeRequest,
+    echoOf,
+    createReader: (notes) => new ResponsesReader(notes),
+    readDocument,
+    createWriter: (answer, notes) => new ResponsesWriter(answer, notes),
+    writeDocument,
+  },
+  clients: {
+    request_id_header: 'x-request-id',
+    waits_long: false,
+    adds_up_usage: false,
+    plain_call_ids: false,
+    one_text: false,
+    stop_field: 'stop',
+  },
+};

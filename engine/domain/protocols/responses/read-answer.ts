@@ -1,0 +1,679 @@
+import type { TextKind } from '../../../base/contract/rewriting.ts';
+import type { ResponseEvent } from '../../../base/contract/stage.ts';
+import { brokenAnswer, notComplete, parseEvent } from '../answer-parts.ts';
+import { readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
+import { isAbsent, isObject, present } from '../read-json.ts';
+import { type AnswerTexts, keyOf, type Path, type Place, type TextId, textUnlessKnown, valueAt } from '../rewriting.ts';
+import { type AnswerParts, readEnd, saysReason } from '../stop-reasons.ts';
+import {
+  type Emit,
+  type Json,
+  type ModelEvent,
+  type PartStart,
+  type StopReason,
+  type StreamReader,
+  startOfAnswer,
+} from '../translation/conversation.ts';
+import { escapeFreeText, FREE_TEXT_END, FREE_TEXT_START } from '../translation/free-text.ts';
+import { isMadeItem } from '../translation/made-reasoning.ts';
+import type { Notes } from '../translation/rules.ts';
+import {
+  asObject,
+  countTexts,
+  countTool,
+  isCount,
+  newUsageReading,
+  noteAnswer,
+  parseObject,
+  readTotals,
+  TOOL_USES_MAX,
+  takeTotals,
+  type UsageReading,
+  usageIn,
+} from '../usage.ts';
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** One part of the answer: how much of its text has been passed on. */
+class OpenPart {
+  readonly index: number;
+  #length = 0;
+  #ended = false;
+
+  constructor(index: number, part: PartStart, emit: Emit) {
+    this.index = index;
+    emit({ type: 'part_start', index, part });
+  }
+
+  get empty(): boolean {
+    return this.#length === 0;
+  }
+
+  add(text: string, emit: Emit, encoded = text): void {
+    if (this.#ended || text === '') return;
+    this.#length += text.length;
+    emit({ type: 'part_delta', index: this.index, text: encoded });
+  }
+
+  /** What is missing of the whole text, which counts where pieces were left out. */
+  missing(whole: string): string {
+    return whole.length > this.#length ? whole.slice(this.#length) : '';
+  }
+
+  end(emit: Emit): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    emit({ type: 'part_end', index: this.index });
+  }
+}
+
+/** Hands out the indexes of the parts of one answer, and remembers what decides why it ended. */
+class Parts {
+  readonly notes: Notes;
+  #next = 0;
+  #kinds = new Set<PartStart['kind']>();
+
+  constructor(notes: Notes) {
+    this.notes = notes;
+  }
+
+  open(part: PartStart, emit: Emit): OpenPart {
+    this.#kinds.add(part.kind);
+    return new OpenPart(this.#next++, part, emit);
+  }
+
+  /** What decides why a completed answer ended. */
+  get said(): AnswerParts {
+    return { has_calls: this.#kinds.has('tool_call'), has_refusal: this.#kinds.has('refusal') };
+  }
+
+  /** An identifier for a call that came without one. */
+  get nextCallId(): string {
+    return `call_${this.#next}`;
+  }
+}
+
+/** What a piece belongs to. */
+type DeltaKind = 'text' | 'refusal' | 'summary' | 'thought' | 'arguments' | 'input';
+
+/** Some servers leave the type out. */
+const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text', 'text', 'refusal']);
+
+const objectsIn = (value: unknown): readonly Json[] => (Array.isArray(value) ? value.filter(isObject) : []);
+
+/** One item of the output, as it streams. Items of other types than messages, reasoning and calls say nothing. */
+class OutputItem {
+  readonly #parts: Parts;
+  readonly #type: unknown;
+  /** Where arguments, or a plain text, stand in a call. */
+  readonly #field: 'arguments' | 'input' | undefined;
+  /** Its parts: those of a message by their index, and the one of others. */
+  readonly #open = new Map<number, OpenPart>();
+  /** Reasoning: which of summary and thought is passed on, the one that came first, and up to which part of it. */
+  #kind: DeltaKind | undefined;
+  #inner = 0;
+  /** Whether the arguments of a call with plain text have begun. */
+  #begun = false;
+
+  constructor(item: Json, parts: Parts, emit: Emit) {
+    this.#parts = parts;
+    this.#type = item.type;
+    if (item.type === 'function_call') this.#field = 'arguments';
+    else if (item.type === 'custom_tool_call') this.#field = 'input';
+    else if (item.type !== 'message' && item.type !== 'reasoning') parts.notes.note('answer_provider_tool');
+    if (this.#field === undefined) return;
+    const id = textOf(item.call_id) || textOf(item.id) || parts.nextCallId;
+    const namespace = textOf(item.namespace);
+    const name = namespace === '' ? textOf(item.name) : `${namespace}__${textOf(item.name)}`;
+    this.#open.set(0, parts.open({ kind: 'tool_call', id, name }, emit));
+    this.#call(textOf(item[this.#field]), emit);
+  }
+
+  beginPart({ type }: Json, inner: number, emit: Emit): void {
+    if (this.#type === 'message') this.#part(inner, type === 'refusal' ? 'refusal' : 'text', emit);
+  }
+
+  /** Takes a piece of a text, or all of it. */
+  say(kind: DeltaKind, inner: number, text: string, is_whole: boolean, emit: Emit): void {
+    if (this.#field !== undefined) this.#call(is_whole ? this.#open.get(0)!.missing(text) : text, emit);
+    else if (this.#type === 'message') {
+      const part = this.#part(inner, kind === 'refusal' ? 'refusal' : 'text', emit);
+      part.add(is_whole ? part.missing(text) : text, emit);
+    } else if (this.#type === 'reasoning' && !(is_whole && this.#open.size > 0 && inner <= this.#inner)) {
+      this.#think(kind, inner, text, emit);
+    }
+  }
+
+  endPart(inner: number, emit: Emit): void {
+    if (this.#type === 'message') this.#open.get(inner)?.end(emit);
+  }
+
+  /** The item is whole, and its parts end. */
+  done(item: Json, emit: Emit): void {
+    if (this.#field !== undefined) this.#call(this.#open.get(0)!.missing(textOf(item[this.#field])), emit);
+    else if (this.#type === 'message') this.#readMessage(item, emit);
+    else if (this.#type === 'reasoning') this.#readReasoning(item, emit);
+    this.close(emit);
+  }
+
+  close(emit: Emit): void {
+    if (this.#field === 'input') {
+      this.#begin(emit);
+      emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_END });
+    }
+    for (const part of this.#open.values()) part.end(emit);
+  }
+
+  #part(inner: number, kind: 'text' | 'refusal' | 'reasoning', emit: Emit): OpenPart {
+    let part = this.#open.get(inner);
+    if (part === undefined) {
+      part = this.#parts.open({ kind }, emit);
+      this.#open.set(inner, part);
+    }
+    return part;
+  }
+
+  #readMessage(item: Json, emit: Emit): void {
+    const { notes } = this.#parts;
+    if (item.phase === 'commentary') notes.note('answer_phase');
+    for (const [inner, content] of (Array.isArray(item.content) ? item.content : []).entries()) {
+      if (!isObject(content)) continue;
+      if (!TEXT_PARTS.has(content.type)) {
+        notes.note('answer_unknown_part');
+        continue;
+      }
+      if (Array.isArray(content.annotations) && content.annotations.length > 0) notes.note('answer_citations');
+      const is_refusal = content.type === 'refusal';
+      const whole = textOf(is_refusal ? content.refusal : content.text);
+      const part = whole === '' ? this.#open.get(inner) : this.#part(inner, is_refusal ? 'refusal' : 'text', emit);
+      part?.add(part.missing(whole), emit);
+    }
+  }
+
+  #think(kind: DeltaKind, inner: number, text: string, emit: Emit): void {
+    this.#kind ??= kind;
+    if (this.#kind !== kind) {
+      this.#parts.notes.note('second_reasoning');
+      return;
+    }
+    const part = this.#part(0, 'reasoning', emit);
+    part.add(inner > this.#inner && !part.empty ? `\n\n${text}` : text, emit);
+    this.#inner = inner;
+  }
+
+  #readReasoning(item: Json, emit: Emit): void {
+    const summary = joined(item.summary);
+    const whole = this.#kind === 'thought' || summary === '' ? joined(item.content) : summary;
+    const value = textOf(item.encrypted_content);
+    if (whole === '' && value === '') return;
+    const part = this.#part(0, 'reasoning', emit);
+    part.add(part.missing(whole), emit);
+    const id = textOf(item.id);
+    const proof = { protocol: 'responses', kind: 'encrypted', value, ...(id !== '' && { id }) } as const;
+    if (value !== '') emit({ type: 'proof', index: part.index, proof });
+  }
+
+  #call(text: string, emit: Emit): void {
+    if (text === '') return;
+    const is_plain = this.#field === 'input';
+    if (is_plain) this.#begin(emit);
+    this.#open.get(0)!.add(text, emit, is_plain ? escapeFreeText(text) : text);
+  }
+
+  #begin(emit: Emit): void {
+    if (this.#begun) return;
+    this.#begun = true;
+    emit({ type: 'part_delta', index: this.#open.get(0)!.index, text: FREE_TEXT_START });
+  }
+}
+
+function joined(value: unknown): string {
+  const texts = objectsIn(value).map(({ text }) => textOf(text));
+  return texts.filter((text) => text !== '').join('\n\n');
+}
+
+interface TextEvent {
+  readonly kind: DeltaKind;
+  /** Where the whole text stands, which some servers tell and nothing before it. */
+  readonly field: string;
+  readonly index: 'content_index' | 'summary_index';
+  /** The item that has begun where no event said so; a call without its name cannot be made up for. */
+  readonly item?: 'message' | 'reasoning';
+}
+
+/** Events with pieces of a text end in `delta`, and those that repeat it whole in `done`. */
+const TEXTS: ReadonlyMap<string, TextEvent> = new Map(
+  (
+    [
+      ['output_text', 'text', 'text', 'content_index', 'message'],
+      ['refusal', 'refusal', 'refusal', 'content_index', 'message'],
+      ['reasoning_summary_text', 'summary', 'text', 'summary_index', 'reasoning'],
+      ['reasoning_text', 'thought', 'text', 'content_index', 'reasoning'],
+      ['function_call_arguments', 'arguments', 'arguments', 'content_index'],
+      ['custom_tool_call_input', 'input', 'input', 'content_index'],
+    ] as const
+  ).map(([name, kind, field, index, item]) => [`response.${name}`, { kind, field, index, ...(item && { item }) }]),
+);
+
+const FAILED: ReadonlySet<unknown> = new Set(['failed', 'cancelled']);
+
+const ENDED: ReadonlySet<unknown> = new Set<unknown>(['completed', 'incomplete', ...FAILED]);
+
+const CANCELLED = 'The upstream cancelled its answer. Send the request again.';
+
+/** Reads one answer, as it streams or whole. */
+export class ResponsesReader implements StreamReader {
+  readonly #parts: Parts;
+  readonly #notes: Notes;
+  readonly #items = new Map<unknown, OutputItem | 'done'>();
+  /** Items came that cannot be told from those that the last event repeats. */
+  #nameless = false;
+  /** The type of the open item that has no key. */
+  #nameless_type: unknown;
+  /** Indexes of items by their identifiers, as some servers tell the one here and the other there. */
+  readonly #indexes = new Map<unknown, unknown>();
+  #started = false;
+  #over = false;
+
+  constructor(notes: Notes) {
+    this.#parts = new Parts(notes);
+    this.#notes = notes;
+  }
+
+  read({ name, data }: ResponseEvent, emit: Emit) {
+    if (this.#over || data === '[DONE]') return;
+    if (name === 'error') return this.#fail(data, emit);
+    const event = parseEvent(data);
+    const { type } = event;
+    if (typeof type !== 'string') {
+      if (isError(event)) return this.#fail(event, emit);
+      throw brokenAnswer('an event has no type');
+    }
+    const [, base = '', moment] = /^(.*)\.(delta|done)$/.exec(type) ?? [];
+    const told = TEXTS.get(base);
+    if (told !== undefined) return this.#readText(event, told, moment === 'done', emit);
+    if (END_EVENTS.has(type))
+      return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
+    switch (type) {
+      case 'response.created':
+      case 'response.in_progress':
+      case 'response.queued':
+        return this.#start(event.response, emit);
+      case 'response.output_item.added':
+        return void this.#open(event, objectIn(event, 'item'), emit);
+      case 'response.content_part.added':
+        return this.#itemOf(event)?.beginPart(objectIn(event, 'part'), innerOf(event, 'content_index'), emit);
+      case 'response.content_part.done':
+        return this.#itemOf(event)?.endPart(innerOf(event, 'content_index'), emit);
+      case 'response.output_item.done':
+        return this.#readDone(event, objectIn(event, 'item'), emit);
+      case 'error':
+        return this.#fail(event, emit);
+      case 'keepalive':
+        return emit({ type: 'ping' });
+    }
+  }
+
+  get finished(): boolean {
+    return this.#over;
+  }
+
+  end(): void {
+    if (!this.#over) throw notComplete();
+  }
+
+  /** Reads a whole answer as if it had streamed. Raises upstream_invalid. */
+  readDocument(response: Json, emit: Emit) {
+    const { status } = response;
+    if (!FAILED.has(status) && !Array.isArray(response.output)) throw brokenAnswer('the answer has no output');
+    if (!isAbsent(status) && !ENDED.has(status)) throw brokenAnswer('the answer is not finished');
+    this.#end(response, 'completed', emit);
+  }
+
+  /** Some servers call every end completed, or done, and say in its status which one it is. */
+  #end(response: Json, name: string, emit: Emit, usage_beside?: unknown): void {
+    const is_open = name === 'completed' || name === 'done';
+    const status = is_open && ENDED.has(response.status) ? response.status : name;
+    if (!FAILED.has(status)) this.#finish(response, status !== 'incomplete', emit, usage_beside);
+    else this.#fail({ error: response.error ?? (status === 'failed' ? undefined : CANCELLED) }, emit);
+  }
+
+  #start(response: unknown, emit: Emit): void {
+    if (this.#started) return;
+    this.#started = true;
+    emit(startOfAnswer(response));
+  }
+
+  #readText(event: Json, told: TextEvent, is_whole: boolean, emit: Emit): void {
+    const text = is_whole ? event[told.field] : event.delta;
+    if (!is_whole && typeof text !== 'string') throw brokenAnswer('a delta is not a string');
+    if (typeof text !== 'string' || (is_whole && text === '')) return;
+    this.#itemFor(event, told, emit)?.say(told.kind, innerOf(event, told.index), text, is_whole, emit);
+  }
+
+  /** The item of a text; some servers leave out that it begins. */
+  #itemFor(event: Json, { item: type }: TextEvent, emit: Emit): OutputItem | undefined {
+    const open = this.#itemOf(event);
+    if (open !== undefined || type === undefined || this.#items.has(this.#keyOf(event))) return open;
+    return this.#open(event, { type }, emit);
+  }
+
+  #itemOf(event: Json): OutputItem | undefined {
+    return this.#openAt(this.#keyOf(event));
+  }
+
+  #openAt(key: unknown): OutputItem | undefined {
+    const item = this.#items.get(key);
+    return item === 'done' ? undefined : item;
+  }
+
+  /** What an item is known by: its index, or its identifier where it is not counted. */
+  #keyOf(event: Json, item?: Json): unknown {
+    const id = event.item_id ?? item?.id ?? null;
+    return event.output_index ?? this.#indexes.get(id) ?? id;
+  }
+
+  #open(event: Json, item: Json, emit: Emit): OutputItem {
+    this.#start(undefined, emit);
+    const key = this.#keyOf(event, item);
+    // Servers that neither count items nor name them send one after the other.
+    this.#openAt(key)?.close(emit);
+    const opened = new OutputItem(item, this.#parts, emit);
+    this.#items.set(key, opened);
+    if (typeof item.id === 'string') this.#indexes.set(item.id, key);
+    if (key === null) this.#nameless_type = item.type;
+    return opened;
+  }
+
+  #readDone(event: Json, item: Json, emit: Emit): void {
+    const key = this.#keyOf(event, item);
+    if (this.#items.get(key) === 'done') return;
+    const opened = this.#openAt(key) ?? this.#takeNameless(item) ?? this.#open(event, item, emit);
+    opened.done(item, emit);
+    if (key === null) {
+      this.#items.delete(key);
+      this.#nameless = true;
+    } else this.#items.set(key, 'done');
+  }
+
+  /** The item that came in pieces which did not say whose they are, where this can be it. */
+  #takeNameless({ type }: Json): OutputItem | undefined {
+    const item = this.#nameless_type === type ? this.#openAt(null) : undefined;
+    if (item !== undefined) this.#items.delete(null);
+    return item;
+  }
+
+  #finish(response: Json, completed: boolean, emit: Emit, usage_beside?: unknown): void {
+    this.#start(response, emit);
+    const repeated = Array.isArray(response.output) && !this.#nameless ? response.output : [];
+    // Nothing can be a repetition where nothing came before.
+    const is_first = this.#items.size === 0;
+    for (const [output_index, item] of repeated.entries()) {
+      if (isObject(item) && (is_first || !this.#isDone(output_index, item)))
+        this.#readDone({ output_index }, item, emit);
+    }
+    for (const item of this.#items.values()) if (item !== 'done') item.close(emit);
+    this.#over = true;
+    const reading = newUsageReading();
+    takeResponseUsage(reading, response, true, usage_beside);
+    const end = readEnd(completed ? 'completed' : cutWord(response.incomplete_details), this.#parts.said, this.#notes);
+    if ('problem' in end) emit({ type: 'error', problem: end.problem });
+    else
+      emit({
+        type: 'end',
+        reason: completed ? end.reason : cutReason(end.reason),
+        ...present({ usage: usageIn(reading) }),
+      });
+  }
+
+  /** Some servers count the items they repeat anew, and others give them new identifiers. */
+  #isDone(output_index: number, { id }: Json): boolean {
+    return this.#items.get(output_index) === 'done' || this.#items.get(this.#indexes.get(id) ?? id) === 'done';
+  }
+
+  #fail(body: unknown, emit: Emit): void {
+    this.#over = true;
+    emit({ type: 'error', problem: readProblem(undefined, body) });
+  }
+}
+
+/** Reads an upstream's whole answer. Raises upstream_invalid. */
+export function readDocument(document: Json, notes: Notes): ModelEvent[] {
+  const events: ModelEvent[] = [];
+  new ResponsesReader(notes).readDocument(document, (event) => events.push(event));
+  return events;
+}
+
+function objectIn(event: Json, key: string): Json {
+  const value = event[key];
+  if (!isObject(value)) throw brokenAnswer(`an event has no ${key}`);
+  return value;
+}
+
+function innerOf(event: Json, key: string): number {
+  const value = event[key];
+  return typeof value === 'number' ? value : 0;
+}
+
+/** Why an answer is incomplete; not every server says it. */
+function cutWord(details: unknown): string {
+  const reason = isObject(details) ? details.reason : undefined;
+  return saysReason(reason) ? reason : 'max_output_tokens';
+}
+
+/** An answer that is incomplete has not ended like a whole one, whatever its reason says. */
+function cutReason(reason: StopReason): StopReason {
+  return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
+}
+
+/** What an answer says of its usage. */
+
+/** Events with text that the model wrote. */
+const DELTA_EVENTS: ReadonlySet<string> = new Set([
+  ...[...TEXTS.keys()].map((name) => `${name}.delta`),
+  ...['response.mcp_call_arguments.delta', 'response.code_interpreter_call_code.delta'],
+  ...['response.shell_call_command.delta', 'response.audio.transcript.delta'],
+]);
+
+const END_EVENTS: ReadonlySet<string> = new Set([...ENDED, 'done'].map((how) => `response.${how}`));
+
+const DELTA_TEXT = /"delta"\s*:\s*"(?!")/g;
+
+const OUTPUT = /"output"\s*:\s*\[/;
+const OUTPUT_TEXT = /"(?:text|refusal|arguments|input)"\s*:\s*"(?!")/g;
+
+/** Where most upstreams say what an event is. */
+const TYPE_FIRST = '{"type":"';
+
+/** Items of the provider's tools that may have a price by use. */
+const TOOL_ITEM = /"type"\s*:\s*"(?:web_search|file_search|code_interpreter|image_generation)_call"/;
+const TOOL_TYPE = /^(web_search|file_search|code_interpreter|image_generation)_call$/;
+
+/** Takes in what an upstream that speaks Responses sent. Only the few events that carry usage or a tool are parsed. */
+export function readResponsesUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
+  if (name === undefined) {
+    takeDocument(reading, parseObject(data));
+    return;
+  }
+  reading.streamed = true;
+  const type = name === 'message' ? typeOf(data) : name;
+  if (DELTA_EVENTS.has(type)) countTexts(reading, data, DELTA_TEXT, 0, 1);
+  else if (type === 'response.output_item.done') readItem(reading, data);
+  else if (type === 'error') reading.failed = true;
+  else if (END_EVENTS.has(type)) {
+    const event = parseObject(data);
+    const response = asObject(event?.response);
+    // Some servers say in its status how it ended.
+    const has_failed = FAILED.has(type.slice('response.'.length)) || FAILED.has(response?.status);
+    if (has_failed) reading.failed = true;
+    takeEnd(reading, response, !has_failed, event?.usage);
+    if (reading.complete && !reading.counted && reading.deltas === 0) countOutput(reading, data);
+  }
+}
+
+function typeOf(data: string): string {
+  if (data.startsWith(TYPE_FIRST)) return data.slice(TYPE_FIRST.length, data.indexOf('"', TYPE_FIRST.length));
+  return String(parseObject(data)?.type);
+}
+
+/** A whole answer where a stream was asked for: all that it says. After deltas it would be a repetition. */
+function countOutput(reading: UsageReading, data: string): void {
+  const from = data.search(OUTPUT);
+  if (from < 0) return;
+  // They are told back, and can be texts as well.
+  const instructions = data.indexOf('"instructions"', from);
+  countTexts(reading, data, OUTPUT_TEXT, from, Infinity, instructions < 0 ? data.length : instructions);
+}
+
+function readItem(reading: UsageReading, data: string): void {
+  const tool = TOOL_ITEM.test(data) ? toolOf(parseObject(data)?.item) : undefined;
+  if (tool !== undefined) countTool(reading, tool);
+}
+
+/** The tool that an item charges for. Of what a web search does, only searching has a price. */
+function toolOf(value: unknown): string | undefined {
+  const item = asObject(value);
+  const tool = typeof item?.type === 'string' ? TOOL_TYPE.exec(item.type)?.[1] : undefined;
+  const searches = (asObject(item?.action)?.type ?? 'search') === 'search';
+  return tool === 'web_search' && !searches ? undefined : tool;
+}
+
+function takeEnd(reading: UsageReading, response: Json | undefined, is_whole: boolean, beside?: unknown): void {
+  noteAnswer(reading, response ?? {});
+  takeResponseUsage(reading, response, is_whole, beside);
+  if (reading.complete) reportTools(reading, response);
+}
+
+/**
+ * Takes in the usage at the end of a stream, or of a document: the one reader for the bill and for translated answers.
+ * @param beside what the event says of usage beside its response, as some servers do.
+ */
+function takeResponseUsage(
+  reading: UsageReading,
+  response: Json | undefined,
+  is_whole: boolean,
+  beside?: unknown,
+): void {
+  const report = readTotals(response?.usage) ?? readTotals(beside);
+  if (report !== undefined) takeTotals(reading, report);
+  const is_counted = report?.counts.output !== undefined;
+  reading.counted ||= is_counted;
+  // Of an answer that failed nothing more comes either, once its tokens are told.
+  reading.complete ||= is_whole || is_counted;
+}
+
+/** Uses are the items that were seen, in the stream or at its end; of searches some upstreams tell the number that they charge. */
+function reportTools(reading: UsageReading, response: Json | undefined): void {
+  const used = Object.create(null) as Record<string, number>;
+  for (const item of Array.isArray(response?.output) ? response.output : []) {
+    const tool = toolOf(item);
+    if (tool !== undefined) used[tool] = Math.min(TOOL_USES_MAX, (used[tool] ?? 0) + 1);
+  }
+  for (const tool in reading.tools_begun) used[tool] = Math.max(used[tool] ?? 0, reading.tools_begun[tool]!);
+  const charged = asObject(asObject(response?.tool_usage)?.web_search)?.num_requests;
+  if (isCount(charged, TOOL_USES_MAX)) used.web_search = charged;
+  else if (charged !== undefined && charged !== null) reading.unusable = true;
+  for (const tool in reading.server_tools) used[tool] = Math.max(used[tool] ?? 0, reading.server_tools[tool]!);
+  if (Object.keys(used).length > 0) reading.server_tools = used;
+}
+
+function takeDocument(reading: UsageReading, response: Json | undefined): void {
+  if (response === undefined) return;
+  if (isError(response)) reading.failed = true;
+  if (!Array.isArray(response.output) && asObject(response.usage) === undefined) return;
+  takeEnd(reading, response, true);
+  reading.counted = true;
+}
+
+/** Where an answer has its texts. */
+
+/** Keys of images, beside those that other protocols have. */
+const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
+
+/** What a response says beside what it repeats of its request. */
+const ANSWERING: ReadonlySet<unknown> = new Set(['output', 'output_text', 'error', 'incomplete_details']);
+
+function kindOfType(type: unknown): TextKind | undefined {
+  if (typeof type !== 'string') return undefined;
+  if (type.includes('reasoning') || type === 'summary_text') return 'reasoning';
+  if (type.includes('refusal')) return 'refusal';
+  if (type.includes('output_text')) return 'text';
+  return /_call\b|_call_/.test(type) ? 'tool_input' : undefined;
+}
+
+/** The kind that the innermost typed object around a place says. */
+function kindOf(path: Path, event: Json): TextKind {
+  let kind = kindOfType(event.type);
+  let value: unknown = event;
+  for (const step of path) {
+    value = isObject(value) || Array.isArray(value) ? (value as Json)[step] : undefined;
+    if (isObject(value)) kind = kindOfType(value.type) ?? kind;
+  }
+  return kind ?? 'other';
+}
+
+/** The thought of an item that a translation has made, all of it; a provider's own says only what it is about. */
+function translatedThought(item: unknown): string | undefined {
+  if (!isObject(item) || !isMadeItem(item) || !Array.isArray(item.summary)) return undefined;
+  return item.summary.map((part) => (isObject(part) && typeof part.text === 'string' ? part.text : '')).join('');
+}
+
+interface ResponseText extends TextId {
+  readonly part: Json;
+}
+
+const sameOrUnsaid = (one: unknown, other: unknown): boolean =>
+  one === undefined || other === undefined || one === other;
+
+/** Where the texts of a Responses answer stand. */
+export const responsesTexts: AnswerTexts = {
+  counter: 'sequence_number',
+  repeats: true,
+  placeOf(path, event): Place | undefined {
+    const key = keyOf(path);
+    const [top, inner] = path;
+    if (top === 'response' && inner !== undefined && !ANSWERING.has(inner)) return { is: 'skip' };
+    if (event.object === 'response' && top !== undefined && !ANSWERING.has(top)) return { is: 'skip' };
+    if (key === 'logprobs' && typeof path.at(-1) === 'string') return { is: 'put', json: '[]' };
+    const { type } = event;
+    if (path.length === 1 && key === 'delta' && typeof type === 'string') {
+      if (/\baudio\.delta$/.test(type)) return undefined;
+      const base = type.slice(0, -'.delta'.length);
+      const { item_id, output_index, content_index, summary_index } = event;
+      const part = { base, item_id, output_index, content_index, summary_index };
+      const id: ResponseText = { key: JSON.stringify(part), part, kind: kindOf(path, event) };
+      return { is: base.includes('arguments') ? 'json_piece' : 'piece', id };
+    }
+    if (IMAGES.has(key)) return undefined;
+    if (key === 'encrypted_content') {
+      const thought = translatedThought(valueAt(event, path.slice(0, -1)));
+      return thought === undefined ? undefined : { is: 'proof', of: thought };
+    }
+    if (key === 'arguments') {
+      const is_object = path.at(-1) === key && isObject(valueAt(event, path));
+      return { is: is_object ? 'values' : 'json', kind: 'tool_input' };
+    }
+    // What a program of the provider is, is a text; elsewhere this is a word for an error.
+    if (key === 'code' && kindOf(path, event) === 'tool_input') return { is: 'text', kind: 'tool_input' };
+    return textUnlessKnown(path, kindOf(path, event));
+  },
+  endsBefore(event, { part }) {
+    const { type, output_index, item_id } = event;
+    if (typeof type !== 'string') return false;
+    if (type === 'error' || /^response\.(completed|incomplete|failed|cancelled)$/.test(type)) return true;
+    if (!type.endsWith('.done')) return false;
+    const text = part as Json;
+    const id = isObject(event.item) ? event.item.id : item_id;
+    if (output_index === undefined ? !sameOrUnsaid(id, text.item_id) : output_index !== text.output_index) return false;
+    if (type === 'response.output_item.done') return true;
+    return (
+      sameOrUnsaid(event.content_index, text.content_index) && sameOrUnsaid(event.summary_index, text.summary_index)
+    );
+  },
+  pieceLike: (event, _path, text) => ({
+    ...event,
+    delta: text,
+    ...(Array.isArray(event.logprobs) && { logprobs: [] }),
+  }),
+};

@@ -1,0 +1,262 @@
+import { OUTPUT_BOUND_MIN } from '../../../base/contract/protocol.ts';
+import { present } from '../read-json.ts';
+import type {
+  Conversation,
+  DocumentPart,
+  ImagePart,
+  Json,
+  OutputFormat,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  TextPart,
+  Tool,
+  ToolCallPart,
+  ToolResultPart,
+  Turn,
+  UpstreamTarget,
+} from '../translation/conversation.ts';
+import { asError, effortOf, shortUser, writePromptCache } from '../translation/features.ts';
+import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
+import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
+import type { Notes } from '../translation/rules.ts';
+import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
+
+type Item = Json;
+
+/** Writes the conversation as `input`. Instructions are a developer message, as only that keeps them in separate blocks. */
+function writeItems(conversation: Conversation, notes: Notes): Item[] {
+  const writer = new ItemWriter(conversation, notes);
+  writer.writeMessage('developer', conversation.instructions);
+  for (const turn of conversation.turns) writer.writeTurn(turn);
+  return writer.withoutLone();
+}
+
+const ROLES = { user: 'user', assistant: 'assistant', instructions: 'developer' } as const;
+
+class ItemWriter {
+  readonly items: Item[] = [];
+  readonly #notes: Notes;
+  readonly #free_text: ReadonlySet<string>;
+  /** Calls of free-text tools, whose results are of their own kind. */
+  readonly #custom_calls = new Set<string>();
+
+  constructor({ tools }: Conversation, notes: Notes) {
+    this.#notes = notes;
+    this.#free_text = freeTextTools(tools);
+  }
+
+  /** Parts in a row that stand in messages are one message; calls, results and reasoning are items of their own. */
+  writeTurn({ role, parts }: Turn): void {
+    const before = this.items.length;
+    let said: Part[] = [];
+    for (const part of parts) {
+      const item = this.#ownItem(part);
+      if (item === undefined) {
+        said.push(part);
+        continue;
+      }
+      this.writeMessage(ROLES[role], said);
+      said = [];
+      this.items.push(...item);
+    }
+    this.writeMessage(ROLES[role], said);
+    // Without a message that says nothing the one before would be answered.
+    if (role === 'user' && this.items.length === before)
+      this.items.push({ type: 'message', role, content: [{ type: 'input_text', text: '' }] });
+  }
+
+  /** The items without reasoning that led to nothing, as in an answer that was broken off: the protocol refuses it. */
+  withoutLone(): Item[] {
+    const kept: Item[] = [];
+    for (const item of this.items.toReversed()) {
+      if (item.type !== 'reasoning' || isSaidByModel(kept.at(-1))) kept.push(item);
+      else this.#notes.note('lone_reasoning');
+    }
+    return kept.reverse();
+  }
+
+  writeMessage(role: (typeof ROLES)[Turn['role']], parts: readonly Part[]): void {
+    const content = parts.flatMap((part) => this.#content(role, part));
+    if (content.length > 0) this.items.push({ type: 'message', role, content });
+  }
+
+  #ownItem(part: Part): Item[] | undefined {
+    if (part.kind === 'tool_call') return [this.#call(part)];
+    if (part.kind === 'tool_result') return [this.#result(part)];
+    if (part.kind === 'reasoning') return this.#reasoning(part);
+    return undefined;
+  }
+
+  #content(role: string, part: Part): Item[] {
+    if (part.kind === 'refusal') {
+      if (role !== 'assistant') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
+      return [{ type: 'refusal', refusal: part.text }];
+    }
+    if (part.kind !== 'text' && part.kind !== 'image' && part.kind !== 'document') return [];
+    if (role !== 'assistant') return this.#input(part);
+    if (part.kind === 'text') {
+      this.#noteCache(part);
+      return part.text === '' ? [] : [{ type: 'output_text', text: part.text }];
+    }
+    this.#notes.note('assistant_file');
+    return [];
+  }
+
+  #input(part: TextPart | ImagePart | DocumentPart): Item[] {
+    this.#noteCache(part);
+    if (part.kind === 'text') return part.text === '' ? [] : [{ type: 'input_text', text: part.text }];
+    if (part.kind === 'image') {
+      const taken = takenImage(part, this.#notes);
+      if (taken.kind === 'text') return [{ type: 'input_text', text: taken.text }];
+      return [{ type: 'input_image', image_url: urlOf(taken.source), detail: taken.detail ?? 'auto' }];
+    }
+    return [this.#document(part)];
+  }
+
+  #document({ source, name }: DocumentPart): Item {
+    if (source.kind === 'text') {
+      return { type: 'input_text', text: documentText(source.text, name, this.#notes) };
+    }
+    if (source.kind === 'url') return present({ type: 'input_file', filename: name, file_url: source.url });
+    return { type: 'input_file', filename: name ?? DOCUMENT_NAME, file_data: urlOf(source) };
+  }
+
+  #call({ id, name, arguments: args, cache }: ToolCallPart): Item {
+    if (cache !== undefined) this.#notes.note('part_cache');
+    if (!this.#free_text.has(name)) return { type: 'function_call', call_id: id, name, arguments: args };
+    this.#custom_calls.add(id);
+    return { type: 'custom_tool_call', call_id: id, name, input: freeTextOf(args) };
+  }
+
+  #result({ call_id, parts, is_error, cache }: ToolResultPart): Item {
+    if (cache !== undefined) this.#notes.note('part_cache');
+    const said = is_error ? asError(parts, this.#notes) : parts;
+    const content = said.flatMap((part) => this.#input(part));
+    const only = content.length === 1 ? content[0]!.text : undefined;
+    return {
+      type: this.#custom_calls.has(call_id) ? 'custom_tool_call_output' : 'function_call_output',
+      call_id,
+      output: content.length === 0 ? '' : (only ?? content),
+    };
+  }
+
+  #reasoning({ text, proof }: ReasoningPart): Item[] {
+    if (proof?.protocol !== 'responses' || proof.kind === 'none') {
+      this.#notes.note('foreign_reasoning');
+      return [];
+    }
+    return [
+      present({
+        type: 'reasoning',
+        id: proof.id,
+        summary: text === '' ? [] : [{ type: 'summary_text', text }],
+        encrypted_content: proof.value,
+      }),
+    ];
+  }
+
+  #noteCache({ cache }: { readonly cache?: unknown }): void {
+    if (cache !== undefined) this.#notes.note('part_cache');
+  }
+}
+
+function isSaidByModel(item: Item | undefined): boolean {
+  const { type, role } = item ?? {};
+  return role === 'assistant' || type === 'reasoning' || type === 'function_call' || type === 'custom_tool_call';
+}
+
+const OUTPUT_TOKENS_MIN = OUTPUT_BOUND_MIN.responses!;
+
+const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
+
+/** Writes a request for an upstream. Raises not_translatable by a rule. */
+export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
+  const { stop, top_k, frequency_penalty, presence_penalty, seed } = conversation;
+  if (stop !== undefined && stop.length > 0) notes.note('stop_sequences');
+  if (top_k !== undefined) notes.note('top_k');
+  if (frequency_penalty !== undefined || presence_penalty !== undefined) notes.note('penalties');
+  if (seed !== undefined) notes.note('seed');
+  return present({
+    model: conversation.model,
+    input: writeItems(conversation, notes),
+    ...writeTools(conversation, notes),
+    ...writeReasoning(conversation.reasoning, target, notes),
+    ...writeSettings(conversation, notes),
+    stream: conversation.stream,
+  });
+}
+
+function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Json {
+  if (tools.length === 0) return tool_choice?.kind === 'none' ? { tool_choice: 'none' } : {};
+  const held = new HeldSet('responses', notes);
+  return {
+    tools: tools.map((tool) => writeTool(tool, held, notes)),
+    tool_choice: writeToolChoice(tool_choice, tools),
+    parallel_tool_calls,
+  };
+}
+
+/** The protocol takes tools as strict unless told otherwise, and then refuses most schemas. */
+function writeTool(tool: Tool, held: HeldSet, notes: Notes) {
+  const { name, description, free_text, cache } = tool;
+  if (cache !== undefined) notes.note('part_cache');
+  if (free_text === true) return present({ type: 'custom', name, description });
+  const { schema: parameters, strict = false } = held.tool(tool);
+  return present({ type: 'function', name, description, parameters, strict });
+}
+
+function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly Tool[]): unknown {
+  if (choice === undefined) return undefined;
+  if (choice.kind !== 'tool') return choice.kind === 'any' ? 'required' : choice.kind;
+  const free_text = tools.some(({ name, free_text: is_free }) => name === choice.name && is_free === true);
+  return { type: free_text ? 'custom' : 'function', name: choice.name };
+}
+
+/** Encrypted reasoning is asked for only where the client wants reasoning, as models without it refuse to be asked. */
+function writeReasoning(wish: ReasoningWish | undefined, { thinking }: UpstreamTarget, notes: Notes) {
+  if (thinking === 'none') {
+    if (wish !== undefined && wish.effort !== 'none') notes.note('no_thinking');
+    return {};
+  }
+  if (wish === undefined) return {};
+  const include = wish.effort === 'none' ? undefined : ['reasoning.encrypted_content'];
+  const summary = wish.show === true ? 'auto' : undefined;
+  const effort = effortOf(wish, notes);
+  if (effort === undefined && summary === undefined) return { include };
+  return { reasoning: present({ effort, summary }), include };
+}
+
+function writeSettings(conversation: Conversation, notes: Notes) {
+  const { max_output_tokens, user, service_tier, cache, output_format, verbosity } = conversation;
+  const too_small = max_output_tokens !== undefined && max_output_tokens < OUTPUT_TOKENS_MIN;
+  if (too_small) notes.note('small_output');
+  const has_tier = service_tier !== undefined && TIERS.includes(service_tier);
+  if (service_tier !== undefined && !has_tier) notes.note('service_tier');
+  const format = output_format && writeFormat(output_format, notes);
+  return {
+    max_output_tokens: too_small ? OUTPUT_TOKENS_MIN : max_output_tokens,
+    temperature: conversation.temperature,
+    top_p: conversation.top_p,
+    text: format === undefined && verbosity === undefined ? undefined : present({ format, verbosity }),
+    metadata: conversation.metadata,
+    user: user === undefined ? undefined : shortUser(user, notes),
+    service_tier: has_tier ? service_tier : undefined,
+    ...writePromptCache(cache),
+    // Without it the provider keeps the answer, which no client of another protocol asked for.
+    store: conversation.store ?? false,
+  };
+}
+
+function writeFormat(format: OutputFormat, notes: Notes): Json {
+  if (format.kind === 'json_object') return { type: 'json_object' };
+  const { name, description, strict } = format;
+  const { schema, is_held } = writeAnswerSchema(format, 'responses', notes);
+  return present({
+    type: 'json_schema',
+    name: name ?? 'answer',
+    description,
+    schema,
+    strict: strict && is_held,
+  });
+}

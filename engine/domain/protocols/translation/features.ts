@@ -1,0 +1,293 @@
+import { createHash } from 'node:crypto';
+import type { Protocol } from '../../../base/contract/protocol.ts';
+import { invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
+import type {
+  CacheTtl,
+  Conversation,
+  Json,
+  Maker,
+  Part,
+  ReasoningPart,
+  ReasoningWish,
+  TextPart,
+  ToolResultPart,
+  Turn,
+  UpstreamTarget,
+} from './conversation.ts';
+import { ACCEPTED } from './files.ts';
+import { isMadeBy } from './made-reasoning.ts';
+import type { Notes } from './rules.ts';
+
+/**
+ * Identifiers of tool calls that not every protocol takes: some servers put a signature into them, with any characters and as long
+ * as it is. Clients get identifiers of few characters; those that come back are the upstream's own again.
+ */
+
+/** The longest identifier that every API takes. */
+const CHARS_MAX = 64;
+
+/** How an identifier begins that stands for one of other characters. */
+const PREFIX = 'gwid_';
+
+const isPlain = (id: string): boolean => /^[A-Za-z0-9_-]+$/.test(id) && !id.startsWith(PREFIX);
+
+/** The identifier in letters, digits, `_` and `-`, from which `decodeCallId` has it again. */
+export function encodeCallId(id: string): string {
+  return isPlain(id) ? id : PREFIX + Buffer.from(id).toString('base64url');
+}
+
+/** What `encodeCallId` made this of; another identifier as it is. */
+export function decodeCallId(id: string): string {
+  if (!id.startsWith(PREFIX)) return id;
+  const decoded = Buffer.from(id.slice(PREFIX.length), 'base64url').toString();
+  return decoded !== '' && encodeCallId(decoded) === id ? decoded : id;
+}
+
+/** A short name for an identifier that is too long for some API, by a hash; a short one as it is. */
+export function shortCallId(id: string): string {
+  if (encodeCallId(id).length <= CHARS_MAX) return id;
+  return `call_${createHash('sha256').update(id).digest('hex').slice(0, 40)}`;
+}
+
+/** The conversation with identifiers of calls as upstreams gave them. */
+export function decodeCallIds(conversation: Conversation): Conversation {
+  const decode = (part: Part): Part => {
+    if (part.kind === 'tool_call') return { ...part, id: decodeCallId(part.id) };
+    return part.kind === 'tool_result' ? { ...part, call_id: decodeCallId(part.call_id) } : part;
+  };
+  const isEncoded = (part: Part) =>
+    (part.kind === 'tool_call' && part.id.startsWith(PREFIX)) ||
+    (part.kind === 'tool_result' && part.call_id.startsWith(PREFIX));
+  if (!conversation.turns.some(({ parts }) => parts.some(isEncoded))) return conversation;
+  const turns = conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.map(decode) }));
+  return { ...conversation, turns };
+}
+
+/** From this many tokens of a budget on, the effort is this. */
+const EFFORTS_BY_BUDGET = [
+  [16_384, 'high'],
+  [4096, 'medium'],
+  [0, 'low'],
+] as const;
+
+/** The effort to ask a model for that takes no budgets: the one that was wished, else that of the budget. */
+export function effortOf({ effort, budget_tokens }: ReasoningWish, notes: Notes): ReasoningWish['effort'] {
+  if (effort !== undefined || budget_tokens === undefined) return effort;
+  notes.note('thinking_budget');
+  return EFFORTS_BY_BUDGET.find(([from]) => budget_tokens >= from)?.[1] ?? 'low';
+}
+
+/** The longest identifier of an end user that upstreams of chat completions and Responses take. */
+const USER_CHARS_MAX = 64;
+
+/** The identifier of an end user as such upstreams take it: a longer one becomes its SHA-256, noted. */
+export function shortUser(user: string, notes: Notes): string {
+  if (user.length <= USER_CHARS_MAX) return user;
+  notes.note('long_user');
+  return createHash('sha256').update(user).digest('hex');
+}
+
+/** Who the end user is, by clients of chat completions and Responses, which have two fields for it. Raises invalid_request. */
+export function readUser(body: Json, notes: Notes): string | undefined {
+  const user = optional(body, 'user', textAt);
+  const identifier = optional(body, 'safety_identifier', textAt);
+  if (user !== undefined && identifier !== undefined && user !== identifier) notes.note('second_user');
+  return user ?? identifier;
+}
+
+/** `metadata` of a request; `undefined` without any. Raises invalid_request. */
+export function readMetadata(body: Json): Readonly<Record<string, string>> | undefined {
+  const metadata = optional(body, 'metadata', objectAt) ?? {};
+  const values = Object.values(metadata);
+  // Keys are the client's words and stay out of the error.
+  if (!values.every((value) => typeof value === 'string')) throw invalid('metadata', 'must have strings as values');
+  return values.length === 0 ? undefined : (metadata as Readonly<Record<string, string>>);
+}
+
+const ERROR_PREFIX = 'Error: ';
+
+/** The content of a result that is an error, for protocols that have no flag for it: its text begins by saying so. */
+export function asError<P extends ToolResultPart['parts'][number]>(
+  parts: readonly P[],
+  notes: Notes,
+): readonly (P | TextPart)[] {
+  const [first, ...rest] = parts;
+  if (first?.kind === 'text' && first.text.startsWith(ERROR_PREFIX)) return parts;
+  notes.note('result_error');
+  if (first?.kind === 'text') return [{ ...first, text: ERROR_PREFIX + first.text }, ...rest];
+  const what = parts.length === 0 ? 'the tool failed.' : 'see what follows.';
+  return [{ kind: 'text', text: ERROR_PREFIX + what }, ...parts];
+}
+
+/** The conversation without what the model refuses, whatever the protocol it is asked in. */
+export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
+  return fitSampling(fitBound(conversation, target, notes), target, notes);
+}
+
+function fitBound(conversation: Conversation, { max_output_tokens }: UpstreamTarget, notes: Notes): Conversation {
+  if ((conversation.max_output_tokens ?? 0) <= max_output_tokens) return conversation;
+  notes.note('output_bound');
+  return { ...conversation, max_output_tokens };
+}
+
+function fitSampling(conversation: Conversation, { sampling }: UpstreamTarget, notes: Notes): Conversation {
+  if (sampling) return conversation;
+  const { temperature, top_p, top_k, ...rest } = conversation;
+  if (temperature === undefined && top_p === undefined && top_k === undefined) return conversation;
+  notes.note('no_sampling');
+  return rest;
+}
+
+/**
+ * Leaves out reasoning of another Messages or Responses upstream than this one, whose provider would refuse it, and the state of
+ * another chat upstream, whose thoughts stay as text. What does not say where it was made is left to its protocol.
+ */
+export function fitReasoning(conversation: Conversation, maker: Maker, notes: Notes): Conversation {
+  const isForeign = ({ proof }: ReasoningPart): boolean => {
+    if (proof?.upstream === undefined) return false;
+    // Where there are no proofs at all, reasoning is text like any other.
+    if (proof.kind === 'none' && proof.protocol !== 'messages') return false;
+    return !isMadeBy(proof, maker) || (proof.kind === 'state' && maker.protocol !== 'chat');
+  };
+  const fit = (part: Part): readonly Part[] => {
+    if (part.kind !== 'reasoning' || !isForeign(part)) return [part];
+    notes.note(part.proof!.kind === 'state' ? 'foreign_state' : 'foreign_reasoning');
+    if (part.proof!.kind !== 'state' || part.text === '') return [];
+    return [{ ...part, proof: { protocol: 'chat', kind: 'none', value: '' } }];
+  };
+  if (!conversation.turns.some(({ parts }) => parts.some((part) => part.kind === 'reasoning' && isForeign(part))))
+    return conversation;
+  return { ...conversation, turns: conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(fit) })) };
+}
+
+/** Instructions in the middle of a conversation, as texts of the user that say what they are. */
+export function lateInstructions({ parts }: Turn, notes: Notes): TextPart[] {
+  notes.note('instructions_turn');
+  const texts = parts.filter((part) => part.kind === 'text' && part.text !== '') as TextPart[];
+  return texts.map((part) => ({ ...part, text: `<system_message>\n${part.text}\n</system_message>` }));
+}
+
+/** What chat completions and Responses say about caching of prompts. */
+
+/** Reads what a request says about its prompt as a whole. Raises invalid_request. */
+export function readPromptCache(body: Json): Conversation['cache'] {
+  const key = optional(body, 'prompt_cache_key', textAt);
+  const retention = optional(body, 'prompt_cache_retention', textAt);
+  const options = optional(body, 'prompt_cache_options', objectAt);
+  if (key === undefined && retention === undefined && options === undefined) return undefined;
+  return {
+    ...(key !== undefined && { key }),
+    ttl: retention === '24h' ? '1h' : '5m',
+    ...(options !== undefined && { long_marks: options.ttl === '12h', only_marked: options.mode === 'explicit' }),
+  };
+}
+
+/** Reads the mark of a part. Raises invalid_request. */
+export function readBreakpoint(part: Json, param: string, notes: Notes): { readonly cache?: CacheTtl } {
+  const mark = optional(part, 'prompt_cache_breakpoint', objectAt, `${param}.`);
+  if (mark === undefined) return {};
+  // Its lifetimes are others than the two there are here.
+  if (!isAbsent(mark.ttl)) notes.note('prompt_cache_options');
+  return { cache: mark.ttl === '12h' ? '1h' : '5m' };
+}
+
+/** Fields for a request that wants its prompt cached; what is not said is `undefined`. */
+export function writePromptCache(cache: Conversation['cache']) {
+  return {
+    prompt_cache_key: cache?.key,
+    prompt_cache_retention: cache?.ttl === '1h' ? '24h' : undefined,
+  };
+}
+
+/**
+ * Models whose chat template, or whose vendor, wants user and assistant to take turns. Their templates do not count calls of tools
+ * and results, so that what the user says after results would be the second message of the user in a row.
+ */
+
+/** Names of models with such templates; mistral-common refuses `user` after `tool` as well. */
+const STRICT_MODELS =
+  /(?:^|[^a-z])(?:mi[sx]tral|ministral|devstral|codestral|magistral|mathstral|pixtral|voxtral|gemma|command-r|llama-?2)/i;
+
+/** Whether the model of this name wants user and assistant to take turns. */
+export function takesTurns(model: string): boolean {
+  return STRICT_MODELS.test(model);
+}
+
+/** Stands before a conversation that the model begins. */
+export const OPENING = '(The conversation begins.)';
+
+/** What the assistant says between results of tools and the next words of the user. */
+export const RESULTS_SEEN = 'I have the results.';
+
+/** Hexadecimal digits of the hash in a shortened name. */
+const HASH_LENGTH = 8;
+
+/** A conversation whose tools have names that the upstream takes. */
+interface RenamedTools {
+  readonly conversation: Conversation;
+  /** The name that the client gave, for a name in the upstream's answer. */
+  restore(name: string): string;
+}
+
+function* namesIn({ tools, tool_choice, turns }: Conversation): Generator<string> {
+  for (const { name } of tools) yield name;
+  if (tool_choice?.kind === 'tool') yield tool_choice.name;
+  for (const { parts } of turns) for (const part of parts) if (part.kind === 'tool_call') yield part.name;
+}
+
+/** The same for the same name in every request, so that prompts stay the same for the upstream's cache. */
+function shorten(name: string, length_max: number, taken: ReadonlySet<string>): string {
+  const start = name.replaceAll(/[^A-Za-z0-9_-]/g, '_').slice(0, length_max - HASH_LENGTH - 1);
+  for (let attempt = 0; ; attempt++) {
+    const hash = createHash('sha256').update(attempt === 0 ? name : `${attempt}:${name}`);
+    const short = `${start}_${hash.digest('hex').slice(0, HASH_LENGTH)}`;
+    if (!taken.has(short)) return short;
+  }
+}
+
+function renameTurn(turn: Turn, rename: (name: string) => string): Turn {
+  if (!turn.parts.some((part) => part.kind === 'tool_call' && rename(part.name) !== part.name)) return turn;
+  const renamed = (part: Part): Part => (part.kind === 'tool_call' ? { ...part, name: rename(part.name) } : part);
+  return { ...turn, parts: turn.parts.map(renamed) };
+}
+
+function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
+  const { tools } = conversation;
+  const first = new Map(tools.toReversed().map((tool) => [tool.name, tool]));
+  if (first.size === tools.length) return conversation;
+  notes.note('duplicate_tool');
+  return { ...conversation, tools: tools.filter((tool) => first.get(tool.name) === tool) };
+}
+
+/**
+ * Gives tools names that an upstream of this protocol takes, no two of them the same, everywhere in the conversation, and remembers
+ * the others.
+ */
+export function renameTools(given: Conversation, to: Protocol, notes: Notes): RenamedTools {
+  const conversation = uniqueTools(given, notes);
+  const length_max = ACCEPTED[to].tool_name_chars;
+  const names = new Set(namesIn(conversation));
+  const fits = (name: string) => name.length <= length_max && /^[A-Za-z0-9_-]+$/.test(name);
+  const long = [...names].filter((name) => !fits(name));
+  if (long.length === 0) return { conversation, restore: (name) => name };
+  notes.note('tool_name');
+  const short_of = new Map<string, string>();
+  const name_of = new Map<string, string>();
+  for (const name of long) {
+    const short = shorten(name, length_max, names);
+    names.add(short);
+    short_of.set(name, short);
+    name_of.set(short, name);
+  }
+  const rename = (name: string) => short_of.get(name) ?? name;
+  const { tools, tool_choice, turns } = conversation;
+  return {
+    conversation: {
+      ...conversation,
+      tools: tools.map((tool) => (short_of.has(tool.name) ? { ...tool, name: rename(tool.name) } : tool)),
+      ...(tool_choice?.kind === 'tool' && { tool_choice: { kind: 'tool', name: rename(tool_choice.name) } }),
+      turns: turns.map((turn) => renameTurn(turn, rename)),
+    },
+    restore: (name) => name_of.get(name) ?? name,
+  };
+}

@@ -1,0 +1,243 @@
+import type { Protocol } from '../../../base/contract/protocol.ts';
+import { type JsonBounds, JsonScan } from '../../../base/kit/json/scan.ts';
+import { invalid, isObject } from '../read-json.ts';
+import type { DocumentPart, ImagePart, Json, Source, TextPart } from './conversation.ts';
+import type { Notes } from './rules.ts';
+
+/**
+ * What each protocol takes, as its vendor documents or enforces it: JSON Schema, lengths of tool names, stop sequences; and the image
+ * types that all of them take. `tool-schemas.ts` brings schemas to it.
+ */
+
+/** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
+interface HeldSchemas {
+  /** Keywords that constrain values and may stay; those of structure always do. */
+  readonly keywords: ReadonlySet<string>;
+  /** Values of `format` that may stay. */
+  readonly formats: ReadonlySet<string>;
+  /** The largest `minItems` that may stay. */
+  readonly min_items_max: number;
+  /** Whether `required` must name every property. */
+  readonly all_required: boolean;
+  /** Whether a definition may refer to itself. */
+  readonly recursion: boolean;
+  /** Whether a list of alternatives may stand at the top. */
+  readonly alternatives_at_top: boolean;
+  /** Whether `enum` and lists need a `type` or `items` beside them. */
+  readonly fully_typed: boolean;
+  /** The most of one request: strict tools, properties that may be left out, properties of several types. */
+  readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
+}
+
+/** What one protocol takes. */
+export interface Accepted {
+  /** Keywords that must not stand at the top of a tool's schema; alternatives there become one object. */
+  readonly refused_at_top: readonly string[];
+  /** Whether objects at the top must have `properties`, and lists `items`, anywhere. */
+  readonly explicit: boolean;
+  /** Whether `$schema` may stay; some servers refuse the name. */
+  readonly dialect: boolean;
+  /** What names of properties at the top look like; absent: anything. */
+  readonly property_name?: RegExp;
+  readonly held: HeldSchemas;
+  /** The longest name of a tool, in characters. */
+  readonly tool_name_chars: number;
+  /** How many stop sequences, and whether blank ones are among them. */
+  readonly stops: { readonly most: number; readonly blank: boolean };
+}
+
+const STRING_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
+
+/** Functions of chat completions and Responses have the same rules: guides "Function calling" and "Structured outputs". */
+const FUNCTIONS: Omit<Accepted, 'stops'> = {
+  refused_at_top: ['anyOf', 'oneOf', 'allOf', 'enum', 'const', 'not'],
+  explicit: true,
+  dialect: false,
+  held: {
+    keywords: new Set([
+      ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
+      ...['minLength', 'maxLength', 'pattern', 'format', 'minItems', 'maxItems'],
+    ]),
+    formats: new Set(STRING_FORMATS),
+    min_items_max: Infinity,
+    all_required: true,
+    recursion: true,
+    alternatives_at_top: false,
+    fully_typed: true,
+    most: { tools: Infinity, optional: 0, unions: Infinity },
+  },
+  tool_name_chars: 64,
+};
+
+/** What each protocol takes of a client's schemas and files. */
+export const ACCEPTED: Readonly<Record<Protocol, Accepted>> = {
+  /** Guide "Structured outputs", section "JSON Schema limitations", and what the SDKs' transform_schema leaves in a schema. */
+  messages: {
+    refused_at_top: ['anyOf', 'oneOf', 'allOf'],
+    explicit: false,
+    dialect: true,
+    property_name: /^[a-zA-Z0-9_.-]{1,64}$/,
+    held: {
+      keywords: new Set(['format', 'minItems']),
+      formats: new Set([...STRING_FORMATS, 'uri']),
+      min_items_max: 1,
+      all_required: false,
+      recursion: false,
+      alternatives_at_top: true,
+      fully_typed: false,
+      most: { tools: 20, optional: 24, unions: 16 },
+    },
+    tool_name_chars: 128,
+    stops: { most: Infinity, blank: false },
+  },
+  chat: { ...FUNCTIONS, stops: { most: 4, blank: true } },
+  responses: { ...FUNCTIONS, stops: { most: 0, blank: true } },
+};
+
+/** Images and documents: addresses, data: URLs and bare base64, and the names of their media types. */
+
+/** What a document without a name is called where a protocol wants one. */
+export const DOCUMENT_NAME = 'document.pdf';
+
+/** A media type that upstreams know, with other names for it, and how its files begin, in base64. */
+const MEDIA_TYPES: readonly (readonly [type: string, begins: RegExp, names: readonly string[]])[] = [
+  ['image/jpeg', /^\/9j\//, ['image/jpg', 'image/pjpeg', 'image/jpe', 'image/jfif', 'image/x-jpeg', 'image/x-jpg']],
+  ['image/png', /^iVBORw0KGg/, ['image/x-png', 'image/vnd.mozilla.apng', 'image/apng']],
+  ['image/gif', /^R0lGOD/, ['image/x-gif']],
+  ['image/webp', /^UklGR.{6}XRUJQ/, ['image/x-webp']],
+  [
+    'application/pdf',
+    /^JVBERi0/,
+    ['application/x-pdf', 'application/acrobat', 'application/vnd.pdf', 'text/pdf', 'text/x-pdf'],
+  ],
+];
+
+const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
+  MEDIA_TYPES.flatMap(([type, , names]) => names.map((name) => [name, type] as const)),
+);
+
+/**
+ * The name by which upstreams know a media type: that of the bytes, where they tell, as upstreams refuse any other; else the one that
+ * is given, in lower case, without parameters, and by its registered name.
+ */
+function mediaTypeOf(given: string, data: string): string {
+  const told = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
+  if (told !== undefined) return told;
+  const plain = given.split(';', 1)[0]!.trim().toLowerCase();
+  return TYPE_OF_NAME.get(plain) ?? plain;
+}
+
+/** Bytes in base64, by the name of their type that upstreams know. */
+export function bytesOf(media_type: string, data: string): Extract<Source, { kind: 'base64' }> {
+  return { kind: 'base64', media_type: mediaTypeOf(media_type, data), data };
+}
+
+/** A file as what its bytes are, whichever of both the client says: an image or a document. */
+export function filePart(part: ImagePart | DocumentPart): ImagePart | DocumentPart {
+  const { source, cache } = part;
+  if (source.kind !== 'base64') return part;
+  const mark = cache === undefined ? {} : { cache };
+  if (part.kind === 'image') return source.media_type === PDF ? { kind: 'document', source, ...mark } : part;
+  if (source.media_type.startsWith('image/')) return { kind: 'image', source, ...mark };
+  if (!source.media_type.startsWith('text/')) return part;
+  return { ...part, source: { kind: 'text', text: Buffer.from(source.data, 'base64').toString('utf8') } };
+}
+
+const PDF = 'application/pdf';
+
+/** The images that upstreams take, whatever their protocol. */
+const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
+
+/** An image as upstreams take it; one of another type becomes a text that says so, noted. */
+export function takenImage(image: ImagePart, notes: Notes): ImagePart | TextPart {
+  const { source, cache } = image;
+  if (source.kind === 'url' || IMAGES.includes(source.media_type)) return image;
+  notes.note('image_type');
+  const type = /^[a-z0-9.+/-]{1,60}$/.test(source.media_type) ? ` (${source.media_type})` : '';
+  const text = `[An image was here. Its type${type} cannot be read.]`;
+  return { kind: 'text', text, ...(cache !== undefined && { cache }) };
+}
+
+/** The longest head of a data: URL that is looked at. */
+const DATA_HEAD_CHARS_MAX = 300;
+
+/** The bytes of a data: URL; `undefined` for anything else. */
+function readDataUrl(url: string): Extract<Source, { kind: 'base64' }> | undefined {
+  const comma = url.indexOf(',');
+  if (comma === -1 || comma > DATA_HEAD_CHARS_MAX) return undefined;
+  const head = /^data:([^;,\s]*)(?:;[^;,]*)*;base64$/i.exec(url.slice(0, comma));
+  if (head === null) return undefined;
+  return bytesOf(head[1]!, url.slice(comma + 1));
+}
+
+/** Reads an address or a data: URL. Raises invalid_request. */
+export function readUrl(url: string, param: string): Source {
+  if (/^https?:\/\//i.test(url)) return { kind: 'url', url };
+  const data = readDataUrl(url);
+  if (data === undefined) {
+    throw invalid(param, 'must be an http or https URL, or a data: URL with a media type and base64');
+  }
+  return data;
+}
+
+/**
+ * Reads the bytes of a document: a data: URL, or bare base64, which is a PDF as the first files of these protocols were. Raises
+ * invalid_request.
+ */
+export function readFileData(text: string, param: string): DocumentPart['source'] {
+  const bytes = readDataUrl(text) ?? bytesOf(PDF, text);
+  if (bytes.data.startsWith('data:'))
+    throw invalid(param, 'must be base64, or a data: URL with a media type and base64');
+  return bytes;
+}
+
+/** The address of bytes, or the bytes as a data: URL. */
+export function urlOf(source: Source): string {
+  return source.kind === 'url' ? source.url : `data:${source.media_type};base64,${source.data}`;
+}
+
+/** A document of plain text as the text of a message: below a line with its name. */
+export function documentText(text: string, name: string | undefined, notes: Notes): string {
+  notes.note('text_document');
+  return `Document: ${name ?? 'untitled'}\n\n${text}`;
+}
+
+/** The most messages, parts and tools of a request: each takes microseconds in which nobody else is served. */
+const PIECES_MAX = 100_000;
+
+/** The most values in all arguments of calls that are JSON inside a text. */
+const ARGUMENTS: JsonBounds = { depth: 128, values: 100_000 };
+
+/** Where the pieces of a request stand, in any of the protocols. */
+const LISTS = ['system', 'messages', 'input', 'tools'] as const;
+
+/**
+ * Refuses a request of more pieces than can be translated in a moment. Schemas and arguments are objects, not lists, and
+ * don't count, but arguments that are a text, which no bound on the body has counted. Raises not_translatable.
+ */
+export function refuseTooMany(body: Json, notes: Notes): void {
+  let pieces = 0;
+  let values = 0;
+  for (const key of LISTS) {
+    const lists = [body[key]];
+    while (lists.length > 0) {
+      const list = lists.pop();
+      if (!Array.isArray(list)) continue;
+      pieces += list.length;
+      if (pieces > PIECES_MAX) notes.refuse('too_many_pieces', key);
+      for (const piece of list) {
+        if (!isObject(piece)) continue;
+        for (const field in piece) lists.push(piece[field]);
+        values += valuesOf(piece.arguments) + valuesOf(isObject(piece.function) ? piece.function.arguments : undefined);
+        if (values > ARGUMENTS.values) notes.refuse('too_many_pieces', key);
+      }
+    }
+  }
+}
+
+function valuesOf(args: unknown): number {
+  if (typeof args !== 'string') return 0;
+  const scan = new JsonScan(Buffer.from(args), ARGUMENTS);
+  scan.step(Infinity);
+  return scan.fault?.kind === 'values' ? Infinity : scan.values;
+}

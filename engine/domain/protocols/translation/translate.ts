@@ -1,0 +1,405 @@
+import { StringDecoder } from 'node:string_decoder';
+import { createParser } from 'eventsource-parser';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { Protocol } from '../../../base/contract/protocol.ts';
+import type { ConvertedHead, ResponseConverter } from '../../../base/contract/stage.ts';
+import { parseBounded } from '../../../base/kit/json/bounded.ts';
+import { isEventStream } from '../../../base/kit/media-type.ts';
+import { isShortWait } from '../../../base/kit/patience.ts';
+import { collectDocument, HELD_BYTES_MAX } from '../answer-parts.ts';
+import { DEFINITIONS } from '../definitions.ts';
+import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
+import { isError } from '../read-error.ts';
+import { isObject } from '../read-json.ts';
+import type {
+  AnswerContext,
+  Emit,
+  Maker,
+  ModelEvent,
+  ModelUsage,
+  Problem,
+  StreamWriter,
+  Tool,
+  ToolAddress,
+  UpstreamTarget,
+} from './conversation.ts';
+import { decodeCallIds, encodeCallId, fitModel, fitReasoning, renameTools } from './features.ts';
+import { refuseTooMany } from './files.ts';
+import { freeTextTools } from './free-text.ts';
+import { boundaryMark } from './made-reasoning.ts';
+import { Notes } from './rules.ts';
+import { StopCutter, stopsToCut, tooManyToCut } from './stop-sequences.ts';
+
+/** Characters per token, for answers whose upstream does not count. */
+const CHARS_PER_TOKEN = 4;
+
+/**
+ * What happens to an answer between the protocol it was read from and the one it is written in: calls get the names that the
+ * client gave its tools, texts end at stop sequences that the upstream was not told, and where clients of the protocol need a
+ * usage, what the upstream does not tell is estimated.
+ */
+function filterAnswer(translation: Translation, write: Emit): Emit {
+  const { from, stops } = translation;
+  const { adds_up_usage, one_text } = DEFINITIONS[from].clients;
+  const counted = adds_up_usage ? withUsage(translation, write) : write;
+  if (stops.length === 0) return (event) => counted(renamed(event, translation));
+  const cutter = new StopCutter(stops, one_text);
+  return (event) => cutter.take(renamed(event, translation), counted);
+}
+
+/** Calls of tools by the names that the client gave, with identifiers that its protocol takes. */
+function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): ModelEvent {
+  if (event.type !== 'part_start' || event.part.kind !== 'tool_call') return event;
+  const name = restoreName(event.part.name);
+  const id = DEFINITIONS[from].clients.plain_call_ids ? encodeCallId(event.part.id) : event.part.id;
+  if (id !== event.part.id) notes.note('answer_call_id');
+  return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
+}
+
+/** Clients of Messages add up input and output of every answer, and the protocol has no word for a count that nobody knows. */
+function withUsage({ notes, input_tokens_estimate: input }: Translation, write: Emit): Emit {
+  let told: ModelUsage = {};
+  let chars = 0;
+  return (event) => {
+    if (event.type === 'part_delta') chars += event.text.length;
+    if (event.type !== 'start' && event.type !== 'end') return write(event);
+    told = { ...told, ...event.usage };
+    if (event.type === 'start') return write({ ...event, usage: { ...(input !== undefined && { input }), ...told } });
+    if (told.input === undefined || told.output === undefined) notes.note('answer_usage');
+    const estimate = { ...(input !== undefined && { input }), output: Math.ceil(chars / CHARS_PER_TOKEN) };
+    write({ ...event, usage: { ...estimate, ...told } });
+  };
+}
+
+/** What a part of an answer counts for beside its text. */
+const PART_CHARS = 256;
+
+function tooLong(): StageError {
+  return new StageError('upstream_invalid', `The upstream's answer is longer than ${HELD_BYTES_MAX} bytes.`);
+}
+
+/** How much more a writer may have to hold: one repeats the whole answer at its end, another lets parts wait. */
+function heldChars(event: ModelEvent): number {
+  switch (event.type) {
+    case 'part_delta':
+      return event.text.length;
+    case 'part_start':
+      return PART_CHARS;
+    case 'proof':
+      return event.proof.value.length;
+    default:
+      return 0;
+  }
+}
+
+/** Runs a step on what the upstream sent. Values nested without end break functions that call themselves. */
+function guarded<T>(step: () => T): T {
+  try {
+    return step();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    throw new StageError('upstream_invalid', 'The upstream answered with JSON of too many values or levels.', {
+      cause: error,
+    });
+  }
+}
+
+/** The upstream's error as one of ours, for a client that gets a document: it keeps the upstream's status and words. */
+function problemError(problem: Problem, protocol: Protocol): StageError {
+  const { message, ...details } = DEFINITIONS[protocol].errors.fields(problem) as { message: string } & Record<
+    string,
+    string | null
+  >;
+  return new StageError('upstream_failed', message, {
+    status: problem.status,
+    details,
+    ...(problem.status < 500 && problem.status !== 429 && { headers: { 'x-should-retry': 'false' } }),
+  });
+}
+
+/** Collects a document; `convert` gets its text at the end. */
+function collect(convert: (text: string) => string): ResponseConverter {
+  return collectDocument((document) => guarded(() => convert(document.toString('utf8'))), tooLong);
+}
+
+function parse(text: string): unknown {
+  try {
+    return parseBounded(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw error;
+    return undefined;
+  }
+}
+
+/** Converts an error response. Where its words mean another status than it came with, the client gets that one. */
+function convertProblem({ from, answer, stream }: Translation, head: ConvertedHead): ResponseConverter {
+  const { errors } = DEFINITIONS[from];
+  return collect((text) => {
+    const problem = readProblem(head.status, text);
+    if (!problem.context_overflow) return JSON.stringify(errors.write(problem, answer.request_id));
+    const { status, content_type, body } = overflowAnswer(errors, problem, { ...answer, stream });
+    head.status = status;
+    head.set('content-type', content_type);
+    for (const name of RETRY_HEADERS) head.remove(name);
+    return body;
+  });
+}
+
+/** Nothing has been sent of a whole answer, so that an error in it can still be an answer of its own. */
+function raiseProblem(events: readonly ModelEvent[], protocol: Protocol): void {
+  const failed = events.find((event) => event.type === 'error');
+  if (failed !== undefined) throw problemError(failed.problem, protocol);
+}
+
+function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): string {
+  const { from, answer, notes } = translation;
+  raiseProblem(events, from);
+  const said: ModelEvent[] = [];
+  const filter = filterAnswer(translation, (event) => said.push(event));
+  for (const event of events) if (event.type !== 'ping') filter(event);
+  return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
+}
+
+/** Converts an answer that is one document, into a stream where the client asked for one. */
+function convertDocument(translation: Translation): ResponseConverter {
+  const { from, to, answer, notes, stream } = translation;
+  const writer = stream ? DEFINITIONS[from].adapter.createWriter(answer, notes) : undefined;
+  const converter = collect((text) => {
+    const document = parse(text);
+    if (!isObject(document)) {
+      throw new StageError('upstream_invalid', 'The upstream answered with something that is not a JSON object.');
+    }
+    const events: readonly ModelEvent[] = isError(document)
+      ? [{ type: 'error', problem: readProblem(undefined, document) }]
+      : DEFINITIONS[to].adapter.readDocument(document, notes);
+    if (writer === undefined) return wholeAnswer(translation, events);
+    raiseProblem(events, from);
+    const said: string[] = [];
+    const filter = filterAnswer(translation, (event) => said.push(writer.write(event)));
+    for (const event of events) filter(event);
+    return said.join('');
+  });
+  return writer === undefined ? converter : { ...converter, fail: (error) => failing(writer, error, from) };
+}
+
+function failing(writer: StreamWriter, error: StageError, protocol: Protocol): string {
+  return writer.write({ type: 'error', problem: problemOf(error, DEFINITIONS[protocol].errors) });
+}
+
+/** Feeds the upstream's events to a reader; whatever they mean goes to `emit`, up to the end or the error. */
+function readEvents({ to, notes }: Translation, emit: Emit) {
+  const reader = DEFINITIONS[to].adapter.createReader(notes);
+  const decoder = new StringDecoder('utf8');
+  let over: 'end' | 'error' | undefined;
+  const pass = (event: ModelEvent) => {
+    if (over !== undefined) return;
+    if (event.type === 'end' || event.type === 'error') over = event.type;
+    emit(event);
+  };
+  const parser = createParser({
+    maxBufferSize: HELD_BYTES_MAX,
+    onEvent: ({ event, data }) => {
+      if (over !== 'error') reader.read({ name: event ?? 'message', data }, pass);
+    },
+    onComment: () => pass({ type: 'ping' }),
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') throw tooLong();
+    },
+  });
+  return {
+    /** Whether the answer has come to its end, or to an error. */
+    get over(): boolean {
+      return over !== undefined;
+    },
+    /** Whether the client has its end, which may be an error, should nothing more come. */
+    hasEnd: () => over === 'error' || reader.finished,
+    feed: (chunk: Buffer) => guarded(() => parser.feed(decoder.write(chunk))),
+    end() {
+      flush(() => parser.feed(`${decoder.end()}\n\n`));
+      if (over !== 'error') guarded(() => reader.end(pass));
+    },
+  };
+}
+
+/** Some servers leave out the blank line after their last event. What is cut off in the middle is not an event. */
+function flush(feed: () => void): void {
+  try {
+    guarded(feed);
+  } catch (error) {
+    if (!(error instanceof StageError)) throw error;
+  }
+}
+
+/** Converts a stream, into a document where the client asked for one. */
+function convertStream(translation: Translation): ResponseConverter {
+  return translation.stream ? streamToStream(translation) : streamToDocument(translation);
+}
+
+function streamToStream(translation: Translation): ResponseConverter {
+  const { from, answer, notes } = translation;
+  const writer = DEFINITIONS[from].adapter.createWriter(answer, notes);
+  // What was said before a chunk turned out to be broken is the client's all the same.
+  let said = '';
+  const take = () => {
+    const text = said;
+    said = '';
+    return text;
+  };
+  let size = 0;
+  const filter = filterAnswer(translation, (event) => {
+    said += writer.write(event);
+  });
+  const source = readEvents(translation, (event) => {
+    size += heldChars(event);
+    if (size > HELD_BYTES_MAX) throw tooLong();
+    filter(event);
+  });
+  return {
+    write(chunk) {
+      source.feed(chunk);
+      return take();
+    },
+    end() {
+      source.end();
+      return take();
+    },
+    // An upstream that drops the connection after its last word, or after a stop sequence, has said everything.
+    fail(error) {
+      if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
+      return take();
+    },
+    hasEnd: source.hasEnd,
+  };
+}
+
+function streamToDocument(translation: Translation): ResponseConverter {
+  const events: ModelEvent[] = [];
+  let size = 0;
+  const source = readEvents(translation, (event) => events.push(event));
+  return {
+    write(chunk) {
+      size += chunk.length;
+      if (size > HELD_BYTES_MAX) throw tooLong();
+      source.feed(chunk);
+      return '';
+    },
+    end() {
+      source.end();
+      return guarded(() => wholeAnswer(translation, events));
+    },
+    hasEnd: source.hasEnd,
+  };
+}
+
+interface Untranslated {
+  readonly from: Protocol;
+  /** What the upstream speaks. */
+  readonly to: Protocol;
+  readonly body: unknown;
+  readonly upstream: string;
+  /** Its state boundary; absent where only its name says whose reasoning it believes. */
+  readonly state_boundary?: string | undefined;
+  readonly upstream_model: string;
+  readonly target: UpstreamTarget;
+  /** Likely size of the input in tokens, for upstreams that don't count it. */
+  readonly input_tokens_estimate?: number | undefined;
+  readonly request_id: string;
+  /** Seconds since the epoch. */
+  readonly created_at: number;
+}
+
+/** What the answer to a translated request must be translated by. It lives as long as the answer streams. */
+export interface Translation {
+  readonly from: Protocol;
+  readonly to: Protocol;
+  readonly stream: boolean;
+  readonly answer: AnswerContext;
+  /** Stop sequences at which the answer is cut, as the upstream cannot be told them. */
+  readonly stops: readonly string[];
+  /** Likely size of the input in tokens. */
+  readonly input_tokens_estimate: number | undefined;
+  /** What was changed or dropped so far; the answer may add to it. */
+  readonly notes: Notes;
+  restoreName(name: string): string;
+}
+
+/** A translated request. */
+export interface TranslatedRequest extends Translation {
+  /** JSON text of the upstream's body. */
+  readonly json: string;
+}
+
+/** Response headers that describe the upstream's bytes, which the client does not get. */
+export const DESCRIBING = [
+  ...['accept-ranges', 'content-digest', 'content-language', 'content-md5', 'digest', 'etag', 'last-modified'],
+  ...['repr-digest'],
+];
+
+/** How the client calls tools for which their names here are not enough. */
+function addressesOf(tools: readonly Tool[]): ReadonlyMap<string, ToolAddress> {
+  return new Map(tools.flatMap(({ name, address }) => (address === undefined ? [] : [[name, address] as const])));
+}
+
+/** Values may be nested as deep as the client likes, and neither the adapters nor JSON.stringify count levels. */
+function refuseTooDeep(error: unknown): never {
+  if (!(error instanceof RangeError)) throw error;
+  throw new StageError('invalid_request', 'The request is nested too deeply to be translated for its upstream.', {
+    cause: error,
+  });
+}
+
+/** Says a client's request in the protocol of its upstream. Raises invalid_request and not_translatable. */
+export function translateRequest(request: Untranslated): TranslatedRequest {
+  const { from, to, body, upstream, state_boundary, upstream_model, target, request_id, created_at } = request;
+  if (!isObject(body)) throw new StageError('invalid_request', 'The request body must be a JSON object.');
+  const notes = new Notes();
+  refuseTooMany(body, notes);
+  try {
+    const { adapter, clients } = DEFINITIONS[from];
+    const read = adapter.readRequest(body, notes);
+    const boundary = state_boundary === undefined ? undefined : boundaryMark(state_boundary);
+    const made_by: Maker = { protocol: to, upstream, boundary };
+    const believed = fitReasoning(clients.plain_call_ids ? decodeCallIds(read) : read, made_by, notes);
+    const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
+    const { conversation, restore } = renameTools(fitted, to, notes);
+    const json = JSON.stringify(DEFINITIONS[to].adapter.writeRequest(conversation, target, notes));
+    const answer: AnswerContext = {
+      request_id,
+      made_by,
+      thinks_first: isObject(body.thinking) && body.thinking.type === 'enabled',
+      model: read.model,
+      created_at,
+      include_usage: isObject(body.stream_options) && body.stream_options.include_usage === true,
+      free_text_tools: freeTextTools(read.tools),
+      tool_addresses: addressesOf(read.tools),
+      echo: adapter.echoOf?.(body) ?? {},
+    };
+    const stops = stopsToCut(to, read.stop);
+    if (tooManyToCut(stops)) notes.refuse('too_many_stops', clients.stop_field);
+    const { input_tokens_estimate } = request;
+    return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
+  } catch (error) {
+    return refuseTooDeep(error);
+  }
+}
+
+/**
+ * Says an upstream's response in the protocol of the client: streams event by event, documents and errors whole, and the one
+ * as the other where the upstream did not answer as asked. Changes the head accordingly.
+ */
+export function createTranslator(translation: Translation, head: ConvertedHead): ResponseConverter {
+  const { request_id_header, waits_long } = DEFINITIONS[translation.from].clients;
+  for (const name of DESCRIBING) head.remove(name);
+  const request_id = head.get('request-id') ?? head.get('x-request-id');
+  // Clients look for the upstream's identifier where their own protocol has it.
+  if (request_id !== undefined) head.set(request_id_header, request_id);
+  if (!waits_long && !isShortWait(head.get('retry-after') ?? '0')) {
+    head.remove('retry-after');
+    head.remove('retry-after-ms');
+  }
+  const streamed = isEventStream(head.get('content-type'));
+  const failed = head.status >= 400;
+  head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
+  if (failed) return convertProblem(translation, head);
+  return streamed ? convertStream(translation) : convertDocument(translation);
+}

@@ -1,0 +1,581 @@
+import { type CacheLifetime, SERVED_FIELDS, type Served, type TokenCounts } from '../../base/contract/services.ts';
+import type { ResponseEvent } from '../../base/contract/stage.ts';
+import { outlineOf } from '../../base/kit/json/outline.ts';
+import type { Json, ModelUsage } from './translation/conversation.ts';
+
+/** What one `usage` object reports. */
+export interface UsageReport {
+  readonly counts: ModelUsage;
+  /** Whether it has a number that can't be one. */
+  readonly unusable: boolean;
+}
+
+/** What one run of a model used, of the several that an answer took. */
+interface Iteration {
+  /** `message`, `compaction`, `advisor_message`, `fallback_message`, or whatever else the upstream calls it. */
+  readonly type: string;
+  /** As the upstream calls it; absent where it does not say. */
+  readonly model?: string;
+  readonly reported: ModelUsage;
+}
+
+/** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
+export interface UsageReading {
+  reported: ModelUsage;
+  /** How the upstream says that it served the request. */
+  served: Served | undefined;
+  /** The model that it says has answered. */
+  model: string | undefined;
+  /** What each run of a model used, where the upstream tells them apart. */
+  iterations: readonly Iteration[] | undefined;
+  /** Uses of tools that the upstream ran, by name, as it reported them; `undefined` until it does. */
+  server_tools: Record<string, number> | undefined;
+  /** Uses of such tools that were seen to begin, by name. */
+  tools_begun: Record<string, number> | undefined;
+  seen: boolean;
+  /** Whether the upstream said that its output was complete. */
+  complete: boolean;
+  /** Whether output was counted after it began; until then a count may only be how it began. */
+  counted: boolean;
+  /** Whether the upstream reported an error inside a successful response. */
+  failed: boolean;
+  /** Whether a number was reported that can't be one. */
+  unusable: boolean;
+  /** Whether the response is a stream of events. */
+  streamed: boolean;
+  deltas: number;
+  delta_chars: number;
+  /** Characters of all events, or of the document. */
+  chars: number;
+}
+
+/** Takes in one event, or one document, that the upstream sent. Malformed ones tell nothing. */
+export type UsageReader = (reading: UsageReading, event: ResponseEvent) => void;
+
+/** Lets a reader see the outline of an event that is too large to be read. */
+export function ofOutline(read: UsageReader): UsageReader {
+  return (reading, event) => {
+    const { name, large } = event;
+    read(reading, large === undefined ? event : { name, data: large.outline });
+  };
+}
+
+/** No response can use this many tokens; a larger number is a fault, and priced it would leave the exact integers. */
+const TOKENS_MAX = 100_000_000;
+
+/** No response can use a tool this often; a larger number is a fault. */
+export const TOOL_USES_MAX = 10_000;
+
+/** The most kinds of tools that are remembered of a response. */
+const TOOLS_MAX = 32;
+
+/** Characters of JSON text that one output token is taken for when the upstream's count never came. */
+const CHARS_PER_TOKEN = 4;
+
+/** A text up to this length is parsed in a moment, whatever it is. */
+const SMALL_CHARS_MAX = 65_536;
+
+/** What is known of a response before its first byte. */
+export function newUsageReading(): UsageReading {
+  return {
+    reported: {},
+    served: undefined,
+    model: undefined,
+    iterations: undefined,
+    server_tools: undefined,
+    tools_begun: undefined,
+    seen: false,
+    complete: false,
+    counted: false,
+    failed: false,
+    unusable: false,
+    streamed: false,
+    deltas: 0,
+    delta_chars: 0,
+    chars: 0,
+  };
+}
+
+/** Output tokens that were relayed, judged by size: every delta is at least one token. */
+export function relayedOutput(reading: UsageReading, relayed_bytes: number): number {
+  if (!reading.streamed) return Math.ceil(relayed_bytes / CHARS_PER_TOKEN);
+  return Math.max(reading.deltas, Math.ceil(reading.delta_chars / CHARS_PER_TOKEN));
+}
+
+/** Notes the use of a tool that the upstream runs. */
+export function countTool(reading: UsageReading, tool: string): void {
+  reading.tools_begun ??= Object.create(null) as Record<string, number>;
+  if (!hasRoomFor(reading.tools_begun, tool)) return;
+  reading.tools_begun[tool] = Math.min(TOOL_USES_MAX, (reading.tools_begun[tool] ?? 0) + 1);
+}
+
+/** Whether one more kind of tool can be remembered. */
+export function hasRoomFor(tools: Record<string, number>, tool: string): boolean {
+  return tool in tools || Object.keys(tools).length < TOOLS_MAX;
+}
+
+/** Whether a reported number can be a count. */
+export function isCount(value: unknown, most: number): value is number {
+  return Number.isInteger(value) && (value as number) >= 0 && (value as number) <= most;
+}
+
+/** Finds the highest usable count among several names in several objects, and notes numbers that can't be counts. */
+export class CountFinder {
+  /** Whether a number was found that can't be a count. */
+  unusable = false;
+
+  highest(places: readonly Json[], names: readonly string[]): number | undefined {
+    let count: number | undefined;
+    for (const place of places) {
+      for (const name of names) {
+        const found = place[name];
+        if (isCount(found, TOKENS_MAX)) count = Math.max(count ?? 0, found);
+        else if (found !== undefined && found !== null) this.unusable = true;
+      }
+    }
+    return count;
+  }
+}
+
+/** A report of the counts that were found; `undefined` where there is nothing to report. */
+export function reportOf(
+  counts: Readonly<Partial<Record<keyof ModelUsage, number | undefined>>>,
+  unusable: boolean,
+): UsageReport | undefined {
+  const found: Partial<Record<keyof ModelUsage, number>> = {};
+  for (const field in counts) {
+    const count = counts[field as keyof ModelUsage];
+    if (count !== undefined) found[field as keyof ModelUsage] = count;
+  }
+  return Object.keys(found).length === 0 && !unusable ? undefined : { counts: found, unusable };
+}
+
+/** The highest of each count in two reports. */
+export function highestOf(before: ModelUsage, now: ModelUsage): ModelUsage {
+  const highest: Partial<Record<keyof ModelUsage, number>> = { ...before };
+  for (const field in now) {
+    const count = now[field as keyof ModelUsage]!;
+    if (!(highest[field as keyof ModelUsage]! >= count)) highest[field as keyof ModelUsage] = count;
+  }
+  return highest;
+}
+
+/** The counts of an answer as its bill has them; `undefined` where the upstream has reported none. */
+export function usageIn({ reported }: UsageReading): ModelUsage | undefined {
+  return Object.keys(reported).length === 0 ? undefined : reported;
+}
+
+/** The objects among some values. */
+export function objectsOf(values: readonly unknown[]): Json[] {
+  return values.map(asObject).filter((value) => value !== undefined);
+}
+
+/** A value as an object whose fields may be anything; `undefined` when it is none. */
+export function asObject(value: unknown): Json | undefined {
+  return typeof value === 'object' && value !== null ? (value as Json) : undefined;
+}
+
+/** The object that a JSON text says, of a long text its outline; `undefined` when it says none. */
+export function parseObject(text: string): Json | undefined {
+  try {
+    const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
+    return shown === undefined ? undefined : asObject(JSON.parse(shown));
+  } catch {
+    return undefined;
+  }
+}
+
+/** What a name of a model may be; anything else is not recorded, because it is shown to people. */
+const MODEL_NAME = /^[\w.:@/+-]{1,200}$/;
+
+const SERVED_NAME = /^[a-z][a-z0-9_-]{0,31}$/;
+
+/** A name of a model that an upstream told; `undefined` for what cannot be one. */
+function modelName(value: unknown): string | undefined {
+  return typeof value === 'string' && MODEL_NAME.test(value) ? value : undefined;
+}
+
+/** Notes the model that an upstream says has answered; the last one counts. */
+export function noteModel(reading: UsageReading, value: unknown): void {
+  const name = modelName(value);
+  if (name !== undefined) reading.model = name;
+}
+
+/** Notes how an upstream says it has served a request; the last usable word on each field counts, until the answer is complete. */
+export function noteServed(reading: UsageReading, said: Json): void {
+  for (const field of SERVED_FIELDS) {
+    const name = said[field];
+    if (name === undefined || name === null) continue;
+    if (reading.complete && reading.served?.[field] !== undefined) continue;
+    const plain = typeof name === 'string' ? name.toLowerCase() : '';
+    // A name that cannot be one stays unknown, which is billed at the most expensive price there is.
+    reading.served = { ...reading.served, [field]: SERVED_NAME.test(plain) ? plain : 'unreadable' };
+  }
+}
+
+/** Notes who answered, and how: some upstreams tell the tier beside the usage, others in it. */
+export function noteAnswer(reading: UsageReading, { model, usage, service_tier }: Json): void {
+  noteModel(reading, model);
+  noteServed(reading, { ...asObject(usage), ...(service_tier != null && { service_tier }) });
+}
+
+/** The most runs of a model that are kept apart; further ones are added to the last of their kind and model. */
+const ITERATIONS_MAX = 128;
+
+/** How long a type may be that is remembered. */
+const TYPE_MAX = 64;
+
+/**
+ * Takes in `usage.iterations` of the Messages protocol: what each run of a model used, by itself. A later list takes the place
+ * of an earlier one, as it tells of the same runs and more.
+ * @param readCounts the reader of the `usage` objects of the protocol, which a run has the counts of.
+ */
+export function readIterations(
+  reading: UsageReading,
+  value: unknown,
+  readCounts: (run: Json) => UsageReport | undefined,
+): void {
+  if (value === undefined || value === null) return;
+  if (!Array.isArray(value)) {
+    reading.unusable = true;
+    return;
+  }
+  const iterations: Iteration[] = [];
+  for (const item of value) {
+    const run = asObject(item);
+    if (run === undefined) reading.unusable = true;
+    else keep(iterations, readIteration(reading, run, readCounts(run)));
+  }
+  // Once the answer is complete, no run is taken back.
+  if (reading.complete && tokensOf(iterations) < tokensOf(reading.iterations ?? [])) return;
+  reading.iterations = iterations.length === 0 ? undefined : iterations;
+}
+
+function tokensOf(iterations: readonly Iteration[]): number {
+  const counts = iterations.flatMap(({ reported }) => Object.values(reported));
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+function readIteration(reading: UsageReading, run: Json, report: UsageReport | undefined): Iteration {
+  reading.unusable ||= report?.unusable === true;
+  const model = modelName(run.model);
+  const type = typeof run.type === 'string' ? run.type.slice(0, TYPE_MAX) : '';
+  return { type, reported: report?.counts ?? {}, ...(model !== undefined && { model }) };
+}
+
+function keep(iterations: Iteration[], run: Iteration): void {
+  const same =
+    iterations.length < ITERATIONS_MAX
+      ? -1
+      : iterations.findLastIndex(({ type, model }) => type === run.type && model === run.model);
+  if (same < 0) {
+    // Types and models that are new after so many runs are still few: each is kept once.
+    if (iterations.length < 2 * ITERATIONS_MAX) iterations.push(run);
+    return;
+  }
+  const before = iterations[same]!;
+  const reported: Partial<Record<keyof ModelUsage, number>> = { ...before.reported };
+  for (const name in run.reported) {
+    const field = name as keyof ModelUsage;
+    reported[field] = Math.min((reported[field] ?? 0) + run.reported[field]!, TOKENS_MAX);
+  }
+  iterations[same] = { ...before, reported };
+}
+
+const QUOTE = '"';
+const BACKSLASH = 92;
+
+/**
+ * Counts texts inside JSON as what a model said, by their length as they are spelt: each is a token or more.
+ * @param pattern finds what stands before a text, up to behind its opening quote; global
+ */
+export function countTexts(
+  reading: UsageReading,
+  json: string,
+  pattern: RegExp,
+  from: number,
+  most = Infinity,
+  to = Infinity,
+): void {
+  pattern.lastIndex = from;
+  for (let count = 0; count < most && pattern.test(json) && pattern.lastIndex < to; count++) {
+    reading.deltas++;
+    reading.delta_chars += textLength(json, pattern.lastIndex);
+  }
+}
+
+function textLength(json: string, start: number): number {
+  let end = json.indexOf(QUOTE, start);
+  while (end >= 0 && isEscaped(json, start, end)) end = json.indexOf(QUOTE, end + 1);
+  return (end < 0 ? json.length : end) - start;
+}
+
+function isEscaped(json: string, start: number, at: number): boolean {
+  let backslashes = 0;
+  while (at - backslashes > start && json.charCodeAt(at - backslashes - 1) === BACKSLASH) backslashes++;
+  return backslashes % 2 === 1;
+}
+
+type Fields = Json;
+
+/** What servers call the counts of a `usage` object. Where several names of one count are there, the highest counts. */
+const NAMES = {
+  input: ['prompt_tokens', 'input_tokens'],
+  output: ['completion_tokens', 'output_tokens'],
+  input_details: ['prompt_tokens_details', 'input_tokens_details', 'input_token_details'],
+  output_details: ['completion_tokens_details', 'output_tokens_details', 'output_token_details'],
+  // In the details: OpenAI, Azure, vLLM, SGLang, xAI, Qwen; at the top: Moonshot, Together; then DeepSeek; then LiteLLM, Databricks;
+  // then Mistral; then xAI.
+  cache_read: [
+    ...['cached_tokens', 'prompt_cache_hit_tokens', 'cache_read_input_tokens'],
+    ...['num_cached_tokens', 'cached_prompt_text_tokens'],
+  ],
+  // OpenAI, OpenRouter; LiteLLM; Qwen in the details, LiteLLM, Databricks, Portkey at the top; new-api; Requesty.
+  cache_write: [
+    ...['cache_write_tokens', 'cache_creation_tokens', 'cache_creation_input_tokens'],
+    ...['cached_creation_tokens', 'caching_tokens'],
+  ],
+  // OpenAI; LiteLLM; Qwen.
+  cache_split: ['cache_write_tokens_details', 'cache_creation_token_details', 'cache_creation'],
+  cache_write_5m: ['ttl_30m_tokens', 'ephemeral_5m_input_tokens'],
+  cache_write_1h: ['ttl_12h_tokens', 'ephemeral_1h_input_tokens'],
+  // SGLang and Perplexity have them at the top.
+  reasoning: ['reasoning_tokens'],
+  audio: ['audio_tokens'],
+  total: ['total_tokens'],
+} as const;
+
+/** Names of the Messages protocol, whose input leaves out what is cached, and of a proxy that counts as it does (new-api). */
+const BESIDE_INPUT = ['cache_read_input_tokens', 'cache_creation_input_tokens', 'cached_creation_tokens'] as const;
+
+/**
+ * Reads the `usage` object of chat completions, Responses and the APIs beside them. `undefined` for anything that reports nothing.
+ * Servers differ in whether the input includes cached tokens and the output reasoning: the total decides.
+ */
+export function readTotals(value: unknown): UsageReport | undefined {
+  const usage = asObject(value);
+  if (usage === undefined) return undefined;
+  const finder = new CountFinder();
+  const input_details = objectsIn([usage], NAMES.input_details);
+  const output_details = objectsIn([usage], NAMES.output_details);
+  const inputs = [usage, ...input_details];
+  const splits = objectsIn(inputs, NAMES.cache_split);
+  const reported = {
+    input: finder.highest([usage], NAMES.input),
+    output: finder.highest([usage], NAMES.output),
+    total: finder.highest([usage], NAMES.total),
+    read: finder.highest(inputs, NAMES.cache_read),
+    written: finder.highest(inputs, NAMES.cache_write),
+    short: finder.highest(splits, NAMES.cache_write_5m),
+    long: finder.highest(splits, NAMES.cache_write_1h),
+    reasoning: finder.highest([usage, ...output_details], NAMES.reasoning),
+    heard: finder.highest(input_details, NAMES.audio),
+    spoken: finder.highest(output_details, NAMES.audio),
+  };
+  const { read = 0, written = 0, short = 0, long = 0 } = reported;
+  // As they are billed: no less than the parts.
+  const cached = read + Math.max(written, short + long);
+  const { input, output, heard } = completed(inputs, reported, cached);
+  // More from the cache than there was in all can't be; without it nothing is cheaper than it was.
+  const is_part = input === undefined || cached <= input;
+  finder.unusable ||= !is_part;
+  const uncached = input && input - (is_part ? cached : 0);
+  return reportOf(
+    {
+      input: uncached,
+      ...(is_part && {
+        cache_read: reported.read,
+        cache_write: reported.written,
+        cache_write_5m: reported.short,
+        cache_write_1h: reported.long,
+      }),
+      audio_input: heard,
+      output,
+      reasoning: reported.reasoning,
+      audio_output: reported.spoken,
+    },
+    finder.unusable,
+  );
+}
+
+interface Told {
+  readonly input: number | undefined;
+  readonly output: number | undefined;
+  readonly total: number | undefined;
+  readonly read: number | undefined;
+  readonly written: number | undefined;
+  readonly reasoning: number | undefined;
+  readonly heard: number | undefined;
+}
+
+/** All input and output: what the total has beyond the two belongs to one of them, and so does what it has beyond one alone. */
+function completed(inputs: readonly Fields[], told: Told, cached: number): Pick<Told, 'input' | 'output' | 'heard'> {
+  const { input, output, total, read, reasoning, heard } = told;
+  if (input === undefined || output === undefined) {
+    const known = input ?? output;
+    const rest = total === undefined || known === undefined || total <= known ? undefined : total - known;
+    return { input: input ?? rest, output: output ?? rest, heard };
+  }
+  const rest = total === undefined ? 0 : total - input - output;
+  if (rest <= 0) return { input: isBeside(inputs, input, cached, total) ? input + cached : input, output, heard };
+  // Portkey and others tell cached tokens beside the input, all or some of them.
+  const is_cached = rest !== reasoning && [cached, read, cached - (read ?? 0)].includes(rest);
+  if (is_cached) return { input: input + rest, output, heard };
+  // Mistral has the tokens of a recording in the total alone.
+  if (inputs[0]!.prompt_audio_seconds) return { input: input + rest, output, heard: (heard ?? 0) + rest };
+  // Gemini and xAI have reasoning in the total alone.
+  return { input, output: output + rest, heard };
+}
+
+/** Whether cached tokens are told beside the input where no total says so: as all names are those of the Messages protocol. */
+function isBeside(inputs: readonly Fields[], input: number, cached: number, total: number | undefined): boolean {
+  if (!inputs.some((place) => BESIDE_INPUT.some((name) => isCount(place[name], TOKENS_MAX)))) return false;
+  const usage = inputs[0]!;
+  return cached > input || (total === undefined && usage.prompt_tokens == null && usage.input_tokens_details == null);
+}
+
+function objectsIn(places: readonly Fields[], names: readonly string[]): Fields[] {
+  return places.flatMap((place) => objectsOf(names.map((name) => place[name])));
+}
+
+const OUTPUT_FIELDS: ReadonlySet<string> = new Set<keyof ModelUsage>(['output', 'reasoning', 'audio_output']);
+
+/**
+ * Lays a report of `readTotals` over what was reported before: one that tells the input, or the output, tells all about it. Once
+ * the answer is complete, one with less of it is not taken, and one with nothing of it never is.
+ */
+function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean): ModelUsage {
+  const isKept = (now_has: number | undefined, had: number) =>
+    now_has === undefined || (now_has < had && (is_complete || now_has === 0));
+  const input = now.input === undefined ? undefined : inputIn(now);
+  const keeps_input = isKept(input, inputIn(before));
+  const keeps_output = isKept(now.output, before.output ?? 0);
+  const keeps = (field: string) => (OUTPUT_FIELDS.has(field) ? keeps_output : keeps_input);
+  return Object.fromEntries([
+    ...Object.entries(before).filter(([field]) => keeps(field)),
+    ...Object.entries(now).filter(([field]) => !keeps(field) || !(field in before)),
+  ]);
+}
+
+/** Takes in what `readTotals` has read. */
+export function takeTotals(reading: UsageReading, { counts, unusable }: UsageReport): void {
+  reading.seen = true;
+  reading.unusable ||= unusable;
+  reading.reported = overlayTotals(reading.reported, counts, reading.complete);
+}
+
+/** All input, whether cached or not. */
+function inputIn(usage: ModelUsage): number {
+  return (usage.input ?? 0) + (usage.cache_read ?? 0) + cacheWritten(usage);
+}
+
+/** All tokens written to the cache: as they are billed, no less than the parts by lifetime. */
+export function cacheWritten({ cache_write = 0, cache_write_5m = 0, cache_write_1h = 0 }: ModelUsage): number {
+  return Math.max(cache_write, cache_write_5m + cache_write_1h);
+}
+
+/**
+ * Takes in what an upstream says that was asked for something beside an answer of a model: embeddings, images, audio. Only
+ * usage in tokens counts; the last word on it stands.
+ */
+export function readOtherUsage(reading: UsageReading, { name, data, large }: ResponseEvent): void {
+  if (name !== undefined) {
+    reading.streamed = true;
+    if (name === 'error') reading.failed = true;
+    if (!data.includes('"usage"')) return;
+  }
+  const said = parseObject(large?.outline ?? data);
+  if (said === undefined) return;
+  if (name === undefined && said.error != null) reading.failed = true;
+  noteModel(reading, said.model);
+  readTokens(reading, asObject(said.usage));
+}
+
+function readTokens(reading: UsageReading, usage: Json | undefined): void {
+  if (usage === undefined) return;
+  // Input that is written to a cache costs more, and is told beside the other.
+  if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;
+  const { counts, unusable } = readTotals(usage) ?? { counts: {}, unusable: false };
+  const total = isCount(usage.total_tokens, TOKENS_MAX) ? usage.total_tokens : undefined;
+  const { output = 0, cache_read = 0 } = counts;
+  const input = counts.input ?? (counts.output === undefined ? total : undefined);
+  // Of what is no number, the rest may be made up as well. Numbers that contradict each other tell nothing.
+  reading.unusable ||= unusable || (total !== undefined && total < (input ?? 0) + cache_read);
+  if (reading.unusable || input === undefined) return;
+  reading.reported = { ...counts, input, output };
+  reading.seen = true;
+  reading.counted = true;
+  reading.complete = true;
+}
+
+/** What one run of a model used. */
+export interface UsedPart {
+  /** As the upstream calls it; absent: the model that answered. */
+  readonly model?: string;
+  readonly tokens: TokenCounts;
+  /** Whether it is a run of another model that was asked in between, which may be the same one again. */
+  readonly is_aside?: true;
+}
+
+/** Runs that answer, or make room for an answer; all others are asked in between. */
+const OF_ANSWER: ReadonlySet<string> = new Set(['message', 'fallback_message', 'compaction']);
+
+/** Runs whose tokens are in the totals as well; those of all others come on top of them. */
+const IN_TOTALS: ReadonlySet<string> = new Set(['message', 'fallback_message']);
+
+/**
+ * What the runs of an answer used, each by itself, and last what the totals have beyond all of them; `undefined` where the
+ * upstream does not tell them apart. Totals may leave runs out, and runs may be missing: together nothing is.
+ */
+export function partsOf(
+  { iterations }: UsageReading,
+  totals: TokenCounts,
+  asked: CacheLifetime,
+): readonly UsedPart[] | undefined {
+  if (iterations === undefined) return undefined;
+  const parts = iterations.map(({ type, model, reported }) => {
+    const { input = 0, output = 0 } = reported;
+    const tokens: TokenCounts = { input, output, ...cacheTokens(reported, asked) };
+    const is_aside = !OF_ANSWER.has(type);
+    return { type, part: { tokens, ...(model !== undefined && { model }), ...(is_aside && { is_aside }) } };
+  });
+  const told = sumOf(parts.filter(({ type }) => IN_TOTALS.has(type)).map(({ part }) => part));
+  const rest = eachKind((kind) => Math.max(0, totals[kind] - told[kind]));
+  const used = parts.map(({ part }) => part).filter(({ tokens }) => tokenSum(tokens) > 0);
+  return tokenSum(rest) === 0 ? used : [...used, { tokens: rest }];
+}
+
+/** All tokens of some parts. */
+export function sumOf(parts: readonly Pick<UsedPart, 'tokens'>[]): TokenCounts {
+  if (parts.length === 1) return parts[0]!.tokens;
+  return eachKind((kind) => parts.reduce((sum, { tokens }) => sum + tokens[kind], 0));
+}
+
+function eachKind(count: (kind: keyof TokenCounts) => number): TokenCounts {
+  return {
+    input: count('input'),
+    output: count('output'),
+    cache_read: count('cache_read'),
+    cache_write_5m: count('cache_write_5m'),
+    cache_write_1h: count('cache_write_1h'),
+  };
+}
+
+function tokenSum(tokens: TokenCounts): number {
+  return Object.values(tokens).reduce((sum, count) => sum + count, 0);
+}
+
+/**
+ * Splits cache writes by lifetime. What the upstream's split leaves open is counted at the longest lifetime the request
+ * asked for, so that a one-hour write is never priced as a five-minute one; a split larger than the total stands.
+ */
+export function cacheTokens(reported: ModelUsage, asked: CacheLifetime): Omit<TokenCounts, 'input' | 'output'> {
+  const short = reported.cache_write_5m ?? 0;
+  const long = reported.cache_write_1h ?? 0;
+  const open = Math.max(0, (reported.cache_write ?? 0) - short - long);
+  return {
+    cache_read: reported.cache_read ?? 0,
+    cache_write_5m: asked === '1h' ? short : short + open,
+    cache_write_1h: asked === '1h' ? long + open : long,
+  };
+}

@@ -1,0 +1,353 @@
+/** What of the SDK is needed to encode; loaded when something is exported for the first time. @module */
+
+import {
+  type Attributes,
+  DiagLogLevel,
+  diag,
+  type HrTime,
+  logs,
+  metrics,
+  type SpanContext,
+  SpanKind,
+  SpanStatusCode,
+  TraceFlags,
+  trace,
+  ValueType,
+} from '@opentelemetry/api';
+import {
+  JsonLogsSerializer,
+  JsonMetricsSerializer,
+  JsonTraceSerializer,
+  ProtobufLogsSerializer,
+  ProtobufMetricsSerializer,
+  ProtobufTraceSerializer,
+} from '@opentelemetry/otlp-transformer';
+import { emptyResource, type Resource } from '@opentelemetry/resources';
+import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
+import {
+  AggregationTemporality,
+  type DataPoint,
+  DataPointType,
+  type MetricData,
+  type MetricProducer,
+  type MetricReader,
+  PeriodicExportingMetricReader,
+  type ResourceMetrics,
+  type ScopeMetrics,
+} from '@opentelemetry/sdk-metrics';
+import { NodeSDK } from '@opentelemetry/sdk-node';
+import type { ReadableSpan, SpanProcessor } from '@opentelemetry/sdk-trace';
+import type { Log } from '../../../base/contract/services.ts';
+import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
+import type { FinishedSpan, Attributes as GivenAttributes } from '../spans.ts';
+
+export const SERIALIZERS = {
+  'http/protobuf': {
+    traces: ProtobufTraceSerializer,
+    metrics: ProtobufMetricsSerializer,
+    logs: ProtobufLogsSerializer,
+  },
+  'http/json': { traces: JsonTraceSerializer, metrics: JsonMetricsSerializer, logs: JsonLogsSerializer },
+} as const;
+
+export { resourceFromAttributes } from '@opentelemetry/resources';
+
+export type Scope = ReadableSpan['instrumentationScope'];
+
+const KINDS = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
+const FAILED = { code: SpanStatusCode.ERROR };
+const UNSET = { code: SpanStatusCode.UNSET };
+const NO_LINKS: ReadableSpan['links'] = [];
+
+export class ExportedSpan implements ReadableSpan {
+  readonly name: string;
+  readonly kind: SpanKind;
+  readonly parentSpanContext?: SpanContext;
+  readonly startTime: HrTime;
+  readonly endTime: HrTime;
+  readonly duration: HrTime;
+  readonly status: ReadableSpan['status'];
+  readonly attributes: Attributes;
+  readonly events: ReadableSpan['events'];
+  readonly links = NO_LINKS;
+  readonly ended = true;
+  readonly resource: Resource;
+  readonly instrumentationScope: Scope;
+  readonly droppedAttributesCount = 0;
+  readonly droppedEventsCount = 0;
+  readonly droppedLinksCount = 0;
+  readonly #context: SpanContext;
+
+  constructor(span: FinishedSpan, resource: Resource, scope: Scope) {
+    this.name = span.name;
+    this.kind = KINDS[span.kind];
+    this.#context = contextOf(span, span.span_id, false);
+    if (span.parent_span_id !== undefined) {
+      this.parentSpanContext = contextOf(span, span.parent_span_id, span.parent_is_remote);
+    }
+    this.startTime = hrTime(span.began_at);
+    this.endTime = hrTime(span.ended_at);
+    this.duration = hrTime(Math.max(0, span.ended_at - span.began_at));
+    this.status = span.failed ? FAILED : UNSET;
+    this.attributes = definedOnly(span.attributes);
+    this.events = span.events.map(({ name, at, attributes }) => ({
+      name,
+      time: hrTime(at),
+      attributes: definedOnly(attributes),
+    }));
+    this.resource = resource;
+    this.instrumentationScope = scope;
+  }
+
+  spanContext(): SpanContext {
+    return this.#context;
+  }
+}
+
+function contextOf({ trace_id, trace_state }: FinishedSpan, spanId: string, isRemote: boolean): SpanContext {
+  const context = { traceId: trace_id, spanId, traceFlags: TraceFlags.SAMPLED, isRemote };
+  return trace_state === undefined ? context : { ...context, traceState: traceState(trace_state) };
+}
+
+/** A `tracestate` is passed on as it came; nobody asks it for its members. */
+function traceState(text: string): NonNullable<SpanContext['traceState']> {
+  const state = { get: () => undefined, set: () => state, unset: () => state, serialize: () => text };
+  return state;
+}
+
+/** Attributes without those that are `undefined`, which an encoder would write as empty values. */
+function definedOnly(attributes: GivenAttributes): Attributes {
+  const defined: Record<string, Attributes[string]> = {};
+  for (const name in attributes) {
+    const value = attributes[name];
+    if (value !== undefined) defined[name] = value as Attributes[string];
+  }
+  return defined;
+}
+
+/** Seconds and nanoseconds of milliseconds since the epoch, to the microsecond that a double can tell. */
+export function hrTime(milliseconds: number): HrTime {
+  const seconds = Math.floor(milliseconds / 1000);
+  const nanoseconds = Math.round((milliseconds - seconds * 1000) * 1000) * 1000;
+  return nanoseconds === 1_000_000_000 ? [seconds + 1, 0] : [seconds, nanoseconds];
+}
+
+const SEVERITIES: Readonly<Record<number, readonly [number, string]>> = {
+  20: [5, 'DEBUG'],
+  30: [9, 'INFO'],
+  40: [13, 'WARN'],
+  50: [17, 'ERROR'],
+};
+const TRACE_ID = /^[0-9a-f]{32}$/;
+const SPAN_ID = /^[0-9a-f]{16}$/;
+
+interface WrittenError {
+  readonly type?: string;
+  readonly message?: string;
+  readonly stack?: string;
+}
+
+/** A line of the log, which is JSON, in the shape that exporters of OpenTelemetry take. */
+export function logRecordOf(line: string, resource: Resource, scope: Scope): ReadableLogRecord {
+  const { level, time, msg, err, trace_id, span_id, ...fields } = JSON.parse(line) as Record<string, unknown>;
+  const [severityNumber, severityText] = SEVERITIES[Number(level)] ?? [0, ''];
+  const at: HrTime = hrTime(Date.parse(String(time)) || 0);
+  const context = spanContextOf(trace_id, span_id);
+  return {
+    hrTime: at,
+    hrTimeObserved: at,
+    severityNumber,
+    severityText,
+    body: String(msg),
+    attributes: {
+      ...fields,
+      ...exceptionOf(err as WrittenError | undefined),
+    } as ReadableLogRecord['attributes'],
+    ...(context && { spanContext: context }),
+    resource,
+    instrumentationScope: scope,
+    droppedAttributesCount: 0,
+  };
+}
+
+function spanContextOf(trace_id: unknown, span_id: unknown): SpanContext | undefined {
+  if (typeof trace_id !== 'string' || !TRACE_ID.test(trace_id)) return undefined;
+  const spanId = typeof span_id === 'string' && SPAN_ID.test(span_id) ? span_id : '';
+  return { traceId: trace_id, spanId, traceFlags: TraceFlags.NONE };
+}
+
+/** By the names of the conventions for exceptions. */
+function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, string>> {
+  if (err === undefined || err === null) return {};
+  return {
+    ...(err.type !== undefined && { 'exception.type': err.type }),
+    ...(err.message !== undefined && { 'exception.message': err.message }),
+    ...(err.stack !== undefined && { 'exception.stacktrace': err.stack }),
+  };
+}
+
+/** How the metrics of a registry are told. */
+export interface MetricProducerOptions {
+  readonly registry: Pick<MetricRegistry, 'measure' | 'began_at'>;
+  readonly scope: ScopeMetrics['scope'];
+  /** Whether counters and histograms tell all since the process began, or what came since the last time; cumulative without it. */
+  readonly temporality?: AggregationTemporality;
+  /** Milliseconds since the epoch. */
+  readonly now?: () => number;
+}
+
+type Totals = Pick<Series, 'sum' | 'count' | 'buckets'>;
+
+/** What a reader of deltas, of which there is one, was told last. */
+interface Told {
+  readonly of_series: WeakMap<Series, Totals>;
+  since: number;
+}
+
+/** By registry: a producer that is made anew by a reload goes on where the one before it ended. */
+const TOLD = new WeakMap<MetricProducerOptions['registry'], Told>();
+
+function toldOf(registry: MetricProducerOptions['registry']): Told {
+  const told = TOLD.get(registry) ?? { of_series: new WeakMap(), since: registry.began_at };
+  TOLD.set(registry, told);
+  return told;
+}
+
+/** The metrics of a registry in the shapes of the SDK, for a reader of metrics (`metricProducers`). */
+export function createMetricProducer(options: MetricProducerOptions): MetricProducer {
+  const { registry, scope, temporality = AggregationTemporality.CUMULATIVE, now = Date.now } = options;
+  const delta = temporality === AggregationTemporality.DELTA;
+  const told = delta ? toldOf(registry) : undefined;
+
+  /** What is to be told of a series; `undefined` when nothing came since the last time. */
+  function totalsOf(series: Series): Totals | undefined {
+    if (told === undefined) return { sum: series.sum, count: series.count, buckets: [...series.buckets] };
+    const { sum, count, buckets } = told.of_series.get(series) ?? { sum: 0, count: 0, buckets: [] };
+    if (series.sum === sum && series.count === count) return undefined;
+    told.of_series.set(series, { sum: series.sum, count: series.count, buckets: [...series.buckets] });
+    return {
+      sum: series.sum - sum,
+      count: series.count - count,
+      buckets: series.buckets.map((n, at) => n - (buckets[at] ?? 0)),
+    };
+  }
+
+  function dataOf({ name, spec, series }: MeasuredMetric, startTime: HrTime, endTime: HrTime): MetricData {
+    const { kind, unit, meaning, bounds = [] } = spec;
+    const descriptor = { name, unit, description: meaning, valueType: ValueType.DOUBLE };
+    if (kind === 'gauge') {
+      const dataPoints = series.map(({ labels, sum }) => ({ startTime, endTime, attributes: labels, value: sum }));
+      const aggregationTemporality = AggregationTemporality.CUMULATIVE;
+      return { descriptor, aggregationTemporality, dataPointType: DataPointType.GAUGE, dataPoints };
+    }
+    const points = <T>(of: (totals: Totals) => T): DataPoint<T>[] =>
+      series.flatMap((one) => {
+        const totals = totalsOf(one);
+        if (totals === undefined) return [];
+        return [{ startTime, endTime, attributes: one.labels, value: of(totals) }];
+      });
+    const shared = { descriptor, aggregationTemporality: temporality };
+    if (kind === 'counter') {
+      const dataPoints = points(({ sum }) => sum);
+      return { ...shared, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints };
+    }
+    const dataPoints = points(({ sum, count, buckets }) => ({
+      sum,
+      count,
+      buckets: { boundaries: [...bounds], counts: buckets },
+    }));
+    return { ...shared, dataPointType: DataPointType.HISTOGRAM, dataPoints };
+  }
+
+  const resource = emptyResource();
+  return {
+    async collect() {
+      const ended = now();
+      const metrics = registry
+        .measure()
+        .map((metric) => dataOf(metric, hrTime(told?.since ?? registry.began_at), hrTime(ended)))
+        .filter(({ dataPoints }) => dataPoints.length > 0);
+      if (told !== undefined) told.since = ended;
+      const scopeMetrics = metrics.length > 0 ? [{ scope, metrics }] : [];
+      return { resourceMetrics: { resource, scopeMetrics }, errors: [] };
+    },
+  };
+}
+
+/** What collects the metrics of a registry, and of stages, again and again until it is shut down. @param take never waits */
+export function metricReader(
+  { registry, scope }: Pick<MetricProducerOptions, 'registry' | 'scope'>,
+  settings: { readonly metrics_interval_ms: number; readonly metrics_temporality: 'cumulative' | 'delta' },
+  take: (metrics: ResourceMetrics) => void,
+): PeriodicExportingMetricReader {
+  const { metrics_interval_ms: interval_ms, metrics_temporality } = settings;
+  const temporality =
+    metrics_temporality === 'delta' ? AggregationTemporality.DELTA : AggregationTemporality.CUMULATIVE;
+  return new PeriodicExportingMetricReader({
+    exporter: {
+      export(metrics, done) {
+        take(metrics);
+        done({ code: 0 });
+      },
+      forceFlush: async () => {},
+      shutdown: async () => {},
+      selectAggregationTemporality: () => temporality,
+    },
+    exportIntervalMillis: interval_ms,
+    exportTimeoutMillis: interval_ms,
+    metricProducers: [createMetricProducer({ registry, scope, temporality })],
+  });
+}
+
+/**
+ * Starts the SDK of OpenTelemetry around the gateway's own exports, so that stages of operators can tell spans and metrics through
+ * `@opentelemetry/api` too; gives what stops it. No instrumentation, no context manager, no propagator, no detector: none of them touches a request.
+ */
+export function startSdk(options: {
+  readonly resource: Resource;
+  readonly readers: readonly MetricReader[];
+  readonly take: (span: ReadableSpan) => void;
+  readonly log: Log;
+}): () => Promise<void> {
+  const { resource, readers, take, log } = options;
+  const processor: SpanProcessor = {
+    onStart() {},
+    onEnd: take,
+    forceFlush: async () => {},
+    shutdown: async () => {},
+  };
+  // One process has one of each.
+  for (const owner of [trace, metrics, logs, diag]) owner.disable();
+  const sdk = new NodeSDK({
+    resource,
+    autoDetectResources: false,
+    instrumentations: [],
+    // The SDK takes `null` for none, its types do not say so.
+    contextManager: null as never,
+    textMapPropagator: null,
+    spanProcessors: [processor],
+    metricReaders: [...readers],
+    logRecordProcessors: [],
+  });
+  logDiagnostics(log);
+  sdk.start();
+  return () => sdk.shutdown();
+}
+
+/** Most things that the SDK says which are told, each once. */
+const TOLD_MAX = 50;
+
+/** What the SDK says of itself goes to the log: its first words alone, as the rest may hold what was to be sent. */
+function logDiagnostics(log: Log): void {
+  const told = new Set<string>();
+  const tell = (level: 'error' | 'warn') => (message: string) => {
+    const reason = message.slice(0, 200);
+    // A collector that is away would be told of at every interval.
+    if (told.has(reason) || told.size >= TOLD_MAX) return;
+    told.add(reason);
+    log[level]({ reason, code: 'opentelemetry_sdk' }, 'the SDK of OpenTelemetry says that something is wrong');
+  };
+  const quiet = () => {};
+  const logger = { error: tell('error'), warn: tell('warn'), info: quiet, debug: quiet, verbose: quiet };
+  diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
+}

@@ -1,0 +1,59 @@
+import type { Signal } from '../../../base/contract/client-telemetry.ts';
+import { newSpanId, newTraceId } from '../../../base/kit/net/trace-context.ts';
+import { programVersion } from '../../../base/kit/package-root.ts';
+import type { FinishedSpan } from '../spans.ts';
+import { isPage, openCollector, partOf } from './collector.ts';
+import { resourceAttributes, type Target } from './settings.ts';
+
+export interface ProbeAnswer {
+  readonly status: number;
+  readonly is_page: boolean;
+  readonly rejected: number;
+  readonly why: string | undefined;
+}
+
+/**
+ * Sends one span, one log record, or metrics without any value, as the gateway would, and says what came back. Raises Error that says
+ * in a few words why nothing did, or which file cannot be read.
+ */
+export async function probeCollector(
+  signal: Signal,
+  target: Target,
+  resource: Readonly<Record<string, string>>,
+): Promise<ProbeAnswer> {
+  const { SERIALIZERS, ExportedSpan, logRecordOf, resourceFromAttributes } = await import('./encode.ts');
+  const serializers = SERIALIZERS[target.protocol];
+  const sender = resourceFromAttributes(resourceAttributes(resource));
+  const scope = { name: 'appscli-gateway', version: programVersion() };
+  const line = JSON.stringify({ level: 30, time: new Date().toISOString(), msg: 'appscli check --live' });
+  const bytes = {
+    traces: () => serializers.traces.serializeRequest([new ExportedSpan(trialSpan(), sender, scope)]),
+    metrics: () => serializers.metrics.serializeRequest({ resource: sender, scopeMetrics: [] }),
+    logs: () => serializers.logs.serializeRequest([logRecordOf(line, sender, scope)]),
+  }[signal]();
+  const collector = openCollector(target);
+  try {
+    const answer = await collector.send(bytes ?? new Uint8Array());
+    return { status: answer.status, is_page: isPage(answer), ...partOf(serializers[signal], answer.body) };
+  } finally {
+    collector.close();
+  }
+}
+
+function trialSpan(): FinishedSpan {
+  const now = Date.now();
+  return {
+    name: 'appscli check --live',
+    kind: 'internal',
+    trace_id: newTraceId(),
+    span_id: newSpanId(),
+    parent_span_id: undefined,
+    parent_is_remote: false,
+    trace_state: undefined,
+    began_at: now,
+    ended_at: now,
+    attributes: {},
+    events: [],
+    failed: false,
+  };
+}

@@ -1,0 +1,337 @@
+import { randomUUID } from 'node:crypto';
+import { SIGNALS, type Signal } from '../../../base/contract/client-telemetry.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
+import { urlProblem } from '../../../base/kit/net/addresses.ts';
+import { DIRECT, type Way, wayTo } from '../../../base/kit/net/way.ts';
+import { programVersion } from '../../../base/kit/package-root.ts';
+import { secretHolder, secretIn } from '../../../base/kit/secret-names.ts';
+import { percentDecoded } from '../../../base/kit/text/percent.ts';
+import { listed } from '../../../base/kit/text/suggest.ts';
+import { CONVENTIONS, conventionsOf } from '../conventions.ts';
+
+export interface Target {
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly protocol: 'http/protobuf' | 'http/json';
+  readonly compression: 'gzip' | 'none';
+  readonly timeout_seconds: number;
+  /** Files in PEM: who signed the collector's certificate, and what the gateway shows of itself. */
+  readonly ca_file?: string | undefined;
+  readonly certificate_file?: string | undefined;
+  readonly key_file?: string | undefined;
+  readonly way?: Way | undefined;
+}
+
+/** What is sent, where and how, of `telemetry` in gateway.yaml and the standard variables where that says nothing. */
+export interface ExportSettings {
+  readonly traces: Target | undefined;
+  readonly metrics: Target | undefined;
+  readonly logs: Target | undefined;
+  /** Attributes of everything that is sent, without those that the gateway itself knows. */
+  readonly resource: Readonly<Record<string, string>>;
+  readonly schema_url: string | undefined;
+  readonly spans: QueueSettings;
+  readonly log_records: QueueSettings;
+  readonly metrics_interval_ms: number;
+  readonly metrics_temporality: 'cumulative' | 'delta';
+  /** What is asked for and not done, each in a sentence. */
+  readonly not_done: readonly string[];
+}
+
+export interface QueueSettings {
+  readonly room: number;
+  readonly batch_items: number;
+  readonly delay_ms: number;
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+type Otlp = NonNullable<GatewayConfig['telemetry']['otlp']>;
+
+/** Where a collector on the same machine listens (OTLP/HTTP). */
+const DEFAULT_ENDPOINT = 'http://localhost:4318';
+const DEFAULT_TIMEOUT_SECONDS = 10;
+const DEFAULT_QUEUE_SPANS = 16_384;
+/** A batch is encoded in one go, in which no request moves. */
+const DEFAULT_BATCH = 256;
+const OFF = { traces: undefined, metrics: undefined, logs: undefined };
+
+/** Reads what is to be exported. Raises StartError that names the key or variable, and never repeats a secret. */
+export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env): ExportSettings {
+  const { otlp } = telemetry;
+  const disabled = /^true$/i.test(env.OTEL_SDK_DISABLED?.trim() ?? '');
+  return {
+    ...(disabled ? OFF : destinationsOf(otlp, env)),
+    resource: { ...resourceFrom(env), ...telemetry.resource },
+    schema_url: CONVENTIONS[conventionsOf({ telemetry }, env)].schema_url,
+    spans: {
+      ...queueFrom(env, 'OTEL_BSP'),
+      room: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
+    },
+    log_records: queueFrom(env, 'OTEL_BLRP'),
+    metrics_interval_ms:
+      seconds(telemetry.metrics.interval_seconds) ?? number(env, 'OTEL_METRIC_EXPORT_INTERVAL') ?? 60_000,
+    metrics_temporality: /^(delta|lowmemory)$/i.test(
+      text(env, 'OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE') ?? '',
+    )
+      ? 'delta'
+      : 'cumulative',
+    not_done: notDone(otlp, env, disabled),
+  };
+}
+
+function seconds(value: number | undefined): number | undefined {
+  return value === undefined ? undefined : value * 1000;
+}
+
+function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
+  const room = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
+  return {
+    room,
+    batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, room),
+    delay_ms: number(env, `${prefix}_SCHEDULE_DELAY`) ?? 5000,
+  };
+}
+
+function destinationsOf(otlp: Otlp | undefined, env: Env): Record<Signal, Target | undefined> {
+  const found: Record<Signal, Target | undefined> = { ...OFF };
+  for (const signal of SIGNALS) found[signal] = destinationOf(signal, otlp, env);
+  return found;
+}
+
+function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target | undefined {
+  const written = otlp?.[signal];
+  if (written === false) return undefined;
+  const exporter = exporterOf(signal, env);
+  if (written === undefined && exporter === 'none') return undefined;
+  // Logs are written where they always are; that they are sent as well has to be asked for.
+  const is_asked_for = written ?? (signal !== 'logs' || exporter === 'otlp');
+  const usual = otlp === undefined && exporter === 'otlp' ? siblingOf(DEFAULT_ENDPOINT, signal) : undefined;
+  const endpoint = endpointOf(signal, otlp, env) ?? usual;
+  return is_asked_for && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
+}
+
+const EXPORTERS = ['otlp', 'none'] as const;
+
+function notDone(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
+  if (otlp !== undefined) {
+    return disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
+  }
+  if (disabled) return [];
+  const by_file =
+    'OTEL_CONFIG_FILE is not read: telemetry.otlp or the variables OTEL_EXPORTER_OTLP_* say where telemetry goes';
+  return [
+    ...(text(env, 'OTEL_CONFIG_FILE') === undefined ? [] : [by_file]),
+    ...SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []),
+  ];
+}
+
+function unknownExporter(signal: Signal, env: Env): string | undefined {
+  const name = `OTEL_${signal.toUpperCase()}_EXPORTER`;
+  if (text(env, name) === undefined || exporterOf(signal, env) !== undefined) return undefined;
+  const instead = signal === 'metrics' ? '; telemetry.metrics.listen in gateway.yaml lets Prometheus read metrics' : '';
+  return `${name} names no exporter that the gateway has for ${signal}: expected ${listed(EXPORTERS)}${instead}`;
+}
+
+/** The first exporter that the variable names and the gateway has. */
+function exporterOf(signal: Signal, env: Env): (typeof EXPORTERS)[number] | undefined {
+  const names = text(env, `OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',') ?? [];
+  return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none');
+}
+
+function endpointOf(signal: Signal, otlp: Otlp | undefined, env: Env): string | undefined {
+  if (otlp !== undefined) return writtenEndpoint(signal, otlp);
+  const own = variable(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_ENDPOINT`, true);
+  if (own !== undefined) return own;
+  const shared = variable(env, 'OTEL_EXPORTER_OTLP_ENDPOINT', true);
+  return shared === undefined ? undefined : siblingOf(shared, signal);
+}
+
+/** A path of its own has no siblings that could be guessed. */
+function writtenEndpoint(signal: Signal, otlp: Otlp): string | undefined {
+  const own = { traces: undefined, metrics: otlp.metrics_endpoint, logs: otlp.logs_endpoint }[signal];
+  const url = own ?? otlp.endpoint;
+  if (new URL(url).pathname === '/') return siblingOf(url, signal);
+  if (own !== undefined) return own;
+  const { endpoint } = otlp;
+  if (signal === 'traces') return endpoint;
+  const sibling = endpoint.replace(/\/v1\/traces(?=\/?(?:\?|$))/, `/v1/${signal}`);
+  return sibling === endpoint ? undefined : sibling;
+}
+
+function siblingOf(base: string, signal: Signal): string {
+  const url = new URL(base);
+  url.pathname = `${url.pathname.replace(/\/+$/, '')}/v1/${signal}`;
+  return url.href;
+}
+
+function targetOf(signal: Signal, url: string, otlp: Otlp | undefined, env: Env): Target {
+  const own = (name: string) =>
+    variable(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_${name}`) ?? variable(env, `OTEL_EXPORTER_OTLP_${name}`);
+  const timeout_ms = Number(own('TIMEOUT') ?? Number.NaN);
+  const timeout = timeout_ms > 0 ? timeout_ms / 1000 : DEFAULT_TIMEOUT_SECONDS;
+  const compression = own('COMPRESSION') === 'gzip' ? 'gzip' : 'none';
+  return {
+    url,
+    headers: headersOf(signal, otlp, env),
+    protocol: otlp?.protocol ?? protocolOf(signal, env),
+    compression: otlp?.compression ?? compression,
+    timeout_seconds: otlp?.timeout_seconds ?? Math.min(timeout, 60),
+    ca_file: otlp?.ca_file ?? own('CERTIFICATE'),
+    certificate_file: own('CLIENT_CERTIFICATE'),
+    key_file: own('CLIENT_KEY'),
+    ...wayOf(url, env),
+  };
+}
+
+function wayOf(url: string, env: Env): Pick<Target, 'way'> {
+  try {
+    const way = wayTo(new URL(url), env);
+    return way === DIRECT ? {} : { way };
+  } catch (error) {
+    throw wrong((error as Error).message);
+  }
+}
+
+function protocolOf(signal: Signal, env: Env): Target['protocol'] {
+  const names = [`OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_PROTOCOL`, 'OTEL_EXPORTER_OTLP_PROTOCOL'];
+  const name = names.find((name) => text(env, name) !== undefined);
+  const protocol = name === undefined ? 'http/protobuf' : text(env, name);
+  if (protocol === 'http/protobuf' || protocol === 'http/json') return protocol;
+  const problem =
+    protocol === 'grpc'
+      ? `${name} asks for OTLP over gRPC, which the gateway does not speak`
+      : `${name} has a value that is no protocol of OTLP`;
+  throw wrong(
+    `${problem}: set it, or telemetry.otlp.protocol in gateway.yaml, to http/protobuf or http/json, and the endpoint to the collector's port for HTTP, usually 4318`,
+  );
+}
+
+function headersOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target['headers'] {
+  if (otlp?.headers_env !== undefined) return headersIn(env, otlp.headers_env);
+  return {
+    ...headersIn(env, 'OTEL_EXPORTER_OTLP_HEADERS'),
+    ...headersIn(env, `OTEL_EXPORTER_OTLP_${signal.toUpperCase()}_HEADERS`),
+  };
+}
+
+function headersIn(env: Env, name: string): Target['headers'] {
+  try {
+    return parseHeaderList(secretIn(name, env) ?? '');
+  } catch (error) {
+    throw wrong(`${secretHolder(name)} cannot be read: ${(error as Error).message}`);
+  }
+}
+
+/** Attributes of everything that is told, by the standard variables. Raises StartError where they cannot be read. */
+export function resourceFrom(env: Env): Record<string, string> {
+  const attributes: Record<string, string> = {};
+  for (const [index, part] of (text(env, 'OTEL_RESOURCE_ATTRIBUTES') ?? '').split(',').entries()) {
+    if (part.trim() === '') continue;
+    const at = part.indexOf('=');
+    if (at < 1) throw wrong(`entry ${index + 1} of OTEL_RESOURCE_ATTRIBUTES is not name=value`);
+    attributes[part.slice(0, at).trim()] = percentDecoded(part.slice(at + 1).trim());
+  }
+  const service = text(env, 'OTEL_SERVICE_NAME');
+  return service === undefined ? attributes : { ...attributes, 'service.name': service };
+}
+
+/** A variable that is empty counts as not set, as OpenTelemetry wants it. */
+function text(env: Env, name: string): string | undefined {
+  const value = env[name]?.trim();
+  return value === '' ? undefined : value;
+}
+
+function variable(env: Env, name: string, is_url = false): string | undefined {
+  const value = text(env, name);
+  if (value === undefined || !is_url) return value;
+  const problem = urlProblem(value, 'endpoint');
+  if (problem !== undefined) throw wrong(`the URL in the environment variable ${name} cannot be used: ${problem}`);
+  return value;
+}
+
+function number(env: Env, name: string): number | undefined {
+  const value = text(env, name);
+  if (value === undefined) return undefined;
+  const found = Number(value);
+  if (!Number.isSafeInteger(found) || found < 1) {
+    throw wrong(`the environment variable ${name} is not a whole number above 0`);
+  }
+  return found;
+}
+
+function wrong(message: string): StartError {
+  return new StartError(message, { exit_code: EXIT_CONFIGURATION });
+}
+
+const INSTANCE = randomUUID();
+
+/** What everything that is sent says about its sender; what is configured comes before what the gateway knows. */
+export function resourceAttributes(configured: Readonly<Record<string, string>>): Record<string, string> {
+  return {
+    'service.name': 'appscli-gateway',
+    'service.version': programVersion(),
+    'service.instance.id': INSTANCE,
+    'telemetry.sdk.language': 'nodejs',
+    'telemetry.sdk.name': 'opentelemetry',
+    ...configured,
+  };
+}
+
+/** A URL as logs and metrics tell it: without a query, in which there might be a key. */
+export function publicUrl(url: string): string {
+  const { origin, pathname } = new URL(url);
+  return `${origin}${pathname}`;
+}
+
+/** A field name (RFC 9110 section 5.1). */
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** Visible ASCII characters, with spaces only between them. */
+const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+
+/** Headers that say how a message is framed and what it is: HTTP itself and the gateway say that. */
+const OWN: ReadonlySet<string> = new Set([
+  'connection',
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'host',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+/**
+ * Headers as the variables of OpenTelemetry have them: `name=value`, several apart by commas, values percent-encoded where
+ * need be. Lines of `name: value` are understood too. Raises Error, which never repeats a value.
+ */
+export function parseHeaderList(text: string): Readonly<Record<string, string>> {
+  const headers: Record<string, string> = {};
+  const as_lines = /^\s*[\w-]+\s*:/.test(text);
+  for (const [index, part] of text.split(as_lines ? /\r?\n/ : ',').entries()) {
+    if (part.trim() === '') continue;
+    const at = part.indexOf(as_lines ? ':' : '=');
+    const name = part.slice(0, Math.max(at, 0)).trim().toLowerCase();
+    const value = as_lines ? part.slice(at + 1).trim() : decoded(part.slice(at + 1).trim());
+    if (at < 0 || !NAME.test(name)) {
+      throw new Error(`entry ${index + 1} is not a header: expected name=value, several apart by commas`);
+    }
+    if (value === undefined || !VALUE.test(value)) {
+      throw new Error(`the value of the header ${name} holds characters that no header can have`);
+    }
+    if (OWN.has(name)) throw new Error(`the header ${name} is the gateway's own to set`);
+    headers[name] = value;
+  }
+  return headers;
+}
+
+/** A sign of percent that begins no encoding stands for itself. */
+function decoded(value: string): string | undefined {
+  try {
+    return decodeURIComponent(value.replace(/%(?![0-9a-f]{2})/gi, '%25'));
+  } catch {
+    return undefined;
+  }
+}

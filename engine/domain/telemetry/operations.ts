@@ -1,0 +1,100 @@
+import type { Clock } from '../../base/contract/services.ts';
+import type { Operation, OperationName } from '../../base/contract/telemetry.ts';
+import { beginTrace } from '../../base/kit/net/trace-context.ts';
+import { printableLine } from '../../base/kit/text/printable.ts';
+import { type CounterMetric, type LabelsOf, METRICS } from './catalogue/metrics.ts';
+import { OPERATION_SPANS, type OperationSpanSpec } from './catalogue/spans.ts';
+import type { Metrics } from './metric-registry.ts';
+import type { Attributes, AttributeValue, FinishedSpan, SpanSink } from './spans.ts';
+
+/**
+ * Most spans of one name in a second: a flood of sign-ins that come to nothing must not take the place of requests in the queue.
+ * All of them are counted.
+ */
+const SPANS_PER_SECOND = 50;
+const TEXT_LENGTH_MAX = 100;
+const LIST_LENGTH_MAX = 20;
+
+/** Makes the function that turns operations into a span and a count each. */
+export function createOperationTelemetry({
+  sink,
+  metrics,
+  clock,
+}: {
+  readonly sink: () => SpanSink;
+  readonly metrics: Metrics;
+  readonly clock: Pick<Clock, 'monotonic'>;
+}): (operation: Operation) => void {
+  const hasRoom = roomBySecond(clock);
+  return (operation) => {
+    const attributes = attributesOf(operation);
+    const { counter }: OperationSpanSpec = OPERATION_SPANS[operation.name];
+    if (counter !== undefined) metrics.add(counter, labelsOf(counter, attributes));
+    const spans = sink();
+    if (!spans.active) return;
+    if (hasRoom(operation.name)) spans.take([spanOf(operation, attributes)]);
+    else metrics.add('gateway.telemetry.dropped', DROPPED);
+  };
+}
+
+const DROPPED = {
+  'gateway.telemetry.signal': 'traces',
+  'gateway.telemetry.destination': 'collector',
+  'gateway.telemetry.reason': 'flood',
+} as const;
+
+function roomBySecond(clock: Pick<Clock, 'monotonic'>): (name: OperationName) => boolean {
+  let second = -1;
+  const taken = new Map<OperationName, number>();
+  return (name) => {
+    const now = Math.floor(clock.monotonic() / 1000);
+    if (now !== second) {
+      second = now;
+      taken.clear();
+    }
+    const before = taken.get(name) ?? 0;
+    taken.set(name, before + 1);
+    return before < SPANS_PER_SECOND;
+  };
+}
+
+/** Those of the catalogue and no others, bounded, whatever was given. */
+function attributesOf({ name, attributes, error_type }: Operation): Attributes {
+  const kept: Record<string, AttributeValue> = {};
+  for (const key of Object.keys(OPERATION_SPANS[name].attributes)) {
+    const value = key === 'error.type' ? error_type : attributes[key];
+    if (value !== undefined) kept[key] = bounded(value);
+  }
+  return kept;
+}
+
+function bounded(value: AttributeValue): AttributeValue {
+  if (typeof value === 'string') return printableLine(value).slice(0, TEXT_LENGTH_MAX);
+  return typeof value === 'object' ? value.slice(0, LIST_LENGTH_MAX).map((text) => bounded(text) as string) : value;
+}
+
+function labelsOf(counter: CounterMetric, attributes: Attributes): LabelsOf<CounterMetric> {
+  const labels: Record<string, AttributeValue> = {};
+  for (const label of METRICS[counter].labels) if (attributes[label] !== undefined) labels[label] = attributes[label];
+  return labels as LabelsOf<CounterMetric>;
+}
+
+function spanOf(
+  { name, began_at, duration_ms, error_type, trace = beginTrace() }: Operation,
+  attributes: Attributes,
+): FinishedSpan {
+  return {
+    name,
+    kind: 'internal',
+    trace_id: trace.trace_id,
+    span_id: trace.span_id,
+    parent_span_id: trace.parent_span_id,
+    parent_is_remote: trace.parent_span_id !== undefined,
+    trace_state: undefined,
+    began_at,
+    ended_at: began_at + duration_ms,
+    attributes,
+    events: [],
+    failed: error_type !== undefined,
+  };
+}

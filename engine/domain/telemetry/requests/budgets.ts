@@ -1,0 +1,134 @@
+import type { LimitStatus } from '../../../base/contract/money.ts';
+import { nanoToUsd } from '../../../base/kit/money.ts';
+import type { Metrics, Reading } from '../metric-registry.ts';
+
+/** The part of a limit in money that is spent or reserved. */
+export function usedRatio({ limit, spent, reserved }: LimitStatus): number {
+  return limit > 0 ? (spent + reserved) / limit : 1;
+}
+
+/** What is left of a limit in money, in US dollars. */
+export function remainingUsd({ limit, spent, reserved }: LimitStatus): number {
+  return nanoToUsd(Math.max(0, limit - spent - reserved));
+}
+
+export function tightestOf(limits: readonly LimitStatus[]): LimitStatus | undefined {
+  let tightest: LimitStatus | undefined;
+  for (const limit of limits) {
+    if (tightest === undefined || usedRatio(limit) > usedRatio(tightest)) tightest = limit;
+  }
+  return tightest;
+}
+
+type BudgetMetric = 'gateway.budget.used_ratio' | 'gateway.budget.remaining' | 'gateway.budget.resets_in';
+
+interface Settled {
+  readonly reserved: number;
+  readonly cost: number;
+}
+
+/** A request that is over, as its limits know it. */
+export interface EndedUse extends Settled {
+  /** With what was reserved for the request in them. */
+  readonly limits: readonly LimitStatus[];
+  /** When they were told; both on the monotonic clock. */
+  readonly told_at: number;
+  readonly ended_at: number;
+}
+
+interface Tracked {
+  limit: LimitStatus;
+  told_at: number;
+  /** Requests that ended last, the newest at the end. */
+  readonly ended: (Settled & { readonly ended_at: number })[];
+}
+
+const ENDED_MAX = 200;
+
+/**
+ * Keeps of each rule and window whoever has used most of the limit, so that a rule by user has one series and not one for each of
+ * them. What requests tell is all that is known: it may change elsewhere meanwhile.
+ */
+export class Budgets {
+  readonly #by_rule = new Map<string, Map<string, Tracked>>();
+  readonly #now: () => number;
+
+  constructor(metrics: Pick<Metrics, 'observe'>, now: () => number) {
+    this.#now = now;
+    const observe = (name: BudgetMetric, read: (limit: LimitStatus) => number) =>
+      metrics.observe(name, () => this.#read(read));
+    observe('gateway.budget.used_ratio', usedRatio);
+    observe('gateway.budget.remaining', remainingUsd);
+    observe('gateway.budget.resets_in', ({ resets_at }) => Math.max(0, ((resets_at ?? 0) - this.#now()) / 1000));
+  }
+
+  clear(): void {
+    this.#by_rule.clear();
+  }
+
+  /** Takes note of the limits that a request came under, in the place of whose reservation its cost counts now. */
+  note(use: EndedUse): void {
+    for (const limit of use.limits) {
+      let windows = this.#by_rule.get(limit.rule);
+      if (windows === undefined) {
+        windows = new Map();
+        this.#by_rule.set(limit.rule, windows);
+      }
+      const tracked = windows.get(limit.window);
+      if (tracked !== undefined && isOfSame(limit, tracked.limit)) {
+        follow(tracked, limit, use);
+        continue;
+      }
+      const left = settle(limit, use);
+      if (tracked !== undefined && !isAhead(left, tracked.limit)) continue;
+      windows.set(limit.window, { limit: left, told_at: use.told_at, ended: [endOf(use)] });
+    }
+  }
+
+  *#read(read: (limit: LimitStatus) => number): Generator<Reading<BudgetMetric>> {
+    const now = this.#now();
+    for (const [rule, windows] of this.#by_rule) {
+      for (const [window, { limit }] of windows) {
+        if (limit.resets_at !== null && limit.resets_at <= now) windows.delete(window);
+        else yield { value: read(limit), labels: { 'gateway.rule': rule, 'gateway.budget.window': window } };
+      }
+      if (windows.size === 0) this.#by_rule.delete(rule);
+    }
+  }
+}
+
+function isOfSame(limit: LimitStatus, known: LimitStatus): boolean {
+  return limit.key === known.key && limit.scope === known.scope && limit.resets_at === known.resets_at;
+}
+
+function isAhead(limit: LimitStatus, known: LimitStatus): boolean {
+  if (limit.resets_at !== known.resets_at) return (limit.resets_at ?? 0) > (known.resets_at ?? 0);
+  return usedRatio(limit) > usedRatio(known);
+}
+
+/** Requests end in another order than they began in: what was told last stands, less the reservations that ended since. */
+function follow(tracked: Tracked, limit: LimitStatus, use: EndedUse): void {
+  if (use.told_at < tracked.told_at) {
+    tracked.limit = settle(tracked.limit, use);
+  } else {
+    let { reserved, cost } = use;
+    for (let index = tracked.ended.length - 1; index >= 0; index--) {
+      const ended = tracked.ended[index]!;
+      if (ended.ended_at <= use.told_at) break;
+      reserved += ended.reserved;
+      cost += ended.cost;
+    }
+    tracked.limit = settle(limit, { reserved, cost });
+    tracked.told_at = use.told_at;
+  }
+  tracked.ended.push(endOf(use));
+  if (tracked.ended.length > ENDED_MAX) tracked.ended.shift();
+}
+
+function settle(limit: LimitStatus, { reserved, cost }: Settled): LimitStatus {
+  return { ...limit, spent: limit.spent + cost, reserved: Math.max(0, limit.reserved - reserved) };
+}
+
+function endOf({ reserved, cost, ended_at }: EndedUse): Tracked['ended'][number] {
+  return { reserved, cost, ended_at };
+}

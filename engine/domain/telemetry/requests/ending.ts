@@ -1,0 +1,334 @@
+/** A request that is over: what spans and metrics both need of it, worked out once. @module */
+import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
+import type { AttemptRecord, DropReason } from '../../../base/contract/forwarding.ts';
+import type { EndedRequest } from '../../../base/contract/telemetry.ts';
+import { placeOf } from '../../../base/kit/net/tunnel.ts';
+import { pathFinder } from '../../../base/kit/path-patterns.ts';
+import { configHash } from '../config-hash.ts';
+import {
+  CONVENTIONS,
+  type Conventions,
+  conventionsOf,
+  type ModelUsage,
+  operationOf,
+  providerOf,
+} from '../conventions.ts';
+
+/** Where something listens, in the words of the conventions. */
+interface Address {
+  readonly scheme: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+interface KnownUpstream {
+  readonly address: Address;
+  readonly region: string | undefined;
+  /** `gen_ai.provider.name`, by the protocol in which it is asked. */
+  provider(protocol: string): string;
+}
+
+/** What is worked out ahead of a configuration, for every request that it serves. */
+export interface KnownConfiguration {
+  readonly config: GatewayConfig;
+  readonly hash: string;
+  readonly conventions: Conventions;
+  /** Part of all traces that are sent, by the identifier of the trace. */
+  readonly ratio: number;
+  readonly slow_ms: number;
+  readonly tells_team: boolean;
+  readonly tells_caller: boolean;
+  readonly address: Address;
+  /** Whether metrics tell a model apart by its id; where gateway.yaml names none, the first so many that answered. */
+  tellsModel(id: string, answered: boolean): boolean;
+  readonly upstreams: ReadonlyMap<string, KnownUpstream>;
+  /** By routing rule, the place of each upstream in it; several can share one. */
+  readonly places: ReadonlyMap<string, ReadonlyMap<string, number>>;
+}
+
+export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv): KnownConfiguration {
+  const { telemetry, routing, server } = config;
+  const routes = [{ name: 'default', upstreams: routing.default_upstreams }, ...routing.rules];
+  return {
+    config,
+    hash: configHash(config),
+    conventions: CONVENTIONS[conventionsOf(config, env)],
+    ratio: ratioOf(config, env),
+    slow_ms: telemetry.sampling.slow_seconds * 1000,
+    tells_team: telemetry.metrics.team,
+    tells_caller: telemetry.caller === 'pseudonym',
+    address: addressOf(server.public_url),
+    tellsModel: modelsTold(config),
+    upstreams: new Map(config.upstreams.map((upstream) => [upstream.name, learnUpstream(upstream)])),
+    places: new Map(
+      routes.map(({ name, upstreams }) => [name, new Map(upstreams.map(({ upstream, order }) => [upstream, order]))]),
+    ),
+  };
+}
+
+/**
+ * The ratio in force: that of gateway.yaml, else of OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, else 1. What a sampler makes of
+ * a parent does not count: any client could then fill the collector.
+ */
+export function ratioOf({ telemetry }: Pick<GatewayConfig, 'telemetry'>, env: NodeJS.ProcessEnv): number {
+  const { ratio } = telemetry.sampling;
+  if (ratio !== undefined) return ratio;
+  const sampler = (env.OTEL_TRACES_SAMPLER ?? '').trim().replace(/^parentbased_/, '');
+  if (sampler === 'always_off') return 0;
+  if (sampler !== 'traceidratio') return 1;
+  const argument = env.OTEL_TRACES_SAMPLER_ARG?.trim() ?? '';
+  const given = argument === '' ? 1 : Number(argument);
+  return given >= 0 && given <= 1 ? given : 1;
+}
+
+/** Callers choose the ids, and each is a label for as long as the gateway runs. */
+const TOLD_MAX = 200;
+
+function modelsTold({ models, from_model_lists }: GatewayConfig): KnownConfiguration['tellsModel'] {
+  const told = new Set(models.map(({ id }) => id));
+  if (!from_model_lists) return (id) => told.has(id);
+  return (id, answered) => {
+    if (answered && told.size < TOLD_MAX) told.add(id);
+    return told.has(id);
+  };
+}
+
+function addressOf(base_url: string): Address {
+  const url = new URL(base_url);
+  return { scheme: url.protocol.slice(0, -1), ...placeOf(url) };
+}
+
+function learnUpstream({ base_url, region }: UpstreamConfig): KnownUpstream {
+  const address = addressOf(base_url);
+  const providers = new Map<string, string>();
+  return {
+    address,
+    region,
+    provider(protocol) {
+      const known = providers.get(protocol) ?? providerOf(address.host, protocol);
+      providers.set(protocol, known);
+      return known;
+    },
+  };
+}
+
+export type RequestOutcome = 'answered' | 'refused' | 'upstream_refused' | 'failed' | 'aborted';
+
+/** A request went on without an upstream, as that one failed or could not be asked. */
+interface Fallback {
+  readonly upstream: string;
+  readonly reason: string;
+  /** Number of the attempt that failed; absent where it was not asked. */
+  readonly attempt: number | undefined;
+}
+
+interface Decision {
+  readonly kind: 'route' | 'access' | 'spend' | 'policy' | 'token_group' | 'stage';
+  readonly rule: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly outcome: 'routed' | 'refused' | 'served' | 'matched';
+}
+
+/** One attempt, by spans and by metrics; times are on the monotonic clock. */
+export interface EndedAttempt {
+  readonly record: AttemptRecord;
+  readonly is_last: boolean;
+  readonly upstream: KnownUpstream | undefined;
+  /** In which the upstream was asked. */
+  readonly protocol: string;
+  readonly provider: string | undefined;
+  /** What went wrong, in a word of a small closed set; `undefined` where it served and nothing broke it off. */
+  readonly error: string | undefined;
+  readonly began_at: number | undefined;
+  /** The one that served ends with its answer. */
+  readonly ended_at: number;
+}
+
+export interface Ending {
+  readonly request: EndedRequest;
+  readonly known: KnownConfiguration;
+  readonly outcome: RequestOutcome;
+  readonly status: number;
+  readonly error_code: string | undefined;
+  readonly protocol: string;
+  readonly operation: string;
+  readonly method: string;
+  readonly route: string;
+  /** Absent where gateway.yaml has no such model. */
+  readonly model: string | undefined;
+  readonly upstream: string | undefined;
+  readonly team: string | undefined;
+  readonly duration_ms: number;
+  /** On the monotonic clock. */
+  readonly ended_at: number;
+  readonly attempts: readonly EndedAttempt[];
+  readonly fallbacks: readonly Fallback[];
+  readonly downgraded: boolean;
+  /** What decided over it; limits that had room did not. */
+  readonly decisions: readonly Decision[];
+  /** The rule, policy or token group that refused it. */
+  readonly refused_by: string | undefined;
+  /** What the answer of the last attempt used, as the conventions count it; `undefined` where nothing was metered. */
+  readonly usage: ModelUsage | undefined;
+}
+
+/** @param ended_at when the client had its answer or was gone, or its answer was read to the end, on the monotonic clock */
+export function endingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number): Ending {
+  const status = request.peek('outcome.status') ?? 499;
+  const model = request.peek('request.model');
+  const protocol = request.peek('request.protocol') ?? 'none';
+  const outcome = outcomeOf(request, status);
+  return {
+    request,
+    known,
+    outcome,
+    status,
+    error_code: request.peek('outcome.error'),
+    protocol,
+    operation: operationOf(protocol),
+    method: request.peek('request.method') ?? 'GET',
+    route: routeOf(request),
+    model: model !== undefined && known.tellsModel(model, status < 400) ? model : undefined,
+    upstream: request.peek('route.upstream'),
+    team: request.peek('principal.team'),
+    duration_ms: request.peek('outcome.duration_ms') ?? 0,
+    ended_at,
+    attempts: attemptsOf(request, known, { outcome, protocol, ended_at }),
+    fallbacks: findFallbacks(request, known),
+    downgraded: request.peek('cache.downgraded') === true,
+    decisions: decisionsOf(request),
+    refused_by: refusedBy(request),
+    usage: usageOf(request),
+  };
+}
+
+function outcomeOf(request: EndedRequest, status: number): RequestOutcome {
+  if (request.peek('outcome.aborted') === true) return 'aborted';
+  const { error } = request.notes;
+  // What breaks off an answer has the status of the answer.
+  if (error !== undefined) return error.status >= 500 ? 'failed' : 'refused';
+  if (status < 400) return 'answered';
+  if (status >= 500) return 'failed';
+  return request.attempts.length > 0 ? 'upstream_refused' : 'refused';
+}
+
+const finders = new WeakMap<readonly string[], ReturnType<typeof pathFinder>>();
+
+function routeOf(request: EndedRequest): string {
+  const { paths } = request.pipeline.spec.match;
+  if (paths.length === 1) return paths[0]!;
+  const find = finders.get(paths) ?? pathFinder(paths);
+  finders.set(paths, find);
+  return find(request.peek('request.path') ?? '') ?? paths[0] ?? '';
+}
+
+function attemptsOf(
+  request: EndedRequest,
+  { upstreams }: KnownConfiguration,
+  { outcome, protocol: asked_in, ended_at }: Pick<Ending, 'outcome' | 'protocol' | 'ended_at'>,
+): EndedAttempt[] {
+  const { attempts, notes } = request;
+  return attempts.map((record, index) => {
+    const is_last = index === attempts.length - 1;
+    const upstream = upstreams.get(record.upstream);
+    // The route's facts are those of the upstream that was asked last.
+    const protocol = is_last ? (request.peek('route.protocol') ?? asked_in) : asked_in;
+    const times = notes.attempt_times[index];
+    return {
+      ...{ record, is_last, upstream, protocol },
+      provider: upstream?.provider(protocol),
+      error: errorOf(record, is_last && outcome === 'failed' ? notes.error?.code : undefined),
+      began_at: times?.began_at,
+      ended_at: record.outcome === 'answered' ? ended_at : (times?.ended_at ?? ended_at),
+    };
+  });
+}
+
+function errorOf({ outcome, status }: AttemptRecord, broken_by: string | undefined): string | undefined {
+  if (outcome !== 'answered') return outcome === 'gone' ? undefined : outcome;
+  return status !== null && status >= 400 ? String(status) : broken_by;
+}
+
+/** Whether an upstream may have accepted an attempt and did not answer it. */
+export function isUnconfirmed({ certainty, outcome }: AttemptRecord): boolean {
+  return certainty === 'possibly_accepted' && outcome !== 'gone';
+}
+
+const NO_FALLBACKS: readonly Fallback[] = [];
+
+/** Reasons to go on without an upstream that are no trouble of its own, but lie in the request. */
+const BY_REQUEST: ReadonlySet<string> = new Set<DropReason>([
+  'protocol',
+  'context_window',
+  'cache',
+  'state_boundary',
+  'decisive',
+]);
+
+function findFallbacks(request: EndedRequest, { places }: KnownConfiguration): readonly Fallback[] {
+  const { attempts } = request;
+  const dropped = request.peek('route.dropped');
+  if (attempts.length < 2 && dropped === undefined) return NO_FALLBACKS;
+  const found: Fallback[] = [];
+  for (const { n, upstream, reason } of attempts) {
+    if (reason.startsWith('next_')) found.push({ upstream, reason, attempt: n });
+  }
+  const used = attempts.at(-1)?.upstream;
+  const place = used === undefined ? undefined : places.get(request.peek('route.rule') ?? 'default');
+  if (dropped === undefined || place === undefined) return found;
+  const last = place.get(used!) ?? Number.POSITIVE_INFINITY;
+  for (const entry of dropped) {
+    const end = entry.lastIndexOf(': ');
+    const [upstream, reason] = [entry.slice(0, end), entry.slice(end + 2)];
+    const is_before = (place.get(upstream) ?? Number.POSITIVE_INFINITY) <= last;
+    if (is_before && !BY_REQUEST.has(reason)) found.push({ upstream, reason, attempt: undefined });
+  }
+  return found;
+}
+
+/** By how what holds in shadow mode is named, what kind of rule it is. */
+const SHADOWS: Readonly<Record<string, Decision['kind']>> = { routing: 'route', access: 'access', spend: 'spend' };
+
+function decisionsOf(request: EndedRequest): readonly Decision[] {
+  const found: Decision[] = [];
+  const add = (kind: Decision['kind'], name: unknown, outcome: Decision['outcome']) => {
+    if (typeof name === 'string') found.push({ kind, rule: name, mode: 'enforce', outcome });
+  };
+  const rule = request.peek('route.rule');
+  if (rule !== 'default') add('route', rule, 'routed');
+  add('spend', limitOf(request), 'refused');
+  for (const name of request.peek('policy.names') ?? []) add('policy', name, 'served');
+  const { policy, token_group, access_rule } = request.notes.error?.details ?? {};
+  add('access', access_rule, 'refused');
+  add('policy', policy, 'refused');
+  add('token_group', token_group, 'refused');
+  for (const name of request.shadows) found.push(shadowOf(name));
+  return found;
+}
+
+function shadowOf(name: string): Decision {
+  const [prefix = '', ...rest] = name.split(':');
+  const kind = rest.length > 0 && Object.hasOwn(SHADOWS, prefix) ? SHADOWS[prefix] : undefined;
+  const rule = kind === undefined ? name : rest.join(':');
+  return { kind: kind ?? 'stage', rule, mode: 'shadow', outcome: 'matched' };
+}
+
+function limitOf(request: EndedRequest): string | undefined {
+  return request.peek('spend.rule') ?? request.peek('request.limit_rule');
+}
+
+function refusedBy(request: EndedRequest): string | undefined {
+  const { policy, token_group, access_rule } = request.notes.error?.details ?? {};
+  const by = limitOf(request) ?? policy ?? token_group ?? access_rule;
+  return typeof by === 'string' ? by : undefined;
+}
+
+function usageOf(request: EndedRequest): ModelUsage | undefined {
+  const output = request.peek('usage.output_tokens');
+  if (output === undefined) return undefined;
+  const cache_read = request.peek('usage.cache_read_input_tokens') ?? 0;
+  const cache_write =
+    (request.peek('usage.cache_write_5m_input_tokens') ?? 0) + (request.peek('usage.cache_write_1h_input_tokens') ?? 0);
+  const input = (request.peek('usage.input_tokens') ?? 0) + cache_read + cache_write;
+  return { input, output, cache_read, cache_write };
+}

@@ -1,0 +1,745 @@
+/**
+ * One attempt to have a request served: it is sent to one upstream, the beginning of the answer is read, and classified.
+ * @module
+ */
+import type { Duplex } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { AttemptEffect, AttemptRecord, Certainty } from '../../../base/contract/forwarding.ts';
+import { protocolOf } from '../../../base/contract/protocol.ts';
+import type { Clock, Timer } from '../../../base/contract/services.ts';
+import type { Relay } from '../../../base/contract/stage.ts';
+import type { UpstreamResponse } from '../../../base/contract/upstream-response.ts';
+import { decompressed, decompressor } from '../../../base/kit/decompressor.ts';
+import { isEventStream, isPlain, mediaType } from '../../../base/kit/media-type.ts';
+import { NoTunnel, ProxyUnreachable } from '../../../base/kit/net/tunnel.ts';
+import { retryAfterSeconds, retryAfterText } from '../../../base/kit/retry-after.ts';
+import {
+  BEGINS_AS_ERROR,
+  endSaidIn,
+  errorIn,
+  errorOfEvent,
+  MEANINGS,
+  meaningOf,
+  type ReadError,
+  readError,
+  statusOf,
+} from '../../protocols/index.ts';
+import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
+import { type ForwardContext, type PreparedRequest, protocolAt, type Target } from '../target.ts';
+import type { Sending } from '../transports/transport.ts';
+
+/** What an attempt goes by. */
+export interface AttemptPlan {
+  readonly ctx: ForwardContext;
+  readonly target: Target;
+  readonly request: PreparedRequest;
+  readonly clock: Clock;
+  readonly timeouts: GatewayConfig['server']['timeouts'];
+  /** Whether the request can go to another upstream when this one does not answer. */
+  readonly can_move_on: boolean;
+  /** Whether nobody else reads the body any more once this attempt has sent it. */
+  readonly may_free: boolean;
+  readonly first_byte_seconds: number;
+  /** When the request was first sent, on the monotonic clock. */
+  readonly began: number;
+}
+
+/** What is known of every attempt that was made. */
+interface Sent {
+  readonly upstream: string;
+  readonly sends: number;
+  readonly resent: 'stale_socket' | undefined;
+  /** Whether nothing of the body is still to be sent. */
+  readonly is_through: boolean;
+  /** When it was sent, on the monotonic clock. */
+  readonly began_at: number;
+  readonly ms: number;
+  readonly request_id: string | undefined;
+  /** Whether the upstream was asked in another protocol than the client's. */
+  readonly is_translated: boolean;
+}
+
+/** An attempt whose answer goes to the client. */
+export interface ServedAttempt extends Sent {
+  readonly relay: Relay;
+}
+
+/** What an answer is that does not serve the request, with what the client gets if nothing better follows. */
+interface Failure {
+  readonly outcome: AttemptOutcome;
+  readonly certainty: Certainty;
+  /** What the upstream answered, or what the error that began its stream stands for. */
+  readonly status: number | undefined;
+  readonly retry_after_seconds: number | undefined;
+  /** Whether the error says itself that it is about the model. */
+  readonly names_model: boolean;
+  /** Whether only the words of its text say what it means. */
+  readonly by_phrase?: boolean;
+  /** What the upstream said, where that is that the conversation is too long for its model. */
+  readonly full_context?: string;
+  readonly response?: UpstreamResponse;
+  readonly chunks?: readonly Buffer[];
+  /** Whether that is all of it, so that it can be passed on later. */
+  readonly is_whole?: boolean;
+  readonly error?: StageError;
+  /** What the system calls it, such as `ECONNREFUSED`. */
+  readonly code?: string | undefined;
+}
+
+/** An attempt that was not served. */
+export interface FailedAttempt extends Sent, Failure {
+  /** How much of an answer came that is not passed on. */
+  readonly received_bytes?: number;
+}
+
+/** The body of an error is whole at once, as a rule. */
+const ERROR_SECONDS = 2;
+/** A first event comes with its head, as a rule, however late that is. */
+const PEEK_SECONDS_MIN = 1;
+const REQUEST_ID_LENGTH = 200;
+
+/** Whether a request is one of an API beside those for models. */
+const isOther = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
+
+/** Sends a request to one upstream, and reads its answer as far as it takes to know what it is. */
+export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | FailedAttempt> {
+  const { ctx, target, clock } = plan;
+  const { name } = target.config;
+  const is_other = isOther(ctx);
+  const is_translated = !is_other && protocolAt(ctx, target) !== protocolOf(ctx.get('request.protocol'));
+  const sending = target.transport.send(plan.request);
+  const began_at = clock.monotonic();
+  const sent = (request_id?: string): Sent => ({
+    upstream: name,
+    sends: sending.attempts,
+    resent: sending.resent,
+    is_through: sending.attempts === 0 || sending.body_is_sent,
+    began_at,
+    ms: clock.monotonic() - began_at,
+    request_id,
+    is_translated,
+  });
+  let response: UpstreamResponse;
+  const timer = limitWait(plan, sending);
+  try {
+    response = await sending.answer;
+  } catch (error) {
+    return { ...sent(), ...unanswered(error as Error, name, sending) };
+  } finally {
+    timer.close();
+  }
+  const answered = sent(requestIdOf(response));
+  if (plan.may_free && sending.body_is_sent) ctx.body?.free();
+  const peek = new Peek(response, peekOptions(plan, response));
+  let cancelled: StageError | undefined;
+  ctx.onCancel((reason) => {
+    cancelled = reason;
+    response.destroy();
+    peek.end('broken');
+  });
+  const beginning = peek.done ?? (await peek.beginning);
+  if (cancelled !== undefined) return { ...answered, ...failure('gone', response.statusCode), error: cancelled };
+  const failed = classify({ response, beginning, name, now: clock.now(), is_other });
+  if (failed === undefined) return { ...answered, relay: relayTo(plan, response, beginning.chunks) };
+  const received_bytes = failed.error === undefined ? 0 : sizeOf(beginning.chunks);
+  return { ...answered, ...failed, received_bytes };
+}
+
+const sizeOf = (chunks: readonly Buffer[]) => chunks.reduce((sum, { length }) => sum + length, 0);
+
+/** It is written down with the request, so it has a bound, whatever the upstream says. */
+function requestIdOf({ headers }: UpstreamResponse): string | undefined {
+  const id = headers['request-id'] ?? headers['x-request-id'];
+  if (typeof id !== 'string' || id === '') return undefined;
+  return id.slice(0, REQUEST_ID_LENGTH).replace(/[^ -~]/g, '?');
+}
+
+/** Gives up on an answer whose head comes too late for the client; it is read for its bill all the same. */
+function limitWait(plan: AttemptPlan, sending: Sending): Timer {
+  const { ctx, target, clock, can_move_on, first_byte_seconds: seconds } = plan;
+  const giveUp = (reason: StageError) => sending.abandon(reason);
+  ctx.onCancel(giveUp);
+  // Counting tokens and what is not charged have no bill.
+  const has_bill = ctx.get('request.protocol') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
+  ctx.drainWithin(has_bill ? target.drain : undefined);
+  return clock.after(seconds * 1000, () => {
+    // How long an answer is read on that nobody waits for is decided elsewhere.
+    if (ctx.aborted) return;
+    const is_sent = sending.attempts > 0;
+    const goes_on = is_sent && !can_move_on && drainLate(plan, sending, giveUp);
+    const reason = tooLate(target.config.name, seconds, { is_sent, goes_on });
+    if (goes_on) sending.release(reason);
+    else giveUp(reason);
+    sending.forgetBody();
+  });
+}
+
+function drainLate(plan: AttemptPlan, sending: Sending, giveUp: (reason: StageError) => void): boolean {
+  const late = sending.late().then((response) => lateRelay(plan, response));
+  late.catch(() => {});
+  return plan.ctx.drainLater(late, plan.first_byte_seconds, giveUp);
+}
+
+/** A request that left is not said to be one to send again: the upstream may be at work on it, and bill it. */
+function tooLate(
+  name: string,
+  seconds: number,
+  { is_sent, goes_on }: { is_sent: boolean; goes_on: boolean },
+): StageError {
+  const fact = `The upstream "${name}" did not begin to answer within ${seconds} seconds.`;
+  const details = { upstream: name };
+  if (!is_sent) return new StageError('upstream_timeout', fact, { details });
+  const money = goes_on
+    ? 'Its answer is waited for and charged if it comes'
+    : 'It was given up, and the upstream may bill it all the same';
+  const message = `${fact} ${money}; the same request sent again is paid again.`;
+  return new StageError('upstream_timeout', message, { details, headers: { 'x-should-retry': 'false' } });
+}
+
+function relayTo(
+  { ctx, timeouts, first_byte_seconds }: AttemptPlan,
+  response: UpstreamResponse,
+  begun: readonly Buffer[],
+): Relay {
+  const { idle_seconds } = timeouts;
+  if (ctx.get('request.stream') === true) return { kind: 'relay', response, idle_seconds, begun };
+  const first_chunk_seconds = Math.max(idle_seconds, first_byte_seconds);
+  return { kind: 'relay', response, idle_seconds, first_chunk_seconds, begun };
+}
+
+/** Like the answer of a request in time, but nobody looked at its beginning. */
+function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
+  const relay = relayTo(plan, response, []);
+  if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
+  const about = { name: plan.target.config.name, is_other: isOther(plan.ctx) };
+  return {
+    ...relay,
+    inspect: (first) => refuseForeign({ ...about, response, first, now: plan.clock.now() }),
+  };
+}
+
+function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions {
+  const { ctx, target, clock, timeouts, can_move_on, first_byte_seconds, began } = plan;
+  const { statusCode: status = 0, headers } = response;
+  if (status >= 400) return { clock, until: 'end', silence_seconds: ERROR_SECONDS, seconds: ERROR_SECONDS };
+  const silence_seconds = can_move_on ? first_byte_seconds : timeouts.idle_seconds;
+  if (status === 200 && isEventStream(headers['content-type'])) {
+    // Every stream of Responses begins with a preamble, also one that fails because the upstream is overloaded.
+    const has_preamble = target.config.commit_after === 'first_content' || protocolAt(ctx, target) === 'responses';
+    const { commit_seconds } = timeouts;
+    // They begin with the request: proxies in front of the gateway wait no longer for a head because there was none upstream.
+    const left = commit_seconds - (clock.monotonic() - began) / 1000;
+    const seconds = Math.max(Math.min(PEEK_SECONDS_MIN, commit_seconds), left);
+    return { clock, until: has_preamble ? 'content' : 'event', silence_seconds, seconds };
+  }
+  const patience = ctx.get('request.stream') === true ? silence_seconds : Math.max(silence_seconds, first_byte_seconds);
+  return { clock, until: 'bytes', silence_seconds: patience, seconds: Infinity };
+}
+
+/** The beginning of a response, read before anybody is given any of it. */
+export interface Beginning {
+  readonly chunks: readonly Buffer[];
+  /**
+   * Why no more is read: what was waited for is there; the response ended or broke before; nothing came for too long; it took so
+   * long, or became so much, that it is passed on.
+   */
+  readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
+  readonly event?: { readonly name: string; readonly data: string };
+}
+
+/** How much of a response is read. */
+export interface PeekOptions {
+  /** What is waited for: any bytes, the first event, the first event behind the preamble, or the end. */
+  readonly until: 'bytes' | 'event' | 'content' | 'end';
+  readonly silence_seconds: number;
+  readonly seconds: number;
+  readonly clock: Clock;
+}
+
+/** What is kept of a response that has begun, at most; its head alone says that the upstream is at work. */
+const PEEK_BYTES_MAX = 262_144;
+const ERROR_PEEK_BYTES_MAX = 65_536;
+const PREAMBLE_EVENTS_MAX = 64;
+const PREAMBLE_SECONDS = 2;
+
+const ignore = (): void => {};
+
+/** Reads the beginning of a response; the rest stays in it, with its back-pressure. */
+export class Peek {
+  done: Beginning | undefined;
+  readonly #response: UpstreamResponse;
+  readonly #options: PeekOptions;
+  #resolve: ((beginning: Beginning) => void) | undefined;
+  readonly #chunks: Buffer[] = [];
+  readonly #timers: Timer[] = [];
+  #feed: ((chunk: Buffer) => void) | undefined;
+  /** Reads what came last as an event: some servers leave out the blank line behind it. */
+  #flush: (() => void) | undefined;
+  #inflate: Duplex | undefined;
+  #size = 0;
+  #events = 0;
+
+  constructor(response: UpstreamResponse, options: PeekOptions) {
+    this.#response = response;
+    this.#options = options;
+    const { until, silence_seconds, seconds, clock } = options;
+    if (until === 'event' || until === 'content') this.#listenForEvents();
+    response.on('data', this.#take);
+    response.on('end', this.#onEnd);
+    response.on('error', this.#onBroken);
+    response.on('close', this.#onBroken);
+    // What has come by now is often all that is waited for.
+    response.resume();
+    if (this.done !== undefined) return;
+    this.#timers.push(clock.after(silence_seconds * 1000, () => this.end('silent')));
+    if (seconds < silence_seconds) this.#timers.push(clock.after(seconds * 1000, () => this.end('enough')));
+  }
+
+  get beginning(): Promise<Beginning> {
+    if (this.done !== undefined) return Promise.resolve(this.done);
+    return new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  end(by: Beginning['by'], event?: Beginning['event']): void {
+    if (this.done !== undefined) return;
+    const chunks = this.#chunks;
+    this.done = event === undefined ? { chunks, by } : { chunks, by, event };
+    for (const timer of this.#timers) timer.close();
+    const response = this.#response;
+    response.pause();
+    response.off('data', this.#take);
+    response.off('end', this.#onEnd);
+    response.off('error', this.#onBroken);
+    response.off('close', this.#onBroken);
+    // Whoever reads on listens a moment later.
+    response.on('error', ignore);
+    this.#inflate?.destroy();
+    this.#resolve?.(this.done);
+  }
+
+  readonly #onEnd = (): void => {
+    const end = () => {
+      this.#flush?.();
+      this.end(this.#options.until === 'end' ? 'complete' : 'ended');
+    };
+    if (this.#inflate === undefined) end();
+    // What came last is still being read.
+    else this.#inflate.on('end', end).end();
+  };
+
+  readonly #onBroken = (): void => {
+    if (!this.#response.readableEnded) this.end('broken');
+  };
+
+  readonly #take = (chunk: Buffer): void => {
+    const { until } = this.#options;
+    this.#chunks.push(chunk);
+    this.#size += chunk.length;
+    this.#timers[0]?.refresh();
+    if (until === 'bytes') this.end('complete');
+    else if (this.#size > (until === 'end' ? ERROR_PEEK_BYTES_MAX : PEEK_BYTES_MAX)) this.end('enough');
+    else this.#feed?.(chunk);
+  };
+
+  #listenForEvents(): void {
+    const decoder = new StringDecoder('utf8');
+    const parser = createParser({ onEvent: (event) => this.#onEvent(event) });
+    const read = (chunk: Buffer) => {
+      if (this.done === undefined) parser.feed(decoder.write(chunk));
+    };
+    this.#flush = () => {
+      if (this.done === undefined) parser.feed(`${decoder.end()}\n\n`);
+    };
+    const encoding = this.#response.headers['content-encoding'];
+    if (isPlain(encoding)) {
+      this.#feed = read;
+      return;
+    }
+    this.#inflate = decompressor(encoding!);
+    // What cannot be read is not for us to judge.
+    const giveUp = () => this.end('enough');
+    this.#inflate?.on('data', read).on('error', giveUp);
+    this.#feed = this.#inflate === undefined ? giveUp : (chunk) => void this.#inflate!.write(chunk);
+  }
+
+  #onEvent({ event: name = 'message', data }: EventSourceMessage): void {
+    if (this.done !== undefined || name === 'ping') return;
+    if (this.#options.until !== 'content' || !isPreamble(name, data)) {
+      this.end('complete', { name, data });
+      return;
+    }
+    this.#events += 1;
+    if (this.#events >= PREAMBLE_EVENTS_MAX) this.end('enough');
+    else if (this.#events === 1)
+      this.#timers.push(this.#options.clock.after(PREAMBLE_SECONDS * 1000, () => this.end('enough')));
+  }
+}
+
+/** Types of events that say that an answer will come, and nothing of it: of Messages, and of Responses. */
+const PREAMBLE: ReadonlySet<unknown> = new Set([
+  'message_start',
+  'ping',
+  'response.created',
+  'response.queued',
+  'response.in_progress',
+]);
+
+/** Events that open a part of an answer: of Messages, and of Responses. What they open may be empty. */
+const OPENINGS: ReadonlySet<unknown> = new Set([
+  'content_block_start',
+  'response.output_item.added',
+  'response.content_part.added',
+  'response.reasoning_summary_part.added',
+]);
+
+/** Parts that are empty when they are opened; a call says which tool. */
+const EMPTY_PARTS: ReadonlySet<unknown> = new Set([
+  'text',
+  'thinking',
+  'message',
+  'reasoning',
+  'output_text',
+  'summary_text',
+]);
+
+type Part = Readonly<Partial<Record<'type' | 'text' | 'thinking' | 'content', unknown>>>;
+
+interface Chunk {
+  readonly type?: unknown;
+  readonly content_block?: Part;
+  readonly item?: Part;
+  readonly part?: Part;
+  readonly choices?: readonly {
+    readonly delta?: Readonly<Record<string, unknown>>;
+    readonly finish_reason?: unknown;
+  }[];
+}
+
+const isNothing = (value: unknown) =>
+  value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
+
+/**
+ * Whether an event carries no content yet: some upstreams send one and then fail. One known by its name is not parsed, as some repeat
+ * the whole request in it.
+ */
+function isPreamble(name: string, data: string): boolean {
+  return PREAMBLE.has(name) || (saysNothingYet(data) && errorOfEvent(name, data) === undefined);
+}
+
+function saysNothingYet(data: string): boolean {
+  let chunk: Chunk | null;
+  try {
+    chunk = JSON.parse(data) as Chunk | null;
+  } catch {
+    return false;
+  }
+  if (PREAMBLE.has(chunk?.type)) return true;
+  if (OPENINGS.has(chunk?.type)) return isEmptyPart(chunk?.content_block ?? chunk?.item ?? chunk?.part);
+  const choices = chunk?.choices;
+  if (!Array.isArray(choices)) return false;
+  return choices.every(({ delta = {}, finish_reason }) => {
+    return (
+      isNothing(finish_reason) && Object.entries(delta).every(([key, value]) => key === 'role' || isNothing(value))
+    );
+  });
+}
+
+function isEmptyPart(part: Part | undefined): boolean {
+  if (part === undefined || part === null || !EMPTY_PARTS.has(part.type)) return false;
+  return isNothing(part.text) && isNothing(part.thinking) && isNothing(part.content);
+}
+
+const OUTCOME_OF_STATUS: Readonly<Record<number, AttemptOutcome>> = {
+  401: 'credential',
+  402: 'payment',
+  403: 'permission',
+  404: 'model_missing',
+  429: 'limited',
+  501: 'model_missing',
+  502: 'bad_gateway',
+  503: 'overloaded',
+  504: 'bad_gateway',
+  529: 'overloaded',
+};
+
+/** The outcome that a status stands for, and what else an error response says. */
+export function outcomeOf(status: number, error: ReadError | undefined): AttemptOutcome {
+  if (status < 400) return 'answered';
+  const found = error && meaningOf(error, status);
+  const outcome = found && (MEANINGS[found.meaning] as { readonly outcome?: AttemptOutcome }).outcome;
+  return outcome ?? OUTCOME_OF_STATUS[status] ?? (status < 500 ? 'caller' : 'failed');
+}
+
+/** Whether the upstream may bill an attempt that did not serve its request. */
+export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome' | 'certainty'>): boolean {
+  if (certainty === 'not_sent' || !Object.hasOwn(FAILOVER_TABLE, outcome)) return false;
+  return FAILOVER_TABLE[outcome as AttemptOutcome].billed === 'possibly';
+}
+
+/**
+ * What an attempt says about the upstream, where a caller can't make it up: an error about something else than the model is no reason to
+ * remember that it is missing, and a refusal of the request may repeat what the caller wrote.
+ */
+export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
+  const { effect } = FAILOVER_TABLE[outcome];
+  // It answered, with a status that says nothing good of it.
+  if (full_context !== undefined && status >= 500) return 'neutral';
+  if (effect === 'model_missing' && !names_model) return 'neutral';
+  if (outcome === 'limited' && status !== 429) return 'neutral';
+  if (status !== 400 && status !== 422) return effect;
+  if (outcome === 'payment') return 'permission';
+  return by_phrase && outcome !== 'caller' ? 'neutral' : effect;
+}
+
+/** What is said of an attempt without a status: to the client that no upstream served, and in lists. */
+const WITHOUT_STATUS: Readonly<Partial<Record<AttemptOutcome, string>>> = {
+  unreachable: 'no connection',
+  unanswered: 'no answer',
+};
+const BRIEFLY: typeof WITHOUT_STATUS = {
+  ...WITHOUT_STATUS,
+  foreign: 'an answer that is not of its protocol',
+  empty: 'an answer that ended before it began',
+};
+
+/** In a few words, for lists and for those who wait for it. */
+export function describeFailed({ outcome, status, code }: FailedAttempt): string {
+  if (status !== undefined && status >= 400) return `status ${status}`;
+  const words = BRIEFLY[outcome] ?? outcome;
+  return code === undefined ? words : `${words} (${code})`;
+}
+
+/** The same for the client of a request that no upstream served. */
+export function describeForClient({ outcome, status }: FailedAttempt): string {
+  return status === undefined ? (WITHOUT_STATUS[outcome] ?? outcome) : `status ${status}`;
+}
+
+/** An answer that failed. @param error of it, with its text */
+function failure(
+  outcome: AttemptOutcome,
+  status: number | undefined,
+  error?: { readonly said: ReadError; readonly text: string },
+): Failure {
+  const known = { outcome, status, certainty: 'answered', retry_after_seconds: undefined } as const;
+  if (error === undefined) return { ...known, names_model: false };
+  const { said, text } = error;
+  const found = meaningOf(said, status!);
+  return {
+    ...known,
+    names_model: found?.meaning === 'model_missing' || /\bmodel\b/i.test(said.message),
+    by_phrase: found?.by === 'phrase',
+    ...(found?.meaning === 'context_full' && { full_context: text }),
+  };
+}
+
+function unanswered(error: NodeJS.ErrnoException, name: string, { attempts }: Sending): Failure {
+  const is_ours = error instanceof StageError && error.code !== 'upstream_timeout';
+  const is_sent = attempts > 0;
+  return {
+    ...failure(is_ours ? 'gone' : is_sent ? 'unanswered' : 'unreachable', undefined),
+    certainty: is_sent ? 'possibly_accepted' : 'not_sent',
+    error: error instanceof StageError ? error : connectionError(error, name, is_sent),
+    code: error instanceof StageError ? undefined : error.code,
+  };
+}
+
+/** What a client is told of a request that got no answer. A certificate that is not accepted is no connection either. */
+function connectionError(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
+  if (is_sent) return dropped(name, 'before it answered');
+  const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
+  const why = is_of_proxy ? `: ${error.message}` : error.code === undefined ? '' : ` (${error.code})`;
+  const message = `No connection to the upstream "${name}"${why}.`;
+  return new StageError('upstream_unreachable', message, { details: { upstream: name } });
+}
+
+function dropped(name: string, when: string): StageError {
+  const message = `The upstream "${name}" dropped the connection ${when}.`;
+  return new StageError('upstream_failed', message, { details: { upstream: name } });
+}
+
+function silent(name: string): StageError {
+  const message = `The upstream "${name}" began to answer and then sent nothing; the same request sent again is paid again.`;
+  const headers = { 'x-should-retry': 'false' };
+  return new StageError('upstream_timeout', message, { details: { upstream: name }, headers });
+}
+
+/** An answer of which the beginning is known. */
+interface Answered {
+  readonly response: UpstreamResponse;
+  readonly beginning: Beginning;
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly now: number;
+  /** Whether an answer may be anything but a page, as of APIs that answer with files or with nothing. */
+  readonly is_other: boolean;
+}
+
+const passedOn = ({ response, beginning: { chunks, by } }: Answered) => ({
+  response,
+  chunks,
+  is_whole: by === 'complete' && response.complete,
+});
+
+/** Why an answer is none to give to the client as long as somebody else can answer; `undefined` where it is one. */
+function classify(answered: Answered): Failure | undefined {
+  const { response, beginning, name } = answered;
+  const { statusCode: status = 0, headers } = response;
+  if (status >= 400 && status <= 599) return classifyError(answered, status);
+  if (beginning.by === 'silent') {
+    response.destroy();
+    return { ...failure('unanswered', status), error: silent(name) };
+  }
+  return status === 200 && isEventStream(headers['content-type'])
+    ? classifyStream(answered)
+    : classifyDocument(answered, status);
+}
+
+function classifyError(answered: Answered, status: number): Failure {
+  const { response, beginning, name, now, is_other } = answered;
+  const text = errorText(response, beginning.chunks);
+  const said = readError(text);
+  // What is missing there may be a file, and says nothing about a model.
+  const outcome = outcomeOf(status, is_other && status === 404 ? undefined : said);
+  const found = failure(outcome, status, is_other ? undefined : { said, text });
+  // Clients are told that the conversation is too long in words of their own, whatever it was said in.
+  const foreign =
+    found.full_context === undefined
+      ? refuseForeign({ response, name, now, first: beginning.chunks[0], is_other, reason: said.message })
+      : undefined;
+  const error = foreign ?? (beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined);
+  return {
+    ...found,
+    retry_after_seconds: retryAfterSeconds(response.headers, now, text),
+    ...(error === undefined ? passedOn(answered) : { error }),
+  };
+}
+
+function classifyStream(answered: Answered): Failure | undefined {
+  const { response, beginning, name, now } = answered;
+  const { event, by, chunks } = beginning;
+  if (by === 'enough') return undefined;
+  const text = event === undefined ? errorText(response, chunks) : event.data;
+  const said = event === undefined ? errorIn(text) : errorOfEvent(event.name, text);
+  if (said !== undefined) {
+    const retry_after_seconds = retryAfterSeconds(response.headers, now, event?.data);
+    return { ...classifySaid(answered, said, text), retry_after_seconds };
+  }
+  // It broke off before it had said anything.
+  if (event !== undefined && endSaidIn(event.data) === 'broken_off')
+    return { ...failure('failed', 502), ...passedOn(answered) };
+  if (by === 'complete') return undefined;
+  // Whatever it is, it is all that the upstream has to say.
+  if (by === 'ended' && saysSomething(response, chunks)) return { ...failure('empty', 200), ...passedOn(answered) };
+  return { ...failure('empty', 200), error: dropped(name, 'before its stream said anything') };
+}
+
+/** An answer that says that it is an error, whatever its status. */
+function classifySaid(answered: Answered, said: ReadError, text: string): Failure {
+  const status = statusOf(said);
+  return { ...failure(outcomeOf(status, said), status, { said, text }), ...passedOn(answered) };
+}
+
+/** Whether there is more than comments in what was meant to be a stream. */
+function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): boolean {
+  if (chunks.length === 0) return false;
+  return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
+}
+
+function classifyDocument(answered: Answered, status: number): Failure | undefined {
+  const { response, beginning, name, now, is_other } = answered;
+  const { by, chunks } = beginning;
+  if (by === 'broken') return { ...failure('empty', status), error: dropped(name, 'in the middle of its response') };
+  const foreign = refuseForeign({ response, name, now, first: chunks[0], is_other });
+  if (foreign !== undefined) {
+    response.destroy();
+    // A page says that no model was asked, and so does a redirect; nothing at all says nothing.
+    return { ...failure(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
+  }
+  if (is_other) return undefined;
+  const text = isPlain(response.headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
+  const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorIn(text) : undefined;
+  return said && classifySaid(answered, said, text);
+}
+
+const ERROR_BYTES_MAX = 262_144;
+
+/** The text of an error's body; empty for one that cannot be read. */
+function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): string {
+  const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
+  const encoding = headers['content-encoding'];
+  if (isPlain(encoding)) return bytes.toString('utf8');
+  try {
+    return decompressed(encoding!, bytes, ERROR_BYTES_MAX).toString('utf8');
+  } catch {
+    return '';
+  }
+}
+
+/**
+ * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
+ * an error, because clients decide by it whether to try again.
+ * @param answered.reason what it says, which the client is told
+ */
+function refuseForeign(
+  answered: Pick<Answered, 'response' | 'name' | 'now' | 'is_other'> & {
+    readonly first: Buffer | undefined;
+    readonly reason?: string;
+  },
+): StageError | undefined {
+  const { response, name, now, is_other, first, reason = '' } = answered;
+  const status = response.statusCode!;
+  const takes_bytes = is_other && status < 300;
+  const found = takes_bytes ? notBytes(response) : foreignContent(response, first);
+  if (found === undefined) return undefined;
+  const expected = is_other ? 'an answer of its API' : 'JSON';
+  const fact = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected`;
+  const message = reason === '' ? `${fact}.` : `${fact}. It says: ${reason}`;
+  const retry_after = retryAfterSeconds(response.headers, now);
+  return new StageError('upstream_invalid', message, {
+    details: { upstream: name, upstream_status: status },
+    ...(status >= 400 && status <= 599 && { status }),
+    headers: {
+      ...(retry_after !== undefined && { 'retry-after': retryAfterText(retry_after) }),
+      // A client error stays one however often it is repeated.
+      ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
+    },
+  });
+}
+
+const NO_STATUS = 'a status that HTTP does not have';
+
+/** A page is what somebody in between has to say. */
+function notBytes({ statusCode, headers }: UpstreamResponse): string | undefined {
+  if (statusCode! < 200) return NO_STATUS;
+  return mediaType(headers['content-type']).includes('html') ? 'an HTML page' : undefined;
+}
+
+function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer | undefined): string | undefined {
+  const status = statusCode!;
+  if (status < 200 || status > 599) return NO_STATUS;
+  if (status >= 300 && status < 400) return 'a redirect';
+  if (status === 204 || status === 205) return 'no content';
+  if (first === undefined) return 'an empty body';
+  const type = mediaType(headers['content-type']);
+  const readable = isPlain(headers['content-encoding']);
+  if (type.includes('event-stream')) return undefined;
+  const begin = first.toString('latin1', 0, 64);
+  if (type.includes('json')) return readable && status < 300 ? noJson(begin) : undefined;
+  if (readable ? /^\s*[{[]/.test(begin) : type === '') return undefined;
+  return type.includes('html') ? 'an HTML page' : type === 'text/plain' ? 'plain text' : 'something else';
+}
+
+/**
+ * What a body declared as JSON begins with instead of an object or a list. Leading blanks are skipped (some servers send them while
+ * they compute); a byte order mark is accepted.
+ */
+function noJson(begin: string): string | undefined {
+  const first = /\S/.exec(begin)?.[0];
+  if (first === undefined || first === '{' || first === '[' || first === '\u00ef') return undefined;
+  return first === '<' ? 'an HTML page' : 'something else';
+}

@@ -1,0 +1,648 @@
+/**
+ * The walk of a request over the upstreams that can serve it, until one does.
+ * @module
+ */
+import { crc32 } from 'node:zlib';
+import { ERRORS, StageError } from '../../../base/contract/errors.ts';
+import type {
+  AttemptReason,
+  AttemptRecord,
+  Candidate,
+  DropReason,
+  Trial,
+  Witness,
+} from '../../../base/contract/forwarding.ts';
+import type { Protocol } from '../../../base/contract/protocol.ts';
+import type { Services } from '../../../base/contract/services.ts';
+import type { Relay, ResponseEvent, ResponseHead, StageContext } from '../../../base/contract/stage.ts';
+import type { UpstreamResponse } from '../../../base/contract/upstream-response.ts';
+import { tryParseBounded } from '../../../base/kit/json/bounded.ts';
+import { formatTraceParent } from '../../../base/kit/net/trace-context.ts';
+import { retryAfterSeconds, retryAfterText } from '../../../base/kit/retry-after.ts';
+import {
+  DESCRIBING,
+  definitionOf,
+  endSaidIn,
+  errorIn,
+  errorOfEvent,
+  type FailedRequest,
+  isObject,
+  mayBeError,
+  overflowAnswer,
+  RETRY_HEADERS,
+  type ReadError,
+  readProblem,
+  sessionInHeaders,
+  shortenCache,
+  statusOf,
+} from '../../protocols/index.ts';
+import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
+import { mayNotBeAsked, unavailable } from '../routes.ts';
+import { type ForwardContext, type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
+import {
+  attemptOnce,
+  describeFailed,
+  describeForClient,
+  effectOf,
+  type FailedAttempt,
+  outcomeOf,
+  type ServedAttempt,
+} from './attempt.ts';
+
+/** Codes of errors that say that an upstream broke off what it had begun. */
+const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
+
+const BROKE_OFF = 'broke off its answer';
+
+/** A longer event is looked through when it comes, so that none is kept. */
+const KEPT_CHARS_MAX = 16_384;
+
+/** What an error in an answer says that the upstream did wrong; '' where it is about the request or the account. */
+function faultIn(status: number, error: ReadError | undefined): string {
+  const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
+  return effect === 'failure' ? `status ${status} in its answer` : '';
+}
+
+/** What requests are sent with. */
+export interface AttemptSurroundings {
+  readonly services: Services;
+  readonly targets: ReadonlyMap<string, Target>;
+  /** From 0 up to 1. */
+  readonly random: () => number;
+}
+
+interface Ready {
+  readonly candidate: Candidate;
+  readonly target: Target;
+  readonly request: PreparedRequest;
+  readonly is_last: boolean;
+}
+
+/** The attempts of one request, and what became of its answer. */
+export class Attempts {
+  readonly #ctx: ForwardContext;
+  readonly #services: Services;
+  readonly #targets: ReadonlyMap<string, Target>;
+  readonly #random: () => number;
+  readonly #began: number;
+  readonly #witness: Witness;
+  readonly #failed: FailedAttempt[] = [];
+  #candidates: readonly Candidate[] = [];
+  #refusal: unknown;
+  #served: ServedAttempt | undefined;
+  /** Upstreams that could not even be asked, as in the fact `route.dropped`. */
+  readonly #dropped: string[] = [];
+  #dropped_headers: readonly string[] | undefined;
+  #trial: Trial | undefined;
+  /** What the answer said went wrong after it had begun; see `faultIn`. */
+  #fault: string | undefined;
+  /** The last three events of the answer: how it ended is looked up in them when it is over. */
+  #last_event = '';
+  #second_last_event = '';
+  #third_last_event = '';
+  /** What an event says of the end that was too long to be kept. */
+  #end_said: ReturnType<typeof endSaidIn>;
+  #is_streamed = false;
+  /** A `retry-after` for the answer that is passed on; `null` where it has one that its clients cannot read. */
+  #retry_after: string | null | undefined;
+
+  constructor(ctx: ForwardContext, { services, targets, random }: AttemptSurroundings) {
+    this.#ctx = ctx;
+    this.#services = services;
+    this.#targets = targets;
+    this.#random = random;
+    this.#began = services.clock.monotonic();
+    // Before the body is sent, since it may not be kept after that.
+    this.#witness = witnessOf(ctx);
+  }
+
+  /** Sends the request until it is served or nobody is left to serve it. Raises what `forward` declares. */
+  async serve(): Promise<Relay> {
+    try {
+      this.#candidates = this.#findCandidates();
+      for (let index = 0; index < this.#candidates.length; index++) {
+        const candidate = this.#candidates[index]!;
+        const left = this.#candidates.length - 1 - index;
+        if (index > 0 && this.#isClosed(candidate, left === 0)) continue;
+        let ready: Ready;
+        try {
+          const preparing = this.#prepare(candidate, left === 0);
+          if (preparing !== undefined) await preparing;
+          ready = this.#makeReady(candidate, left === 0);
+        } catch (error) {
+          this.#passOver(candidate, error);
+          this.#requireWaiting();
+          continue;
+        }
+        this.#requireWaiting();
+        // Meanwhile another request may have become the one that tries an upstream again.
+        if (this.#isClosed(candidate, left === 0)) continue;
+        let result = await this.#attempt(ready);
+        if (!('relay' in result)) result = await this.#repeat(ready, result, left);
+        if ('relay' in result) return this.#serve(ready, result);
+        const reason = this.#reasonAfter(result, left === 0);
+        this.#fail(ready, result, reason);
+        if (!reason.startsWith('next_')) break;
+        discard(result);
+      }
+      this.#correctLast('exhausted');
+      return this.#giveUp();
+    } finally {
+      if (this.#dropped_headers !== undefined) this.#ctx.set('request.dropped_headers', this.#dropped_headers);
+      this.#writeFacts();
+    }
+  }
+
+  /** The head of the answer, before the client has it. */
+  see(head: ResponseHead): void {
+    if (this.#retry_after === null) head.remove('retry-after');
+    else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
+  }
+
+  /** An event of the answer on its way to the client: an error in it means what its status would have meant. */
+  hear({ name, data, large }: ResponseEvent): void {
+    if (this.#served === undefined) return;
+    this.#is_streamed = name !== undefined;
+    const text = large?.outline ?? data;
+    if (text.length > KEPT_CHARS_MAX) this.#end_said = endSaidIn(text);
+    else {
+      this.#third_last_event = this.#second_last_event;
+      this.#second_last_event = this.#last_event;
+      this.#last_event = text;
+    }
+    if (!mayBeError(name, data)) return;
+    const said = errorOfEvent(name ?? '', data);
+    if (said !== undefined) this.#fault ??= faultIn(statusOf(said), said);
+  }
+
+  /** The request is over. @param error_code of the gateway's own error, if it ended with one */
+  end(error_code: string | undefined): void {
+    const fault = this.#fault ?? this.#faultTold(error_code);
+    const broken_off = fault ?? this.#howBroken(error_code) ?? '';
+    if (this.#served === undefined) this.#trial?.leave();
+    else if (broken_off !== '') this.#trial?.leave('broken_off', broken_off);
+    else this.#trial?.leave(this.#ctx.aborted || fault !== undefined ? undefined : 'whole');
+    this.#trial = undefined;
+  }
+
+  /** What is wrong with an answer that had begun; `undefined` where it is whole, or nobody knows. */
+  #howBroken(error_code: string | undefined): string | undefined {
+    const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
+    const ends = [this.#end_said, ...last.map(endSaidIn)];
+    if (ends.includes('broken_off')) {
+      const said = last.map(errorIn).find((found) => found !== undefined);
+      return said === undefined || faultIn(statusOf(said), said) !== '' ? BROKE_OFF : undefined;
+    }
+    // An answer that is whole may still be none to use, which is the model's doing.
+    if (ends.includes('whole'))
+      return error_code !== 'upstream_failed' && BROKEN.has(error_code) ? BROKE_OFF : undefined;
+    return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
+  }
+
+  /** An error in an answer that was told with the status that it stands for: whose it is, its status says. */
+  #faultTold(error_code: string | undefined): string | undefined {
+    const status = error_code === 'upstream_failed' ? this.#ctx.get('error.status') : undefined;
+    return status === undefined || status === ERRORS.upstream_failed.status ? undefined : faultIn(status, undefined);
+  }
+
+  /** Whether a stream said nothing of its end, in a protocol whose servers all do. */
+  #lacksItsEnd(): boolean {
+    const spoken = this.#ctx.get('route.protocol');
+    const is_told = spoken === 'messages' || spoken === 'responses';
+    return this.#is_streamed && is_told && !this.#ctx.aborted && this.#ctx.get('outcome.unread') !== true;
+  }
+
+  /** A stage that routes may name one upstream and nothing else. */
+  #findCandidates(): readonly Candidate[] {
+    const { candidates } = this.#ctx;
+    if (candidates !== undefined && candidates.length > 0) return candidates;
+    const upstream = this.#targets.get(this.#ctx.get('route.upstream'))!.config;
+    return [{ upstream, upstream_model: this.#ctx.get('route.upstream_model'), facts: {} }];
+  }
+
+  /** What keeps requests from a candidate now. */
+  #closed({ upstream, upstream_model }: Candidate) {
+    return this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness);
+  }
+
+  /** Upstreams may have changed since the request was routed. The last one is asked all the same, unless nobody may. */
+  #isClosed(candidate: Candidate, is_last: boolean): boolean {
+    const closed = this.#closed(candidate);
+    if (closed === undefined || (is_last && !mayNotBeAsked(closed, candidate.is_alone === true))) return false;
+    this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
+    this.#drop(candidate.upstream.name, closed.because);
+    return true;
+  }
+
+  #drop(upstream: string, reason: DropReason): void {
+    this.#dropped.push(`${upstream}: ${reason}`);
+    this.#ctx.noteDropped(upstream, reason);
+  }
+
+  /** Facts, hooks and prompt cache for a candidate; as a rule nothing of that is to be waited for. */
+  #prepare({ facts, upstream }: Candidate, is_last: boolean): void | Promise<void> {
+    const own = facts['route.dropped'];
+    const dropped = own === undefined || this.#dropped.length === 0 ? own : [...own, ...this.#dropped];
+    const known = dropped === own ? facts : { ...facts, 'route.dropped': dropped };
+    const preparing = this.#ctx.prepareAttempt(known, is_last);
+    const shorten = () => {
+      if (!this.#ctx.get('cache.downgraded')) return undefined;
+      return shortenCache(this.#ctx.body!, protocolAt(this.#ctx, this.#targets.get(upstream.name)!));
+    };
+    return preparing === undefined ? shorten() : preparing.then(shorten);
+  }
+
+  #makeReady(candidate: Candidate, is_last: boolean): Ready {
+    const target = this.#targets.get(candidate.upstream.name)!;
+    const request = requestFor(this.#ctx, target);
+    this.#dropped_headers = request.dropped_headers;
+    return { candidate, target, request, is_last };
+  }
+
+  /** What keeps the request from this upstream is told only if no other can be asked. Raises what is no refusal. */
+  #passOver({ upstream: { name } }: Candidate, error: unknown): void {
+    if (!(error instanceof StageError)) throw error;
+    this.#refusal = error;
+    this.#drop(name, REASON_OF_CODE[error.code] ?? 'stage');
+    if (!(error.cause instanceof Error)) return;
+    const about = { request_id: this.#ctx.get('request.id'), upstream: name, reason: error.cause.message };
+    this.#services.log.info(about, 'an upstream cannot be asked');
+  }
+
+  #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {
+    const { clock, upstreams, config } = this.#services;
+    this.#trial?.leave();
+    const trial = upstreams.begin(candidate.upstream.name, candidate.upstream_model, this.#witness);
+    this.#trial = trial;
+    const attempt = attemptOnce({
+      ctx: this.#ctx,
+      target,
+      request: withTrace(request, this.#ctx, target),
+      clock,
+      timeouts: config.server.timeouts,
+      can_move_on: !is_last && config.routing.attempts.unconfirmed && this.#failed.length + 1 < this.#most(),
+      may_free: this.#failed.every(({ is_through }) => is_through),
+      first_byte_seconds: this.#firstByteSeconds(),
+      began: this.#began,
+    });
+    return attempt.then((result) => {
+      if ('relay' in result) trial.tell('success');
+      else trial.tell(effectOf(result), describeFailed(result), result.retry_after_seconds);
+      return result;
+    });
+  }
+
+  /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */
+  #firstByteSeconds(): number {
+    const { first_byte_seconds, non_streaming_first_byte_seconds } = this.#services.config.server.timeouts;
+    const soon = this.#ctx.get('request.stream') === true || this.#ctx.get('request.protocol') === 'count_tokens';
+    if (!soon) return non_streaming_first_byte_seconds;
+    return this.#failed.length === 0 ? first_byte_seconds : Math.min(first_byte_seconds, this.#secondsLeft());
+  }
+
+  #secondsLeft(): number {
+    const { clock, config } = this.#services;
+    return config.routing.attempts.seconds - (clock.monotonic() - this.#began) / 1000;
+  }
+
+  #most(): number {
+    return Math.min(this.#services.config.routing.attempts.max, this.#candidates.length + 1);
+  }
+
+  /** Asks the same upstream once more, after a wait, where that may help. @param left how many were not asked yet: they come first */
+  async #repeat(ready: Ready, result: FailedAttempt, left: number): Promise<ServedAttempt | FailedAttempt> {
+    const { candidate, target } = ready;
+    const isOpen = () => this.#closed(candidate)?.because === 'open';
+    if (this.#failed.length + 1 + left >= this.#most() || this.#ctx.aborted || isOpen()) return result;
+    const ms = this.#waitBeforeRepeat(result);
+    if (ms === undefined || ms / 1000 >= this.#secondsLeft()) return result;
+    const giveBack = this.#services.upstreams.takeRetry(target.config.name);
+    if (giveBack === undefined) return result;
+    let repeated: ServedAttempt | FailedAttempt = result;
+    const over = await this.#wait(ms);
+    if (over !== undefined || !isOpen()) {
+      this.#fail(ready, result, over === undefined ? 'same_after_wait' : 'gone');
+      discard(result);
+      if (over === undefined) repeated = await this.#attempt(ready);
+    }
+    giveBack();
+    if (over !== undefined) throw over;
+    return repeated;
+  }
+
+  /** How long to wait, in milliseconds, before the same upstream is asked again; `undefined` where it is not. */
+  #waitBeforeRepeat({ outcome, retry_after_seconds: asked }: FailedAttempt): number | undefined {
+    const { again }: FailoverRow = FAILOVER_TABLE[outcome];
+    if (Number(this.#ctx.headers['x-stainless-retry-count'] ?? 0) > 0) return undefined;
+    if (again === 'after_wait_lone') {
+      const is_short = this.#candidates.length === 1 && asked !== undefined && asked <= LIMITED_MAX;
+      return is_short ? asked * 1000 : undefined;
+    }
+    if (again !== 'after_wait') return undefined;
+    if (asked === undefined) return LEAST_MS + this.#random() * JITTER_MS;
+    return asked <= OVERLOADED_MAX ? asked * 1000 : undefined;
+  }
+
+  #wait(ms: number): Promise<StageError | undefined> {
+    return new Promise((resolve) => {
+      const timer = this.#services.clock.after(ms, () => resolve(undefined));
+      this.#ctx.drainWithin(undefined);
+      this.#ctx.onCancel((reason) => {
+        timer.close();
+        resolve(reason);
+      });
+    });
+  }
+
+  #reasonAfter({ outcome }: FailedAttempt, is_last: boolean): AttemptReason {
+    const row: FailoverRow = FAILOVER_TABLE[outcome];
+    const { unconfirmed } = this.#services.config.routing.attempts;
+    if (row.next === 'no') return row.reason;
+    if (this.#ctx.aborted) return 'gone';
+    if (is_last || this.#failed.length + 1 >= this.#most() || (row.next === 'if_unconfirmed' && !unconfirmed))
+      return 'exhausted';
+    return this.#secondsLeft() <= 0 ? 'too_late' : row.reason;
+  }
+
+  #serve(ready: Ready, served: ServedAttempt): Relay {
+    this.#served = served;
+    const { relay, is_translated } = served;
+    const { statusCode, headers } = relay.response;
+    if (is_translated && headers['retry-after'] !== undefined) {
+      const seconds = retryAfterSeconds(headers, this.#services.clock.now());
+      this.#retry_after = seconds === undefined ? null : retryAfterText(seconds);
+    }
+    this.#note(ready, { ...served, outcome: 'answered', certainty: 'answered', status: statusCode! }, 'served');
+    return relay;
+  }
+
+  #fail(ready: Ready, failed: FailedAttempt, reason: AttemptReason): void {
+    this.#failed.push(failed);
+    this.#note(ready, failed, reason);
+  }
+
+  #note(
+    { candidate, target }: Ready,
+    attempt: Pick<FailedAttempt, keyof ServedAttempt & keyof FailedAttempt> &
+      Pick<FailedAttempt, 'certainty' | 'status' | 'outcome' | 'received_bytes'>,
+    reason: AttemptReason,
+  ): void {
+    const { credential_name } = target;
+    const { certainty, status, outcome, sends, began_at, ms, request_id, received_bytes } = attempt;
+    const record: AttemptRecord = {
+      n: this.#ctx.attempts.length + 1,
+      upstream: candidate.upstream.name,
+      upstream_model: candidate.upstream_model,
+      ...(credential_name !== undefined && { credential: credential_name }),
+      certainty,
+      status: status ?? null,
+      outcome,
+      reason,
+      sends,
+      ms: Math.round(ms * 10) / 10,
+      ...(request_id !== undefined && { upstream_request_id: request_id }),
+    };
+    this.#ctx.noteAttempt(record, received_bytes ?? 0, began_at);
+  }
+
+  /** Raises why nobody waits for a request any more: getting ready takes its time, and nothing is sent after it. */
+  #requireWaiting(): void {
+    const { given_up, aborted } = this.#ctx;
+    if (given_up === undefined && !aborted) return;
+    this.#correctLast('gone');
+    throw given_up ?? new StageError('bad_http', 'The client went away.');
+  }
+
+  /** It was to go on to another upstream, and did not. */
+  #correctLast(reason: AttemptReason): void {
+    const last = this.#ctx.attempts.at(-1);
+    if (!last?.reason.startsWith('next_')) return;
+    this.#ctx.noteAttempt({ ...last, reason }, this.#ctx.relayed_bytes);
+  }
+
+  /** Passes on the answer that says most, or raises an error of our own. */
+  #giveUp(): Relay {
+    if (this.#failed.length === 0) throw this.#refusal;
+    const chosen = chooseFinal(this.#failed, this.#waits());
+    for (const failed of this.#failed) if (failed !== chosen.attempt) discard(failed);
+    if (chosen.attempt === undefined) throw chosen.error;
+    const { response, chunks, is_translated, retry_after_seconds: seconds } = chosen.attempt;
+    const own = seconds === undefined ? null : retryAfterText(seconds);
+    this.#retry_after = chosen.retry_after ?? (is_translated ? own : undefined);
+    const { idle_seconds } = this.#services.config.server.timeouts;
+    const reworded = this.#reworded(chosen.attempt);
+    if (reworded === undefined) return { kind: 'relay', response: response!, idle_seconds, begun: chunks! };
+    response!.destroy();
+    return { kind: 'relay', idle_seconds, ...reworded };
+  }
+
+  /** What clients are told of a full context in place of words that they do not know; it is recorded. */
+  #reworded({ full_context, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
+    const served = this.#ctx.get('request.protocol');
+    if (full_context === undefined || served === 'count_tokens') return undefined;
+    // An error in the upstream's words as a response of its own, whatever it came in: translation reads it there.
+    if (is_translated)
+      return inPlaceOf(response!, { status: 400, content_type: 'application/json', body: full_context });
+    const reworded = rewordOverflow(served as Protocol, full_context, response!, {
+      stream: this.#ctx.get('request.stream') === true,
+      request_id: this.#ctx.get('request.id'),
+      model: this.#ctx.get('request.model'),
+      created_at: Math.floor(this.#services.clock.now() / 1000),
+    });
+    if (reworded !== undefined) this.#ctx.set('upstream.error_rewritten', true);
+    return reworded;
+  }
+
+  /** After how many seconds each upstream may serve again, as far as it is known. */
+  #waits(): readonly number[] {
+    const now = this.#services.clock.now();
+    const windows = this.#candidates.flatMap((candidate) => {
+      const until = this.#closed(candidate)?.until;
+      return until === undefined ? [] : [(until - now) / 1000];
+    });
+    return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
+  }
+
+  /** Tells what the attempts came to, in the facts `upstream.*`: nothing where none was made. */
+  #writeFacts(): void {
+    const ctx = this.#ctx;
+    const last = this.#served ?? this.#failed.at(-1);
+    if (last === undefined) return;
+    const all = this.#served === undefined ? this.#failed : [...this.#failed, this.#served];
+    const sends = all.reduce((sum, attempt) => sum + attempt.sends, 0);
+    if (sends > 0) ctx.set('upstream.attempts', sends);
+    if (all.some(({ resent }) => resent !== undefined)) ctx.set('upstream.retry', 'stale_socket');
+    ctx.set('upstream.certainty', 'relay' in last ? 'answered' : last.certainty);
+    // What the upstream said, whatever the error in it stands for.
+    const status = 'relay' in last ? last.relay.response.statusCode : (last.response?.statusCode ?? last.status);
+    if (status === undefined) return;
+    ctx.set('upstream.status', status);
+    ctx.set('upstream.ttfb_ms', last.ms);
+    if (last.request_id !== undefined) ctx.set('upstream.request_id', last.request_id);
+  }
+}
+
+const NO_BYTES = Buffer.alloc(0);
+
+/** Bytes of a body that count, from either end: turns of a conversation differ there. */
+const FINGERPRINT_BYTES = 4096;
+
+/** The witness of a request's attempts. Two requests with one fingerprint only count for less. */
+function witnessOf(ctx: ForwardContext): Witness {
+  const { bytes = NO_BYTES } = ctx.body ?? {};
+  // A session's first request is like that of another session.
+  const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
+  const caller = ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
+  return { caller, request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
+}
+
+/** What the errors of our own stages say: that a limit has no room or nobody knows whether it has, that it cannot be translated. */
+const REASON_OF_CODE: Readonly<Record<string, DropReason>> = {
+  spend_limit_exceeded: 'limit',
+  rate_limit_exceeded: 'limit',
+  store_unavailable: 'limit',
+  not_translatable: 'protocol',
+  not_supported: 'protocol',
+  invalid_request: 'protocol',
+};
+
+/** Longest wait that an upstream can ask for before it is asked again, in seconds. */
+const LIMITED_MAX = 2;
+const OVERLOADED_MAX = 5;
+
+/** The wait where it asks for none, in milliseconds: so long and up to so much more by chance. */
+const LEAST_MS = 500;
+const JITTER_MS = 1000;
+
+/** Another upstream is asked: what is still to come of this answer is not waited for. */
+function discard({ response, is_whole }: FailedAttempt): void {
+  if (!is_whole) response?.destroy();
+}
+
+/**
+ * What the next attempt sends: the request, and where upstreams join the trace of the gateway the header that makes the span of
+ * this attempt the parent of theirs.
+ */
+function withTrace(
+  request: PreparedRequest,
+  { trace, attempts }: Pick<StageContext, 'trace' | 'attempts'>,
+  { propagate }: Target,
+): PreparedRequest {
+  if (propagate !== 'join') return request;
+  const { trace_id, is_kept } = trace;
+  const span_id = trace.attemptSpanId(attempts.length + 1);
+  const traceparent = formatTraceParent({ trace_id, span_id, sampled: is_kept });
+  return { ...request, headers: { ...request.headers, traceparent } };
+}
+
+/** Longest wait that clients are told: the Messages client gives up at once for a longer one. */
+const RETRY_AFTER_MAX = 60;
+
+/** Statuses that are told before all others when no upstream could serve, in this order, the last of each. */
+const TOLD_FIRST: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
+
+/** What the client of a request that no upstream served is answered: the answer of one of them, or an error of our own. */
+type Final =
+  | { readonly attempt: FailedAttempt; readonly retry_after: string | undefined }
+  | { readonly attempt?: undefined; readonly error: StageError };
+
+/**
+ * Chooses among attempts that failed, the last of them last. An upstream that was alone speaks for itself.
+ * @param waits_seconds after how long an upstream may serve again, as far as it is known.
+ */
+function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly number[]): Final {
+  const last = failed.at(-1)!;
+  const own = (attempt: FailedAttempt, retry_after?: string): Final =>
+    attempt.error !== undefined ? { error: attempt.error } : { attempt, retry_after };
+  const last_of_each = [...new Map(failed.map((attempt) => [attempt.upstream, attempt])).values()];
+  if (last_of_each.length === 1 || last.outcome === 'caller' || last.outcome === 'gone') return own(last);
+  const seconds = Math.min(RETRY_AFTER_MAX, Math.max(1, Math.ceil(Math.min(...waits_seconds))));
+  const retry_after = waits_seconds.length === 0 ? undefined : String(seconds);
+  const headers: Record<string, string> = retry_after === undefined ? {} : { 'retry-after': retry_after };
+  for (const statuses of TOLD_FIRST) {
+    const chosen = failed.findLast(
+      ({ status, outcome }) => status !== undefined && outcome !== 'foreign' && statuses.includes(status),
+    );
+    if (chosen === undefined) continue;
+    if (chosen === last || (chosen.is_whole && !chosen.is_translated && !last.is_translated)) {
+      return own(chosen, retry_after);
+    }
+    // Of an answer in a protocol that cannot be translated any more only the status is told.
+    const { upstream, status } = chosen;
+    const details = { upstream, upstream_status: status! };
+    const message = `The upstream "${upstream}" refused the request with status ${status}.`;
+    return { error: new StageError('upstream_failed', message, { status: status!, details, headers }) };
+  }
+  // As one that was alone would say: each of them may be at work on the request.
+  const all_late = last_of_each.every(({ error }) => error?.headers['x-should-retry'] === 'false');
+  if (all_late) headers['x-should-retry'] = 'false';
+  const told = last_of_each.map((attempt) => `${attempt.upstream} (${describeForClient(attempt)})`);
+  const fact = `None of ${told.length} upstreams served the request: ${told.join(', ')}.`;
+  const again = all_late ? ' They may bill it all the same; the same request sent again is paid again.' : '';
+  return { error: new StageError('upstream_failed', fact + again, { details: { tried: told.length }, headers }) };
+}
+
+type WholeAnswer = Required<Pick<Relay, 'response' | 'begun'>>;
+
+const OF_BYTES: ReadonlySet<string> = new Set([
+  ...DESCRIBING,
+  ...RETRY_HEADERS,
+  'content-encoding',
+  'content-length',
+  'content-type',
+  'transfer-encoding',
+]);
+
+const nothing = () => undefined;
+
+/** An answer with the headers of another that say nothing of its bytes. */
+function inPlaceOf(
+  { rawHeaders }: UpstreamResponse,
+  { status, content_type, body }: ReturnType<typeof overflowAnswer>,
+): WholeAnswer {
+  const bytes = Buffer.from(body);
+  const own = { 'content-type': content_type, 'content-length': String(bytes.length) };
+  const kept: string[] = [];
+  for (let i = 0; i < rawHeaders.length; i += 2)
+    if (!OF_BYTES.has(rawHeaders[i]!.toLowerCase())) kept.push(rawHeaders[i]!, rawHeaders[i + 1]!);
+  const response: UpstreamResponse = {
+    statusCode: status,
+    headers: own,
+    rawHeaders: [...kept, ...Object.entries(own).flat()],
+    complete: true,
+    readableEnded: true,
+    destroyed: false,
+    on: nothing,
+    off: nothing,
+    pause: nothing,
+    resume: nothing,
+    destroy: nothing,
+  };
+  return { response, begun: [bytes] };
+}
+
+/**
+ * Says to clients of the upstream's own protocol that the conversation is too long, where the upstream says it in words they do
+ * not know: they would never compact it. `undefined` where they know them, and get the upstream's bytes.
+ */
+function rewordOverflow(
+  protocol: Protocol,
+  text: string,
+  response: UpstreamResponse,
+  how: FailedRequest & { readonly stream: boolean },
+): WholeAnswer | undefined {
+  const { errors } = definitionOf(protocol);
+  const { statusCode: status = 0 } = response;
+  const said = tryParseBounded(text);
+  if (errors.knowsOverflow(inPlace(said))) return undefined;
+  const problem = readProblem(status < 400 ? undefined : status, text);
+  return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
+}
+
+/** What stands where clients read it: words of others that are told somewhere else they do not see. */
+function inPlace(said: unknown): { readonly message: string; readonly code?: string } {
+  if (!isObject(said)) return { message: '' };
+  const found = isObject(said.response) ? said.response.error : said.error;
+  const { message, code } = isObject(found) ? found : {};
+  return { message: typeof message === 'string' ? message : '', ...(typeof code === 'string' && { code }) };
+}

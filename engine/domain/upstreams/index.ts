@@ -1,0 +1,25 @@
+/** What stages, and other packages of the domain, import. @module */
+export { NO_MODEL } from '../../base/contract/no-model.ts';
+export { CALLER_FACTS, createAccessCheck, createIsListed, factsFor } from './access.ts';
+export { mayBeBilled } from './attempts/attempt.ts';
+export { Attempts } from './attempts/walk.ts';
+export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedNames } from './decisive-values.ts';
+export { windowAsked } from './headers.ts';
+export { callerOf, createModelRefuser, modelNotFound, pricedAt } from './models.ts';
+export {
+  CACHE_FACTS,
+  type Choice,
+  type Choosing,
+  chooseCandidates,
+  createRoute,
+  createSessionKeeper,
+  MODEL_FACTS,
+  modelFacts,
+  type Needs,
+  type Place,
+  type Route,
+  sharesSessions,
+  UPSTREAM_FACTS,
+  upstreamFacts,
+} from './routes.ts';
+export { createTarget, FORWARD_READS, FORWARD_READS_IF_SET, FORWARD_WRITES } from './target.ts';

@@ -1,0 +1,356 @@
+import type { GatewayConfig, ModelConfig, TokenGroupConfig, UpstreamConfig } from '../../base/contract/config.ts';
+import { type ErrorDetails, StageError } from '../../base/contract/errors.ts';
+import { NO_MODEL } from '../../base/contract/no-model.ts';
+import type {
+  EffectivePrice,
+  Log,
+  ManagedPolicies,
+  ModelCaller,
+  ModelCatalog,
+  ModelRefusal,
+  PricedRoute,
+} from '../../base/contract/services.ts';
+import { deepFreeze } from '../../base/kit/freeze.ts';
+import { matchesGlob } from '../../base/kit/glob.ts';
+import { createOnceLog } from '../../base/kit/once-log.ts';
+import { printable } from '../../base/kit/text/printable.ts';
+import {
+  answeringModels,
+  CATALOGUE_DATE,
+  costOf,
+  createPriceBook,
+  idsAt,
+  modelFinder,
+  namesMeant,
+  plainName,
+} from '../budget/index.ts';
+import { namesModel } from '../policies/index.ts';
+import { isModelId, type ToldOfModel } from './lists/ask-list.ts';
+import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
+import { reaches } from './routes.ts';
+
+const EVERY_MODEL: readonly TokenGroupConfig[] = [{ name: 'all', models: ['*'] }];
+
+/** The price of requests that name no model, in tokens. */
+const FREE: EffectivePrice = {
+  source: 'none',
+  pico: { input: 0, output: 0, cache_read: 0, cache_write_5m: 0, cache_write_1h: 0 },
+  server_tools_pico: {},
+};
+
+const NO_POLICIES: ManagedPolicies = { of: () => undefined, served() {} };
+
+/**
+ * The models of a configuration with everything a request asks about them computed ahead. Throws a RangeError for a price that
+ * cannot be kept.
+ * @param lists what upstreams tell of their models, for a configuration that names none.
+ */
+export function createModelCatalog(
+  config: GatewayConfig,
+  policies: ManagedPolicies = NO_POLICIES,
+  lists: ModelLists = NO_LISTS,
+): ModelCatalog {
+  const prices = createPriceBook(config);
+  const upstreams = new Map<string, UpstreamConfig>(config.upstreams.map((upstream) => [upstream.name, upstream]));
+  const token_groups = config.token_groups.length === 0 ? EVERY_MODEL : config.token_groups;
+  const groups = new Map(token_groups.map((group) => [group.name, opener(group, config)]));
+  const found = config.from_model_lists ? createFoundModels(config, lists) : undefined;
+  const somebody_is_member = token_groups.some(({ members }) => members !== undefined);
+  const isAllowed = (group: string | undefined, model: ModelConfig) =>
+    group === undefined ? !somebody_is_member : (groups.get(group)?.(model) ?? false);
+  const isNamed = (names: ReadonlySet<string>, model: ModelConfig) =>
+    found === undefined ? names.has(model.id) : [...names].flatMap(namesMeant).some((word) => namesModel(word, model));
+  const answering = answeringModels(config, found?.find);
+  const hasPrice = ({ id }: ModelConfig, upstream: string) =>
+    prices.periods(id, upstream).every(({ price }) => price !== undefined);
+  function price({ id }: ModelConfig, route: PricedRoute): EffectivePrice {
+    if (id === NO_MODEL.id) return FREE;
+    const found = prices.of(id, route);
+    if (found === undefined) throw new Error(`gateway.yaml gives the model "${id}" no price at "${route.upstream}"`);
+    return found;
+  }
+  const find = found?.find ?? createFind(config.models);
+  return {
+    get all() {
+      return found?.all() ?? config.models;
+    },
+    find,
+    charged: (id) => (id === NO_MODEL.id ? NO_MODEL : find(id)),
+    isServedAt: found?.isServedAt ?? (() => true),
+    refusal(caller, model): ModelRefusal | undefined {
+      const { token_group } = caller;
+      if (!isAllowed(token_group, model)) return { by: 'token_group', token_group };
+      if (found?.isServed(model) === false) return { by: 'list' };
+      const policy = policies.of(caller);
+      if (policy?.models === undefined || isNamed(policy.models, model)) return undefined;
+      return { by: 'policy', policy: policy.models_policy! };
+    },
+    upstream: (name) => known(upstreams.get(name), 'upstream', name),
+    answering(name, upstream, requested) {
+      const model = answering(name, upstream, requested);
+      // A model of the catalogue has a price where its provider is, which need not be here.
+      return model?.catalogue === undefined || hasPrice(model, upstream) ? model : undefined;
+    },
+    price,
+    cost: (model, usage, route) => costOf(price(model, route), usage),
+  };
+}
+
+function createFind(models: readonly ModelConfig[]): ModelCatalog['find'] {
+  const by_name = new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model])));
+  const of_groups = models.flatMap((model) => model.group_aliases.map((alias) => ({ ...alias, model })));
+  const by_alias = Map.groupBy(of_groups, ({ name }) => name);
+  if (by_alias.size === 0) return (name) => by_name.get(name);
+  return (name, groups = []) => {
+    const theirs = by_alias.get(name)?.find((alias) => alias.groups.some((group) => groups.includes(group)));
+    return theirs?.model ?? by_name.get(name);
+  };
+}
+
+interface CallerContext {
+  get(path: 'principal.email'): string;
+  get(path: 'principal.groups'): readonly string[];
+  get(path: 'principal.token.group'): string | undefined;
+}
+
+export function callerOf(ctx: CallerContext): ModelCaller {
+  return {
+    email: ctx.get('principal.email'),
+    groups: ctx.get('principal.groups'),
+    token_group: ctx.get('principal.token.group'),
+  };
+}
+
+/** Somebody with an access token of a group, about whom nothing else is known. */
+export function callerWithToken(group: string): ModelCaller {
+  return { token_group: group, groups: [group], email: '' };
+}
+
+/** Whether a token group may use a model, worked out ahead for the models of gateway.yaml. */
+function opener(
+  { models: globs = [], families = [] }: TokenGroupConfig,
+  { models, from_model_lists }: GatewayConfig,
+): (model: ModelConfig) => boolean {
+  const opens = ({ id, family }: ModelConfig) =>
+    globs.some((glob) => matchesGlob(glob, id)) || (family !== undefined && families.includes(family));
+  if (from_model_lists) return opens;
+  const ids = new Set(models.filter(opens).map(({ id }) => id));
+  return ({ id }) => ids.has(id);
+}
+
+function known<T>(value: T | undefined, kind: string, name: string): T {
+  if (value === undefined) throw new Error(`there is no ${kind} "${name}" in gateway.yaml`);
+  return value;
+}
+
+/** Longest model identifier an error message repeats. */
+const QUOTED_LENGTH_MAX = 120;
+
+const NOT_IN_CATALOGUE = `the catalogue of prices (${CATALOGUE_DATE}) does not know what it costs`;
+const NOT_LISTED = 'no upstream that serves you has it on its list of models';
+
+const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
+
+/**
+ * Why a caller cannot have a model: who may use it, that the upstream its request goes to does not serve it, or that nobody
+ * here knows it and no setting of the upstream allows such names in this field.
+ */
+type Refusal =
+  | ModelRefusal
+  | { readonly by: 'upstream'; readonly upstream: string }
+  | { readonly by: 'unknown'; readonly upstream: string; readonly field: string };
+
+/** Why there is no such model for this caller, what can be done about it, and the names involved. */
+function explain(refusal: Refusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
+  const unknown = 'no model of this gateway has that identifier';
+  if (refusal === undefined) return { why: unknown, remedy: '', details: {} };
+  if (refusal.by === 'unknown') {
+    const { upstream, field } = refusal;
+    const remedy = ` An administrator can add "${field}" to \`allow_fields\` of the upstream "${upstream}".`;
+    return { why: unknown, remedy, details: { upstream } };
+  }
+  if (refusal.by === 'list') {
+    return { why: NOT_LISTED, remedy: '', details: {} };
+  }
+  if (refusal.by === 'policy') {
+    const { policy } = refusal;
+    const remedy = ' An administrator can add it to the policy.';
+    return { why: `the policy "${policy}" does not list it`, remedy, details: { policy } };
+  }
+  if (refusal.by === 'upstream') {
+    const { upstream } = refusal;
+    return { why: `the upstream "${upstream}" of this request does not serve it`, remedy: '', details: { upstream } };
+  }
+  const { token_group } = refusal;
+  if (token_group === undefined) {
+    const remedy = ' An administrator can add one of your groups to the members of a token group.';
+    return { why: 'you are a member of no token group', remedy, details: {} };
+  }
+  const remedy = ' An administrator can widen the group or create a token in another one.';
+  return { why: `the token group "${token_group}" may not use it`, remedy, details: { token_group } };
+}
+
+/**
+ * Makes the error for a model that a request asks for and cannot have. Where gateway.yaml names none, operators are told in the
+ * log what to write.
+ */
+export function createModelRefuser(
+  config: Pick<GatewayConfig, 'from_model_lists'>,
+  log: Log,
+): (id: string, refusal: ModelRefusal | undefined) => StageError {
+  if (!config.from_model_lists) return modelNotFound;
+  const tellOnce = createOnceLog(log);
+  return (id, refusal) => {
+    if (refusal !== undefined && refusal.by !== 'list') return modelNotFound(id, refusal);
+    const model = quotable(id);
+    const why = refusal === undefined ? NOT_IN_CATALOGUE : NOT_LISTED;
+    const entry = refusal === undefined ? `{ id: ${model}, pricing: { input: ..., output: ... } }` : `{ id: ${model} }`;
+    const help = `write a section \`models\` with every model that is to be served, this one as ${entry}`;
+    tellOnce({ model, help }, `a model was asked for and refused: ${why}`);
+    const price = refusal === undefined ? ', with its price' : '';
+    const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, beside the others that are served.`;
+    const message = `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS} ${remedy}`;
+    return new StageError('model_not_found', message, { details: { model } });
+  };
+}
+
+/** The error for a model that a caller cannot have; `param` is where the request names it, other than as `model`. */
+export function modelNotFound(id: string, refusal: Refusal | undefined, param?: string): StageError {
+  const model = quotable(id);
+  const { why, remedy, details } = explain(refusal);
+  const at = param === undefined ? '' : `${param}: `;
+  return new StageError('model_not_found', `${at}Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS}${remedy}`, {
+    details: { ...(param !== undefined && { param }), model, ...details },
+  });
+}
+
+function quotable(id: string): string {
+  return printable(id.length > QUOTED_LENGTH_MAX ? `${id.slice(0, QUOTED_LENGTH_MAX)}...` : id);
+}
+
+/** Why somebody who signed in may use no model at all, from what speaks against each of them, and who can do what about it. */
+export function noModelsBecause(
+  refusals: readonly (ModelRefusal | undefined)[],
+  groups: readonly string[],
+  { from_model_lists }: Pick<GatewayConfig, 'from_model_lists'> = {},
+): string {
+  if (refusals.length === 0 && from_model_lists) {
+    return 'no upstream tells a list of its models; those that the catalogue of prices knows are served all the same';
+  }
+  if (refusals.length === 0) return 'this gateway has no models; an administrator adds them to gateway.yaml';
+  const policy = refusals.find((refusal) => refusal?.by === 'policy');
+  if (policy?.by === 'policy') {
+    return `the policy "${policy.policy}" lists no model that your token group may use; an administrator adds one to the policy`;
+  }
+  const [first] = refusals;
+  const group = first?.by === 'token_group' ? first.token_group : undefined;
+  if (group !== undefined) {
+    return `your token group "${group}" may use no model of this gateway; an administrator adds models to the group in gateway.yaml`;
+  }
+  const yours = groups.length === 0 ? 'no group of yours is known here' : `your groups are ${groups.join(', ')}`;
+  return `you are a member of no token group (${yours}); an administrator adds one of your groups to the members of a token group in gateway.yaml`;
+}
+
+/** An upstream at which a model has a price: a model of the catalogue has one where its provider is, which need not be everywhere. */
+export function pricedAt({ catalogue }: ModelConfig, preferred: string): string {
+  if (catalogue === undefined || preferred in catalogue) return preferred;
+  return Object.keys(catalogue)[0] ?? preferred;
+}
+
+/** The ids of models that gateway.yaml refers to, each by one of its names. */
+function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[] {
+  const globs = [...routing.rules, ...token_groups].flatMap(({ models = [] }) => models);
+  const ids = globs.filter((glob) => !glob.includes('*'));
+  // The first of the names is the one that is written.
+  return [...Map.groupBy(ids, plainName).values()].map(([id]) => id!);
+}
+
+/** A model with what its upstream's list says of it: how long it may answer where nobody says, and how it is told to think. */
+function withTold(model: ModelConfig, { max_tokens, thinking }: ToldOfModel): ModelConfig {
+  return deepFreeze({
+    ...model,
+    ...(max_tokens !== undefined && { default_output_tokens: Math.min(max_tokens, model.max_output_tokens) }),
+    ...(thinking !== undefined && { supports: { ...model.supports, thinking } }),
+    assumed: model.assumed.filter((setting) => thinking === undefined || setting !== 'supports.thinking'),
+  });
+}
+
+interface Served {
+  readonly at: ReadonlySet<string>;
+  readonly is_reached: boolean;
+}
+
+/** Models that are found when somebody asks for them. */
+export function createFoundModels(config: GatewayConfig, lists: ModelLists) {
+  const bare = modelFinder(config);
+  const completed = new WeakMap<ModelConfig, ModelConfig>();
+  const written = idsWritten(config);
+  let listed = new Map<string, ModelConfig>();
+  let all: readonly ModelConfig[] = [];
+  let served = new WeakMap<ModelConfig, Served>();
+  let seen: number | undefined;
+
+  /** What is told of a model once a list has it holds until the next reload: requests end as they begin. */
+  function complete(model: ModelConfig): ModelConfig {
+    const known = completed.get(model);
+    if (known !== undefined) return known;
+    const upstreams = Object.keys(model.catalogue ?? {});
+    const told = upstreams.map((name) => lists.told(name, model.id)).find((said) => said !== undefined);
+    if (told === undefined) return model;
+    const whole = withTold(model, told);
+    for (const each of [model, whole]) completed.set(each, whole);
+    return whole;
+  }
+
+  function remember(id: string): ModelConfig | undefined {
+    const model = listed.get(id) ?? bare(id);
+    return model && complete(model);
+  }
+
+  function servedOf(model: ModelConfig): Served {
+    update();
+    let found = served.get(model);
+    if (found === undefined) {
+      const at = new Set(Object.keys(model.catalogue ?? {}).filter((name) => lists.has(name, model.id) !== false));
+      found = { at, is_reached: [...reaches(model, config.routing)].some((name) => at.has(name)) };
+      served.set(model, found);
+    }
+    return found;
+  }
+
+  /** Models that stay are the same objects as before: what is worked out for a model is kept by it. */
+  function update(): void {
+    if (seen === lists.version()) return;
+    seen = lists.version();
+    served = new WeakMap();
+    const ids = new Set(
+      config.upstreams.flatMap(({ name, base_url }) => lists.ids(name) ?? [...idsAt(base_url), ...written]),
+    );
+    const models = [...ids].flatMap((id) => remember(id) ?? []);
+    all = Object.freeze(models.filter((model) => servedOf(model).is_reached));
+    listed = new Map(all.map((model) => [model.id, model]));
+  }
+
+  return {
+    /**
+     * Those that are served. Where an upstream tells no list, what the catalogue has of the provider at its address, and what
+     * gateway.yaml names in rules and token groups.
+     */
+    all(): readonly ModelConfig[] {
+      update();
+      return all;
+    },
+    /**
+     * A model that the catalogue has a price for, served or not: the same object for the same id for as long as it is
+     * remembered. A request that began before a list changed ends with the model that it began with.
+     */
+    find(id: string): ModelConfig | undefined {
+      update();
+      return isModelId(id) ? remember(id) : undefined;
+    },
+    /** Whether an upstream has a model, and the catalogue its price there. */
+    isServedAt: (model: ModelConfig, upstream: string) => servedOf(model).at.has(upstream),
+    /** Whether any upstream that its requests can be routed to does. */
+    isServed: (model: ModelConfig) => servedOf(model).is_reached,
+  };
+}

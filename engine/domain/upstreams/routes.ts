@@ -1,0 +1,759 @@
+/**
+ * Where requests can go: routes with their places, which of them can serve a request, in which order, and where a session belongs.
+ * @module
+ */
+import type {
+  GatewayConfig,
+  ModelConfig,
+  RouteUpstream,
+  RoutingRuleConfig,
+  UpstreamConfig,
+} from '../../base/contract/config.ts';
+import { StageError } from '../../base/contract/errors.ts';
+import type { FactPath, FactValue } from '../../base/contract/facts.ts';
+import type { Candidate, Closed, DropReason, Seen, UpstreamStates } from '../../base/contract/forwarding.ts';
+import { askedIn, protocolOf } from '../../base/contract/protocol.ts';
+import type { CacheLifetime } from '../../base/contract/services.ts';
+import { matchesGlob } from '../../base/kit/glob.ts';
+import { sessionKey } from '../protocols/index.ts';
+
+/** Where a rule, or no rule, leads: its upstreams in the order of gateway.yaml. */
+export interface Route {
+  readonly key: string;
+  readonly upstreams: ReadonlySet<string>;
+  /** Whether its upstreams keep state that not all of them can read. */
+  readonly has_boundaries: boolean;
+  places(model: ModelConfig, protocol: string): readonly Place[];
+}
+
+/** An upstream of a route as requests of a protocol for a model see it. */
+export interface Place {
+  readonly upstream: UpstreamConfig;
+  readonly upstream_model: string;
+  readonly order: number;
+  readonly weight: number;
+  readonly seed: number;
+  readonly pool: Pool;
+  /** How much the model reads there, in tokens. */
+  readonly context_window: number;
+  readonly is_understood: boolean;
+  /** Whether translation drops the lifetimes that such requests ask for, as they do in single parts of a Messages request. */
+  readonly drops_lifetimes: boolean;
+  /** The candidate for requests that ask for this cache lifetime, and a list of it where it is alone; the same objects each time. */
+  as(asked: CacheLifetime): {
+    readonly candidate: Candidate;
+    readonly alone: readonly Candidate[];
+    readonly fate: CacheFate;
+  };
+}
+
+/** Upstreams of one order that share a prompt cache. */
+export interface Pool {
+  readonly name: string;
+  readonly seed: number;
+  /** Of all of them, whether they can serve or not: what leaves goes to the others of the pool, whose cache is warm. */
+  readonly weight: number;
+  readonly size: number;
+}
+
+/** What a rule may say about requests for a 1-hour lifetime. */
+type RulePolicy = Pick<RoutingRuleConfig, 'on_unsupported_cache'>;
+
+export interface RouteSurroundings {
+  readonly upstream: (name: string) => UpstreamConfig;
+  readonly translates: boolean;
+}
+
+/**
+ * Makes a route of a list of upstreams, which has at least one.
+ * @param rule what the rule that leads there says of its own
+ */
+export function createRoute(
+  entries: readonly RouteUpstream[],
+  surroundings: RouteSurroundings,
+  rule: RulePolicy = {},
+): Route {
+  const upstreams = entries.map(({ upstream }) => surroundings.upstream(upstream));
+  const known = new WeakMap<ModelConfig, Map<string, readonly Place[]>>();
+  const pools = poolsOf(entries, upstreams);
+  const makePlaces = (model: ModelConfig, protocol: string) =>
+    entries.map((entry, index) =>
+      createPlace(entry, pools[index]!, upstreams[index]!, { model, protocol, surroundings, rule }),
+    );
+  return {
+    key: JSON.stringify([
+      rule.on_unsupported_cache,
+      entries.map(({ upstream, order, weight }) => [upstream, order, weight]),
+    ]),
+    upstreams: new Set(upstreams.map(({ name }) => name)),
+    has_boundaries: new Set(upstreams.map(({ state_boundary }) => state_boundary)).size > 1,
+    places(model, protocol) {
+      const by_protocol = known.get(model) ?? new Map<string, readonly Place[]>();
+      const found = by_protocol.get(protocol);
+      if (found !== undefined) return found;
+      const places = makePlaces(model, protocol);
+      known.set(model, by_protocol.set(protocol, places));
+      return places;
+    },
+  };
+}
+
+/** Whether any route of a configuration has several upstreams, so that it matters which of them has a session. */
+export function sharesSessions({ routing }: GatewayConfig): boolean {
+  return [routing.default_upstreams, ...routing.rules.map(({ upstreams }) => upstreams)].some(
+    ({ length }) => length > 1,
+  );
+}
+
+function poolsOf(entries: readonly RouteUpstream[], upstreams: readonly UpstreamConfig[]): readonly Pool[] {
+  return entries.map(({ order }, index) => {
+    const name = upstreams[index]!.cache_pool;
+    const members = entries.filter((other, at) => other.order === order && upstreams[at]!.cache_pool === name);
+    const weight = members.reduce((sum, member) => sum + member.weight, 0);
+    return { name, seed: hashOf(`pool ${name}`), weight, size: members.length };
+  });
+}
+
+function createPlace(
+  { order, weight }: RouteUpstream,
+  pool: Pool,
+  upstream: UpstreamConfig,
+  how: {
+    readonly model: ModelConfig;
+    readonly protocol: string;
+    readonly surroundings: RouteSurroundings;
+    readonly rule: RulePolicy;
+  },
+): Place {
+  const { model, protocol, surroundings, rule } = how;
+  const { name, supports, protocols } = upstream;
+  const spoken = protocolOf(protocol);
+  const counts = protocol !== 'count_tokens' || supports.count_tokens;
+  const speaks = spoken === undefined || protocols.includes(spoken) || surroundings.translates;
+  const upstream_model = model.upstream_ids[name] ?? model.id;
+  const known: Partial<Record<CacheLifetime, ReturnType<Place['as']>>> = {};
+  const keeps_hour = supports.prompt_cache_1h && model.supports.prompt_cache_1h;
+  const make = (asked: CacheLifetime): ReturnType<Place['as']> => {
+    const { fate, facts } = cacheChoice(asked, keeps_hour, upstream, rule);
+    const candidate: Candidate = {
+      upstream,
+      upstream_model,
+      facts: { ...upstreamFacts(protocol, model, upstream), ...facts },
+    };
+    return { candidate, alone: [{ ...candidate, is_alone: true }], fate };
+  };
+  return {
+    upstream,
+    upstream_model,
+    order,
+    weight,
+    seed: hashOf(`upstream ${name}`),
+    pool,
+    context_window: Math.min(model.context_window, model.context_windows?.[name] ?? Infinity),
+    is_understood: counts && speaks,
+    drops_lifetimes: spoken === 'messages' && !protocols.includes('messages'),
+    as: (asked) => (known[asked] ??= make(asked)),
+  };
+}
+
+type Written<P extends FactPath> = { readonly [path in P]?: FactValue<path> };
+
+/** Facts that tell what the requested model is and can do. */
+export const MODEL_FACTS = [
+  'model.family',
+  'model.context_window',
+  'model.max_output_tokens',
+  'model.supports.tools',
+  'model.supports.images',
+  'model.supports.thinking',
+  'model.supports.prompt_cache_1h',
+] as const;
+
+/** Facts that tell where a request goes, apart from the rule that decided it and the cost. */
+export const UPSTREAM_FACTS = [
+  'route.upstream',
+  'route.protocol',
+  'route.upstream_model',
+  'route.region',
+  'route.supports.count_tokens',
+  'route.supports.prompt_cache_1h',
+] as const;
+
+type ModelFacts = Written<(typeof MODEL_FACTS)[number]>;
+
+const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
+
+/** What a model is and can do, for routing rules. */
+export function modelFacts(model: ModelConfig): ModelFacts {
+  let facts = facts_of_models.get(model);
+  if (facts === undefined) {
+    facts = describeModel(model);
+    facts_of_models.set(model, facts);
+  }
+  return facts;
+}
+
+function describeModel({ family, context_window, max_output_tokens, supports }: ModelConfig): ModelFacts {
+  return {
+    ...(family !== undefined && { 'model.family': family }),
+    'model.context_window': context_window,
+    'model.max_output_tokens': max_output_tokens,
+    'model.supports.tools': supports.tools,
+    'model.supports.images': supports.images,
+    'model.supports.thinking': supports.thinking !== 'none',
+    'model.supports.prompt_cache_1h': supports.prompt_cache_1h,
+  };
+}
+
+/** Where a request of a protocol for a model goes when an upstream was chosen; what is not known there is `undefined`. */
+export function upstreamFacts(
+  protocol: string,
+  model: ModelConfig,
+  upstream: UpstreamConfig,
+): { readonly [path in (typeof UPSTREAM_FACTS)[number]]: FactValue<path> | undefined } {
+  const { name, region, protocols, supports } = upstream;
+  return {
+    'route.upstream': name,
+    'route.protocol': askedIn(protocol, protocols),
+    'route.upstream_model': model.upstream_ids[name] ?? model.id,
+    'route.region': region,
+    'route.supports.count_tokens': supports.count_tokens,
+    'route.supports.prompt_cache_1h': supports.prompt_cache_1h && model.supports.prompt_cache_1h,
+  };
+}
+
+/** Facts about the prompt cache that change with the upstream. */
+export const CACHE_FACTS = ['cache.effective_ttl', 'cache.downgraded'] as const;
+
+/** What becomes of a request for a 1-hour lifetime; `as_asked` where its upstream can do what it asks for. */
+export type CacheFate = 'as_asked' | UpstreamConfig['on_unsupported_cache'];
+
+/** What becomes of the prompt cache of a request at one upstream. */
+export interface CacheChoice {
+  readonly fate: CacheFate;
+  readonly facts: { readonly [path in (typeof CACHE_FACTS)[number]]: FactValue<path & FactPath> };
+}
+
+/** What may happen, made once: nothing of it depends on the request but what it asks for. */
+const CHOICES: ReadonlyMap<string, CacheChoice> = new Map(
+  (['as_asked', 'downgrade', 'refuse', 'pass'] as const).flatMap((fate) =>
+    (['none', '5m', '1h'] as const).map((asked) => [`${fate} ${asked}`, choiceOf(fate, asked)] as const),
+  ),
+);
+
+function choiceOf(fate: CacheFate, asked: CacheLifetime): CacheChoice {
+  const downgraded = fate === 'downgrade';
+  return Object.freeze({
+    fate,
+    facts: Object.freeze({
+      'cache.effective_ttl': downgraded ? '5m' : asked,
+      'cache.downgraded': downgraded,
+    }),
+  });
+}
+
+/**
+ * What becomes of a request that asks for a cache lifetime, at an upstream.
+ * @param asked the fact `cache.requested_ttl`; none where it is absent
+ * @param keeps_hour whether upstream and model keep prompts for an hour (`route.supports.prompt_cache_1h`)
+ * @param rule the rule that chose the upstream; what it says goes before what the upstream says
+ */
+export function cacheChoice(
+  asked: string | undefined,
+  keeps_hour: boolean,
+  upstream: Pick<UpstreamConfig, 'on_unsupported_cache'>,
+  rule?: Pick<RoutingRuleConfig, 'on_unsupported_cache'>,
+): CacheChoice {
+  const fits = asked !== '1h' || keeps_hour;
+  const fate = fits ? 'as_asked' : (rule?.on_unsupported_cache ?? upstream.on_unsupported_cache);
+  return CHOICES.get(`${fate} ${asked ?? 'none'}`)!;
+}
+
+/** The refusal of a request for a 1-hour lifetime that none of the upstreams it could go to supports. */
+function refuseLifetime(upstreams: readonly string[]): StageError {
+  const names = upstreams.map((name) => `"${name}"`).join(' and ');
+  const what = upstreams.length === 1 ? `The upstream ${names} does` : `The upstreams ${names} do`;
+  const message = `${what} not keep prompts of this model for an hour, and the gateway is told to refuse such requests (on_unsupported_cache). Ask for five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
+  return new StageError('invalid_request', message, {
+    details: { param: 'cache_control.ttl', ...(upstreams.length === 1 && { upstream: upstreams[0]! }) },
+  });
+}
+
+// Weighted rendezvous hashing: every process ranks the same keys the same way, and where one entry leaves, only its own keys
+// move, to all others by their weights.
+
+/** Hashes a text to 32 bits: FNV-1a, mixed so that texts that differ in one character have nothing in common. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
+  return mix(hash);
+}
+
+/** The last steps of MurmurHash3: every bit of the input decides over every bit of the result. */
+function mix(hash: number): number {
+  let mixed = hash ^ (hash >>> 16);
+  mixed = Math.imul(mixed, 0x85ebca6b);
+  mixed ^= mixed >>> 13;
+  mixed = Math.imul(mixed, 0xc2b2ae35);
+  return (mixed ^ (mixed >>> 16)) >>> 0;
+}
+
+/**
+ * How much an entry wants a key; the highest of all entries has it. Over many keys each entry has the share of its weight.
+ * @param key hash of the key
+ * @param seed hash of the entry's name
+ */
+function scoreOf(key: number, seed: number, weight: number): number {
+  // Never 0 and never 1, so that the logarithm is a number below 0.
+  const uniform = (mix((key ^ Math.imul(seed, 0x9e3779b1)) >>> 0) + 0.5) / 2 ** 32;
+  return -weight / Math.log(uniform);
+}
+
+/** The upstreams that requests for a model may be routed to. */
+export function reaches(
+  { id }: Pick<ModelConfig, 'id'>,
+  { rules, default_upstreams }: GatewayConfig['routing'],
+): ReadonlySet<string> {
+  const upstreams = new Set<string>();
+  for (const { upstreams: candidates, models, mode, name: _, on_unsupported_cache: _policy, ...conditions } of rules) {
+    if (mode === 'shadow' || !(models?.some((glob) => matchesGlob(glob, id)) ?? true)) continue;
+    for (const { upstream } of candidates) upstreams.add(upstream);
+    if (Object.values(conditions).every((condition) => condition === undefined)) return upstreams;
+  }
+  for (const { upstream } of default_upstreams) upstreams.add(upstream);
+  return upstreams;
+}
+
+export interface Needs extends Session {
+  /** How many tokens it likely comes to, its answer included where it is bounded; 0 where nobody can tell. */
+  readonly tokens: number;
+  readonly cache_ttl: CacheLifetime;
+  readonly by?: Seen | undefined;
+  /** Whether it holds what only the upstream can read that it came from. */
+  readonly holds_state: boolean;
+  /**
+   * Whether an upstream takes the fields that choose models, prices and accounts: the models they name there. Raises the error
+   * that it would be refused with. Absent where there are none.
+   */
+  readonly decide?: ((place: Place) => readonly string[]) | undefined;
+}
+
+export interface Choosing {
+  readonly states: UpstreamStates;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  readonly random: () => number;
+}
+
+export interface Choice {
+  readonly candidates: readonly Candidate[];
+  /** How many of them, the last ones, were dropped, and are asked only when all others have failed. */
+  readonly spare: number;
+  /** Those of the route that are not asked, each as `name: reason`; `undefined` without any. */
+  readonly dropped: readonly string[] | undefined;
+}
+
+export interface Dropped {
+  readonly place: Place;
+  readonly reason: DropReason;
+}
+
+/** Why an upstream that could serve a request does not serve now, as it found out itself. */
+const FOR_A_WHILE: ReadonlySet<DropReason> = new Set(['open', 'limited', 'credential', 'model_missing']);
+
+/** The upstreams of a route that can serve a request. Raises upstream_unavailable, and what `needs.decide` raises everywhere. */
+export function chooseCandidates(route: Route, places: readonly Place[], needs: Needs, choosing: Choosing): Choice {
+  const [first] = places as [Place];
+  if (places.length === 1) return { candidates: onlyCandidate(first, needs, choosing), spare: 0, dropped: undefined };
+  const dropped: Dropped[] = [];
+  const home = placeNamed(places, homeOf(choosing.states, needs));
+  const ranking: Ranking = { key: needs.session_key, home, ...choosing };
+  const is_bound = route.has_boundaries && needs.holds_state;
+  const { able, decided } = is_bound
+    ? dropForeign(
+        places,
+        needs,
+        { ...ranking, home: placeNamed(places, ownerOf(choosing.states, needs)) ?? home },
+        dropped,
+      )
+    : dropUnable(places, needs, dropped);
+  let left = dropRefusing(able, needs, dropped);
+  left = dropClosed(left, { ...choosing, is_bound, by: needs.by }, dropped);
+  const { keeping, spare } = splitByCache(left, needs, dropped);
+  const candidates = rankPlaces(keeping, ranking).map((place) => candidateOf(place, needs, decided));
+  if (left.length === 1 && !dropped.some(({ reason }) => FOR_A_WHILE.has(reason))) {
+    candidates[0] = { ...candidates[0]!, is_alone: true };
+  }
+  if (spare.length > 0) {
+    // Once they are asked, no other upstream is left that could do more.
+    const others = namesOf(dropped.filter(({ place }) => !spare.includes(place)));
+    const later = rankPlaces(spare, ranking).map((place) => candidateOf(place, needs, decided));
+    candidates.push(...later.map((one) => ({ ...one, facts: { ...one.facts, 'route.dropped': others } })));
+  }
+  return { candidates, spare: spare.length, dropped: namesOf(dropped) };
+}
+
+function namesOf(dropped: readonly Dropped[]): readonly string[] | undefined {
+  return dropped.length === 0 ? undefined : dropped.map(({ place, reason }) => `${place.upstream.name}: ${reason}`);
+}
+
+function onlyCandidate(place: Place, needs: Needs, { states, now }: Choosing): readonly Candidate[] {
+  const { alone, fate } = place.as(needs.cache_ttl);
+  const others = needs.decide?.(place) ?? [];
+  if (fate === 'refuse') throw refuseLifetime([place.upstream.name]);
+  const closed = states.closed(place.upstream.name, place.upstream_model, needs.by);
+  if (closed !== undefined && mayNotBeAsked(closed, true)) throw unavailable(place, closed, now());
+  return others.length === 0 ? alone : [withModels(alone[0]!, others)];
+}
+
+function placeNamed(places: readonly Place[], name: string | undefined): Place | undefined {
+  return name === undefined ? undefined : places.find(({ upstream }) => upstream.name === name);
+}
+
+function candidateOf(
+  place: Place,
+  { cache_ttl }: Needs,
+  decided: ReadonlyMap<Place, readonly string[]> | undefined,
+): Candidate {
+  const { candidate } = place.as(cache_ttl);
+  return decided === undefined ? candidate : withModels(candidate, decided.get(place)!);
+}
+
+function withModels(candidate: Candidate, others: readonly string[]): Candidate {
+  const models = others.length === 0 ? undefined : others;
+  return { ...candidate, facts: { ...candidate.facts, 'request.other_models': models } };
+}
+
+/**
+ * Leaves only what can serve a request and read the state that it holds: where that is known to come from, else where the
+ * session belongs.
+ */
+function dropForeign(places: readonly Place[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
+  const { home } = ranking;
+  if (home !== undefined) return dropUnable(near(home, places, dropped), needs, dropped);
+  const { able, decided } = dropUnable(places, needs, dropped);
+  // Where it was served must not depend on what happens to be weak or busy now.
+  const [owner] = rankPlaces(able, { ...ranking, states: { share: () => 1, active: () => 0 } });
+  return { able: near(owner!, able, dropped), decided };
+}
+
+function near({ upstream: { state_boundary } }: Place, places: readonly Place[], dropped: Dropped[]): readonly Place[] {
+  return leave(places, ({ upstream }) => upstream.state_boundary === state_boundary, 'state_boundary', dropped);
+}
+
+/**
+ * Leaves out what takes no requests now. The last one is asked all the same, unless it is the only one there could be: where
+ * all are closed, the one whose time ends first.
+ */
+function dropClosed(
+  places: readonly Place[],
+  { states, now, is_bound, by }: Choosing & { readonly is_bound: boolean; readonly by: Seen | undefined },
+  dropped: Dropped[],
+): readonly Place[] {
+  let closed: Map<Place, Closed> | undefined;
+  for (const place of places) {
+    const found = states.closed(place.upstream.name, place.upstream_model, by);
+    if (found === undefined) continue;
+    closed ??= new Map();
+    closed.set(place, found);
+  }
+  if (closed === undefined) return places;
+  const left =
+    closed.size < places.length ? places.filter((place) => !closed.has(place)) : [lastResort(closed, now(), is_bound)];
+  for (const [place, { because }] of closed) if (!left.includes(place)) dropped.push({ place, reason: because });
+  return left;
+}
+
+function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: boolean): Place {
+  const untilOf = ([, { until = Number.POSITIVE_INFINITY }]: readonly [Place, Closed]) => until;
+  const soonest = [...closed].toSorted((a, b) => untilOf(a) - untilOf(b));
+  const willing = soonest.filter(([, { because }]) => because !== 'drained');
+  const [place, found] = willing[0] ?? soonest[0]!;
+  if (willing.length === 0 || (willing.length === 1 && mayNotBeAsked(found, true)))
+    throw unavailable(place, found, now, is_bound);
+  return place;
+}
+
+export interface Able {
+  readonly able: readonly Place[];
+  /** The models each of them may use for it beside its own; `undefined` where the request names none. */
+  readonly decided: ReadonlyMap<Place, readonly string[]> | undefined;
+}
+
+/**
+ * Leaves out what can never serve such a request. Where that is all of them, what refuses it everywhere is raised, or the
+ * first one is left to say what is wrong with it.
+ */
+function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]): Able {
+  if (needs.decide === undefined && areAlike(places)) return { able: places, decided: undefined };
+  const decided = needs.decide === undefined ? undefined : new Map<Place, readonly string[]>();
+  const refused = decided === undefined ? undefined : decideAll(places, needs.decide!, decided);
+  const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'decisive', dropped);
+  if (allowed.length === 0) throw refused!.get(places[0]!)!;
+  const understood = leave(allowed, (place) => place.is_understood, 'protocol', dropped, allowed[0]);
+  const longest = longestWindow(understood, needs.tokens);
+  const able = leave(understood, (place) => place.context_window >= longest, 'context_window', dropped);
+  return { able, decided };
+}
+
+/** Whether they differ in nothing that this is about, as nearly always. */
+function areAlike(places: readonly Place[]): boolean {
+  const { context_window } = places[0]!;
+  for (const place of places) if (!place.is_understood || place.context_window !== context_window) return false;
+  return true;
+}
+
+/** Leaves those that pass a test, or `otherwise` where none does. */
+function leave(
+  places: readonly Place[],
+  passes: (place: Place) => boolean,
+  reason: DropReason,
+  dropped: Dropped[],
+  otherwise?: Place,
+): readonly Place[] {
+  if (places.every(passes)) return places;
+  const passing = places.filter(passes);
+  const left = passing.length === 0 && otherwise !== undefined ? [otherwise] : passing;
+  for (const place of places) if (!left.includes(place)) dropped.push({ place, reason });
+  return left;
+}
+
+/** Notes for each place which models a request may use there beside its own. @returns what refuses it elsewhere */
+function decideAll(
+  places: readonly Place[],
+  decide: NonNullable<Needs['decide']>,
+  decided: Map<Place, readonly string[]>,
+): ReadonlyMap<Place, StageError> {
+  const refused = new Map<Place, StageError>();
+  for (const place of places) {
+    try {
+      decided.set(place, decide(place));
+    } catch (error) {
+      if (!(error instanceof StageError)) throw error;
+      refused.set(place, error);
+    }
+  }
+  return refused;
+}
+
+/** The least window that will do: nobody knows tokens exactly, so the longest there is always does. */
+function longestWindow(places: readonly Place[], tokens: number): number {
+  let longest = 0;
+  for (const { context_window } of places) if (context_window > longest) longest = context_window;
+  return Math.min(tokens, longest);
+}
+
+/** Leaves out what refuses a request for a 1-hour lifetime. Raises invalid_request where that is all of them. */
+function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
+  if (cache_ttl !== '1h') return places;
+  const left = leave(places, (place) => place.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
+  if (left.length === 0) throw refuseLifetime(places.map(({ upstream }) => upstream.name));
+  return left;
+}
+
+/**
+ * Leaves out what does not keep prompts for an hour where that is asked for and another upstream does. What is left out may
+ * still be asked when all others have failed: none of them keeps it then.
+ */
+function splitByCache(
+  places: readonly Place[],
+  { cache_ttl }: Needs,
+  dropped: Dropped[],
+): { readonly keeping: readonly Place[]; readonly spare: readonly Place[] } {
+  const keeps = (place: Place) => place.as(cache_ttl).fate === 'as_asked' && !place.drops_lifetimes;
+  const keeping = cache_ttl === '1h' ? places.filter(keeps) : places;
+  if (keeping.length === 0 || keeping.length === places.length) return { keeping: places, spare: [] };
+  const spare = places.filter((place) => !keeping.includes(place));
+  for (const place of spare) dropped.push({ place, reason: 'cache' });
+  return { keeping, spare };
+}
+
+export interface Ranking {
+  /** What the turns of a session have in common; `undefined` for requests that belong to none. */
+  readonly key: string | undefined;
+  /** The upstream that has the session's prompts, whether it is among those that can serve or not. */
+  readonly home: Place | undefined;
+  readonly states: Pick<UpstreamStates, 'active' | 'share'>;
+  /** A number from 0 up to 1. */
+  readonly random: () => number;
+}
+
+/**
+ * Places in the order in which they are to be tried: the session's home, those that share its cache, then by order, and within
+ * one by weighted rendezvous hashing, cache pools first. Without a session by chance, the less busy of two first.
+ */
+export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
+  const { key, home, states } = ranking;
+  const hash = key === undefined ? undefined : hashOf(key);
+  const sorted: Place[] = [];
+  const scores: number[] = [];
+  // A handful at most, for every request: sorting by insertion makes nothing else.
+  for (const place of places) {
+    const score = hash === undefined ? chanceOf(place, ranking) : poolScore(place, hash, states);
+    let at = sorted.length;
+    while (at > 0 && isBefore(place, score, sorted[at - 1]!, scores[at - 1]!, hash, ranking)) {
+      sorted[at] = sorted[at - 1]!;
+      scores[at] = scores[at - 1]!;
+      at--;
+    }
+    sorted[at] = place;
+    scores[at] = score;
+  }
+  if (hash === undefined && home === undefined && sorted.length > 1) lessBusyFirst(sorted, states);
+  return sorted;
+}
+
+function weightOf({ upstream, upstream_model, weight }: Place, { share }: Ranking['states']): number {
+  return weight * share(upstream.name, upstream_model);
+}
+
+/** No two requests without a session have a key in common. */
+function chanceOf(place: Place, { random, states }: Ranking): number {
+  return scoreOf((random() * 2 ** 32) >>> 0, place.seed, weightOf(place, states));
+}
+
+function poolScore(place: Place, hash: number, states: Ranking['states']): number {
+  const { pool } = place;
+  return scoreOf(hash, pool.seed, pool.size === 1 ? weightOf(place, states) : pool.weight);
+}
+
+/** Whether a place is to be tried before another that has its place already. */
+function isBefore(
+  place: Place,
+  score: number,
+  other: Place,
+  other_score: number,
+  hash: number | undefined,
+  { home, states }: Ranking,
+): boolean {
+  if (home !== undefined) {
+    if (place === home || other === home) return place === home;
+    const [is_close, other_is_close] = [place.pool.name === home.pool.name, other.pool.name === home.pool.name];
+    if (is_close !== other_is_close) return is_close;
+  }
+  if (place.order !== other.order) return place.order < other.order;
+  if (place.weight > 0 !== other.weight > 0) return place.weight > 0;
+  if (hash === undefined || place.pool.name !== other.pool.name)
+    // Two pools of the same score would be mixed.
+    return score !== other_score ? score > other_score : place.pool.name < other.pool.name;
+  return scoreOf(hash, place.seed, weightOf(place, states)) > scoreOf(hash, other.seed, weightOf(other, states));
+}
+
+/** The power of two choices, by requests under way for each share of the weight. */
+function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
+  const [first, second] = sorted as [Place, Place];
+  if (first.order !== second.order || second.weight === 0) return;
+  const load = ({ upstream, weight }: Place) => active(upstream.name) / weight;
+  if (load(second) < load(first)) sorted.splice(0, 2, second, first);
+}
+
+/** Above it one of the clients gives up at once. */
+const RETRY_SECONDS_MAX = 60;
+/** Nobody knows for how long an upstream is drained. */
+const RETRY_SECONDS_DRAINED = 10;
+
+const ALONE = { caller: 'your requests', request: 'this request' } as const;
+
+/**
+ * Whether not even the last upstream is asked. One that is only limited answers at once, and so does one that refuses a credential:
+ * with more than is known here.
+ */
+export function mayNotBeAsked({ because }: Closed, is_alone: boolean): boolean {
+  return because === 'drained' || (because === 'open' && is_alone);
+}
+
+/**
+ * The error where nothing of a route takes requests; its `retry-after` is when the upstream is asked again.
+ * @param holds_state whether the request holds what only this upstream can read
+ */
+export function unavailable(
+  { upstream: { name } }: Pick<Candidate, 'upstream'>,
+  closed: Closed,
+  now: number,
+  holds_state = false,
+): StageError {
+  const { because, until, last, alone } = closed;
+  const seconds = Math.min(RETRY_SECONDS_MAX, Math.max(1, Math.ceil(((until ?? Infinity) - now) / 1000)));
+  const wait = because === 'drained' && until === undefined ? RETRY_SECONDS_DRAINED : seconds;
+  const whose = alone === undefined ? 'it failed too often' : `it failed too often on ${ALONE[alone]}`;
+  const failed = last === undefined ? whose : `${whose} (${last})`;
+  const why = because === 'drained' ? 'an administrator has drained it' : failed;
+  const no_other = holds_state
+    ? 'only it can read the encrypted or stored state in this request'
+    : 'the route has no other that could serve this request';
+  return new StageError(
+    'upstream_unavailable',
+    `The upstream "${name}" is not asked: ${why}, and ${no_other}. Try again in ${wait} s.`,
+    {
+      details: { upstream: name, because, ...(last !== undefined && { last }) },
+      headers: { 'retry-after': String(wait) },
+    },
+  );
+}
+
+/** How long an upstream is known to have made what a session holds: far longer than it keeps prompts. */
+const STATE_SECONDS = 24 * 60 * 60;
+const HOUR_SECONDS = 60 * 60;
+const SHORT_SECONDS = 5 * 60;
+
+/** Where an answer of Responses says its identifier: at its head. */
+const RESPONSE_ID = /"id"\s*:\s*"(resp[\w-]{1,200})"/;
+const RESPONSE_HEAD_CHARS = 1000;
+
+/** What tells where a request belongs. */
+export interface Session {
+  readonly session_key: string | undefined;
+  /** Models have prompt caches of their own, and may have routes of their own. */
+  readonly model: string;
+  readonly continues: string | undefined;
+}
+
+interface Served extends Session {
+  readonly upstream: string;
+  readonly cache_ttl: string | undefined;
+  /** Whether the upstreams of its route cannot read each other's state. */
+  readonly has_boundaries: boolean;
+}
+
+/** Remembers where sessions were served: for as long as their prompts are kept there, and longer where their state is. */
+export function createSessionKeeper(states: Pick<UpstreamStates, 'home' | 'settle'>) {
+  return {
+    keep({ upstream, session_key, model, continues, cache_ttl, has_boundaries }: Served): void {
+      if (session_key !== undefined)
+        states.settle(homeKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
+      if (!has_boundaries) return;
+      if (continues !== undefined) states.settle(continues, upstream, STATE_SECONDS);
+      if (session_key === undefined) return;
+      states.settle(stateKey(session_key, model), upstream, STATE_SECONDS);
+      states.settle(stateKey(session_key), upstream, STATE_SECONDS);
+    },
+    /** Notes which upstream keeps the response of Responses that begins so. */
+    keepStored(answer: string, upstream: string): void {
+      const id = RESPONSE_ID.exec(answer.slice(0, RESPONSE_HEAD_CHARS))?.[1];
+      if (id !== undefined) states.settle(sessionKey('stored', id), upstream, STATE_SECONDS);
+    },
+  };
+}
+
+/** The upstream that has the prompts of a session; `undefined` where none is known to. */
+function homeOf({ home }: Pick<UpstreamStates, 'home'>, { session_key, model }: Session): string | undefined {
+  return session_key === undefined ? undefined : home(homeKey(session_key, model));
+}
+
+/** The upstream that made what a request holds, as far as that is known here. */
+function ownerOf(
+  { home }: Pick<UpstreamStates, 'home'>,
+  { session_key, model, continues }: Session,
+): string | undefined {
+  const kept = continues === undefined ? undefined : home(continues);
+  if (kept !== undefined || session_key === undefined) return kept;
+  return home(stateKey(session_key, model)) ?? home(stateKey(session_key));
+}
+
+function homeKey(session_key: string, model: string): string {
+  return `${session_key} ${model}`;
+}
+
+function stateKey(session_key: string, model = ''): string {
+  return `state ${session_key} ${model}`;
+}

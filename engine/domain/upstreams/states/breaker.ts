@@ -1,0 +1,399 @@
+import type { UpstreamConfig } from '../../../base/contract/config.ts';
+import type { Seen, Witness } from '../../../base/contract/forwarding.ts';
+
+export type BreakerSettings = Omit<UpstreamConfig['breaker'], 'mode'>;
+
+export interface BreakerSurroundings {
+  /** The number of the last trial that began; numbers rise by one. */
+  readonly latest: () => number;
+  /** From 0 to 1. */
+  readonly random: () => number;
+  /** It opened, not having been open before; requests had been failing for so long. */
+  readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
+  /** The one that tried failed; there were none that succeeded for so long. */
+  readonly onReopen: (until: number, failing_ms: number) => void;
+  /** It closed, having been open for this long. */
+  readonly onClose: (open_ms: number) => void;
+  /** How many must succeed to close it; two where nothing is said. */
+  readonly successes_to_close?: number;
+}
+
+interface Alone {
+  readonly whose: 'caller' | 'request';
+  readonly request: number;
+  readonly breaker: Breaker;
+}
+
+/**
+ * What another process saw. What was seen here wins: it is not believed where something succeeded here since it began to fail
+ * there, where it is open anyway, and for a while after it turned out to be wrong here, as where only the other one's network is ill.
+ */
+export interface Heeded {
+  readonly until: number;
+  readonly last: string | undefined;
+  /** For how long it had been failing there. */
+  readonly failing_ms: number;
+}
+
+/** For how long nobody else is believed after what they said was wrong here. */
+const DISBELIEF_MS = 300_000;
+const SLOW_START_MS = 10_000;
+const SHARE_MIN = 0.1;
+const JITTER = 0.2;
+/** What a caller is told to wait while another request tries. */
+const WHILE_ONE_TRIES_MS = 1000;
+
+export function createBreaker(
+  given: BreakerSettings,
+  { latest, random, successes_to_close = 2, ...tell }: BreakerSurroundings,
+) {
+  let settings = given;
+  let outcomes = createOutcomes(settings.window_seconds * 1000);
+  const failing = new FailureRun();
+  /** Answers in a row that broke off: that each of them began is no sign of health. */
+  const breaking = new FailureRun();
+  /** Whose requests tried in vain since it was open last. */
+  const tried = new Set<string>();
+  const open_for = new Map<string, Alone>();
+  let is_failing = false;
+  let failing_since = 0;
+  let succeeded_at = Number.NEGATIVE_INFINITY;
+  /** Whether it is open because another process said so. */
+  let is_heeded = false;
+  let disbelieving_until = 0;
+  /** Undefined while it is closed. */
+  let open_until: number | undefined;
+  let open_ms = 0;
+  let openings = 0;
+  let opened_at = 0;
+  let closed_at: number | undefined;
+  let successes = 0;
+  /** Trials up to this one began before it opened or closed last: what they show is of then. */
+  let changed_after = 0;
+  let trying = 0;
+  let trying_since = 0;
+  let last: string | undefined;
+
+  const isTrying = (now: number) => trying !== 0 && now - trying_since < open_ms;
+
+  function forget(): void {
+    is_failing = false;
+    failing.clear();
+    breaking.clear();
+    tried.clear();
+    open_for.clear();
+  }
+
+  function startOpen(until: number, now: number): void {
+    if (openings === 0) opened_at = now;
+    open_ms = until - now;
+    open_until = until;
+    openings += 1;
+    successes = 0;
+    forget();
+    trying = 0;
+    outcomes.clear();
+    changed_after = latest();
+  }
+
+  function open(now: number): void {
+    const { open_seconds, open_seconds_max } = settings;
+    const seconds = open_seconds * 2 ** openings * (1 - JITTER + 2 * JITTER * random());
+    const first = openings === 0;
+    const failing_ms = now - (first ? failing_since : Math.max(open_until!, succeeded_at));
+    const until = now + Math.min(seconds, Math.max(open_seconds_max, open_seconds)) * 1000;
+    is_heeded = false;
+    startOpen(until, now);
+    if (first) tell.onOpen(until, last, failing_ms);
+    else tell.onReopen(until, failing_ms);
+  }
+
+  function close(now: number): void {
+    open_until = undefined;
+    openings = 0;
+    closed_at = now;
+    changed_after = latest();
+    if (is_heeded) disbelieving_until = now + DISBELIEF_MS;
+    is_heeded = false;
+    tell.onClose(now - opened_at);
+  }
+
+  /** Whether the upstream is at fault, one caller's requests with it, or nobody knows. */
+  function judge(now: number, witness: Witness | undefined): 'upstream' | Alone['whose'] | undefined {
+    const { failures, failure_percent, requests_min } = settings;
+    const { all, failed, failed_of_one } = outcomes.count(now);
+    const isTooMuch = (less: number) =>
+      all - less >= requests_min && (failed - less) * 100 >= failure_percent * (all - less);
+    if (failing.shows(failures) || breaking.shows(failures) || isTooMuch(failed_of_one)) return 'upstream';
+    if (witness === undefined) return undefined;
+    return failing.faultOf(witness, failures) ?? breaking.faultOf(witness, failures);
+  }
+
+  function aloneOf({ caller, request }: Seen): Alone | undefined {
+    const alone = open_for.get(caller);
+    return alone?.whose === 'request' && alone.request !== request ? undefined : alone;
+  }
+
+  function failAlone(witness: Witness, whose: Alone['whose'], n: number, now: number): void {
+    let alone = aloneOf(witness);
+    if (alone === undefined) {
+      const nobody = () => {};
+      const around = { latest, random, onOpen: nobody, onReopen: nobody, onClose: nobody };
+      const breaker = createBreaker({ ...settings, failures: 1, requests_min: Number.POSITIVE_INFINITY }, around);
+      alone = { whose, request: witness.request, breaker };
+      open_for.set(witness.caller, alone);
+    }
+    alone.breaker.fail(n, now, last);
+  }
+
+  function fail(n: number, now: number, detail: string | undefined, witness?: Witness): void {
+    if (n <= changed_after) return;
+    last = detail;
+    if (open_until === undefined) {
+      if (!is_failing) failing_since = now;
+      is_failing = true;
+      failing.add(witness, settings.failures);
+      outcomes.add(false, now, witness?.caller);
+      const fault = judge(now, witness);
+      if (fault === 'upstream') open(now);
+      else if (fault !== undefined) failAlone(witness!, fault, n, now);
+    } else if (now >= open_until) {
+      if (witness !== undefined) tried.add(witness.caller);
+      if (witness === undefined || tried.size > 1) open(now);
+      else failAlone(witness, 'caller', n, now);
+    }
+  }
+
+  return {
+    /** Whether it is closed and has been for long: there is nothing to ask it. */
+    get is_quiet(): boolean {
+      return open_until === undefined && closed_at === undefined && open_for.size === 0;
+    },
+    phase(now: number): 'closed' | 'open' | 'half_open' {
+      if (open_until === undefined) return 'closed';
+      return now < open_until ? 'open' : 'half_open';
+    },
+    /** The same, of one caller's requests, or of one of them. */
+    untilFor(by: Seen, now: number): { readonly until: number; readonly whose: Alone['whose'] } | undefined {
+      const alone = aloneOf(by);
+      const until = alone?.breaker.until(now);
+      return until === undefined ? undefined : { until, whose: alone!.whose };
+    },
+    /** Of how many callers requests should not pass although others may. */
+    callersRefused: (now: number): number =>
+      [...open_for.values()].filter(({ breaker }) => breaker.phase(now) === 'open').length,
+    /** Until when nothing should pass; `undefined` when a request may. */
+    until(now: number): number | undefined {
+      if (open_until === undefined) return undefined;
+      if (now < open_until) return open_until;
+      return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
+    },
+    /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
+    begin(n: number, now: number, witness?: Witness): void {
+      if (witness !== undefined) aloneOf(witness)?.breaker.begin(n, now);
+      if (open_until === undefined || now < open_until || isTrying(now)) return;
+      trying = n;
+      trying_since = now;
+    },
+    succeed(n: number, now: number): void {
+      if (n <= changed_after) return;
+      succeeded_at = now;
+      open_for.clear();
+      tried.clear();
+      if (open_until === undefined) {
+        is_failing = false;
+        failing.clear();
+        outcomes.add(true, now);
+        if (closed_at !== undefined && now - closed_at >= SLOW_START_MS) closed_at = undefined;
+        return;
+      }
+      // The last candidate is tried even while this is open; when it serves, the rest of the time need not be waited for.
+      open_until = Math.min(open_until, now);
+      successes += 1;
+      if (successes >= successes_to_close) close(now);
+    },
+    fail,
+    complete(): void {
+      breaking.clear();
+    },
+    /** An answer that had begun broke off: a failure, whose beginning was told as a success. */
+    breakOff(n: number, now: number, detail: string | undefined, witness?: Witness): void {
+      breaking.add(witness, settings.failures);
+      fail(n, now, detail, witness);
+    },
+    release(n: number): void {
+      for (const { breaker } of open_for.values()) breaker.release(n);
+      if (trying === n) trying = 0;
+    },
+    /** Opens because another process did; see `Heeded`. */
+    heed({ until, last: why, failing_ms }: Heeded, now: number): void {
+      if (until <= now || now < disbelieving_until || (open_until !== undefined && now < open_until)) return;
+      if (now - succeeded_at <= failing_ms) return;
+      const first = openings === 0;
+      last = why ?? last;
+      is_heeded = true;
+      startOpen(until, now);
+      if (first) tell.onOpen(until, last, failing_ms);
+    },
+    /** From `SHARE_MIN` to 1: rises in the `SLOW_START_MS` after closing. */
+    share(now: number): number {
+      if (closed_at === undefined) return 1;
+      const share = (now - closed_at) / SLOW_START_MS;
+      if (share >= 1) closed_at = undefined;
+      return Math.min(Math.max(share, SHARE_MIN), 1);
+    },
+    use(next: BreakerSettings): void {
+      if (next.window_seconds !== settings.window_seconds) outcomes = createOutcomes(next.window_seconds * 1000);
+      settings = next;
+    },
+    get last(): string | undefined {
+      return last;
+    },
+  };
+}
+
+/**
+ * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, once its time is over: one at a time, and
+ * two that succeed close it. What only one caller's requests show keeps no other caller away: it opens for that
+ * caller alone, until anybody's request succeeds. All times in milliseconds of one clock that does not go back.
+ */
+export type Breaker = ReturnType<typeof createBreaker>;
+
+const PARTS = 10;
+
+interface Part {
+  number: number;
+  all: number;
+  failed: number;
+  readonly failed_of: Map<string, number>;
+}
+
+/** How requests of the last while ended: counted in tenths of the window, so that old ones leave it a tenth at a time. */
+function createOutcomes(window_ms: number) {
+  const part_ms = window_ms / PARTS;
+  const parts = Array.from({ length: PARTS }, (): Part => {
+    return { number: Number.NEGATIVE_INFINITY, all: 0, failed: 0, failed_of: new Map() };
+  });
+  return {
+    add(ok: boolean, now: number, caller?: string): void {
+      const number = Math.floor(now / part_ms);
+      const part = parts[number % PARTS]!;
+      if (part.number !== number) {
+        part.number = number;
+        part.all = 0;
+        part.failed = 0;
+        part.failed_of.clear();
+      }
+      part.all += 1;
+      if (ok) return;
+      part.failed += 1;
+      if (caller !== undefined) part.failed_of.set(caller, (part.failed_of.get(caller) ?? 0) + 1);
+    },
+    /** Requests in the window, how many of them failed, and of those the most that one caller has. */
+    count(now: number) {
+      const oldest = Math.floor(now / part_ms) - PARTS + 1;
+      const failed_of = new Map<string, number>();
+      let [all, failed, failed_of_one] = [0, 0, 0];
+      for (const part of parts) {
+        if (part.number < oldest) continue;
+        all += part.all;
+        failed += part.failed;
+        for (const [caller, count] of part.failed_of) {
+          const sum = (failed_of.get(caller) ?? 0) + count;
+          failed_of.set(caller, sum);
+          failed_of_one = Math.max(failed_of_one, sum);
+        }
+      }
+      return { all, failed, failed_of_one };
+    },
+    clear(): void {
+      for (const part of parts) part.number = Number.NEGATIVE_INFINITY;
+    },
+  };
+}
+
+/**
+ * Failures in a row, by who saw them. One request that an upstream cannot take fails as often as it is sent, so each counts once, and
+ * a caller counts for half of what opens a breaker at most. A failure without a witness says as much as one of a caller of its own.
+ */
+class FailureRun {
+  /** By caller and request, how often it failed. */
+  readonly #of = new Map<string, Map<number, number>>();
+  #unwitnessed = 0;
+
+  /** @param most of a caller's requests so many are told apart: more would show nothing else, and are not kept */
+  add(witness: Witness | undefined, most: number): void {
+    if (witness === undefined) {
+      this.#unwitnessed += 1;
+      return;
+    }
+    const { caller, request } = witness;
+    const of_caller = this.#of.get(caller) ?? new Map<number, number>();
+    this.#of.set(caller, of_caller);
+    const times = of_caller.get(request);
+    if (times !== undefined || of_caller.size < most) of_caller.set(request, (times ?? 0) + 1);
+  }
+
+  clear(): void {
+    this.#of.clear();
+    this.#unwitnessed = 0;
+  }
+
+  /** Whether they show a fault of the upstream: `failures` of them, of two callers at least. */
+  shows(failures: number): boolean {
+    if (this.#of.size === 1 && this.#unwitnessed === 0) return false;
+    const most_of_one = Math.ceil(failures / 2);
+    let sum = this.#unwitnessed;
+    for (const requests of this.#of.values()) sum += Math.min(requests.size, most_of_one);
+    return sum >= failures;
+  }
+
+  /** What else fails so often: requests of one caller, or one of them. */
+  faultOf({ caller, request }: Witness, failures: number): 'caller' | 'request' | undefined {
+    const of_caller = this.#of.get(caller);
+    if (of_caller === undefined) return undefined;
+    if (of_caller.size >= failures) return 'caller';
+    return of_caller.get(request)! >= failures ? 'request' : undefined;
+  }
+}
+
+/** Keeps requests from an address that refused the credential they would take there. */
+export interface CredentialBreaker extends Breaker {
+  /** `credential`: it is not accepted, or its account can't pay. `permission`: it may not do this (403). */
+  refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined): void;
+}
+
+/** One refusal opens it for a minute. */
+const SETTINGS: BreakerSettings = {
+  failures: 1,
+  window_seconds: 60,
+  failure_percent: 100,
+  requests_min: Number.POSITIVE_INFINITY,
+  open_seconds: 60,
+  open_seconds_max: 60,
+};
+/** A credential that worked so lately is not at fault because one request was forbidden. */
+const WORKED_LATELY_MS = 30_000;
+const FORBIDDEN_IN_A_ROW = 3;
+
+export function createCredentialBreaker(surroundings: BreakerSurroundings): CredentialBreaker {
+  const breaker = createBreaker(SETTINGS, { ...surroundings, random: () => 0.5, successes_to_close: 1 });
+  const { succeed } = breaker;
+  let worked_at = Number.NEGATIVE_INFINITY;
+  let forbidden = 0;
+  return Object.assign(breaker, {
+    succeed(n: number, now: number) {
+      worked_at = now;
+      forbidden = 0;
+      succeed(n, now);
+    },
+    refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined) {
+      if (effect === 'permission' && breaker.phase(now) === 'closed') {
+        forbidden += 1;
+        if (now - worked_at <= WORKED_LATELY_MS && forbidden < FORBIDDEN_IN_A_ROW) return;
+      }
+      forbidden = 0;
+      breaker.fail(n, now, detail);
+    },
+  });
+}

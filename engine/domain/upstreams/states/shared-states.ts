@@ -1,0 +1,448 @@
+/**
+ * What replicas share of upstreams: which are drained, what one of them sees of an upstream in trouble, and a record of that for
+ * people.
+ * @module
+ */
+import { randomUUID } from 'node:crypto';
+import { LRUCache } from 'lru-cache';
+import type { UpstreamConfig } from '../../../base/contract/config.ts';
+import type { Drained } from '../../../base/contract/forwarding.ts';
+import { OperationError } from '../../../base/contract/operation-error.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
+import { REPLICA } from '../../../base/kit/process/replica.ts';
+import { openWriteBehind } from '../../../base/kit/write-behind.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { actorLabel, type Changing } from '../../audit/index.ts';
+import { databaseTime } from '../../budget/index.ts';
+import { sessionEnded } from '../../identity/index.ts';
+import {
+  createUpstreamStates,
+  type LastingUpstreamStates,
+  type Trouble,
+  type TroubleSubject,
+} from './upstream-states.ts';
+
+/** States of upstreams that know what administrators drained and what other replicas saw. */
+export interface OpenUpstreamStates extends LastingUpstreamStates {
+  /** Resolves when the list of drained upstreams was asked for the first time, whether that worked or not. */
+  readonly attempted: Promise<void>;
+  catchUp(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** How often the list is read, for when an announcement gets lost. */
+const POLL_MS = 3000;
+
+/** Opens what is known of upstreams; needs no database yet, and goes by what it read last while that is away. */
+export function openUpstreamStates(options: {
+  readonly upstreams: readonly UpstreamConfig[];
+  readonly database: Pick<Database, 'query' | 'listen'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}): OpenUpstreamStates {
+  const { upstreams, database, clock, log, every = everyInBackground } = options;
+  const hints = createReplicaHints({ database, clock, log, heed: (trouble) => states.heed(trouble) });
+  const kept = createTroubleKeeper({ database, clock, log, every });
+  const onTrouble = (trouble: Trouble) => {
+    hints.tell(trouble);
+    kept.note(trouble);
+  };
+  const states = createUpstreamStates({ upstreams, clock, log, onTrouble, onRecovery: kept.end });
+  let names = '';
+  let is_closed = false;
+  let reading: Promise<void> | undefined;
+
+  function use(drained: ReadonlyMap<string, Drained>): void {
+    states.setDrained(drained);
+    const now = [...drained.keys()].join(', ');
+    if (now !== names) log.info({ drained: [...drained.keys()] }, 'upstreams that get no new requests');
+    names = now;
+  }
+
+  async function read(): Promise<void> {
+    try {
+      use(await listDrained(database));
+    } catch (error) {
+      log.debug({ err: error }, 'which upstreams are drained could not be read');
+    }
+  }
+
+  const refresh = () => {
+    if (is_closed) return Promise.resolve();
+    reading ??= read().finally(() => {
+      reading = undefined;
+    });
+    return reading;
+  };
+
+  const catchUp = async () => {
+    // A reading that is under way may have begun too early.
+    await reading;
+    await refresh();
+  };
+
+  const hear = (payload: string) => {
+    if (payload === DRAINED_CHANGED) void catchUp();
+    else hints.hear(payload);
+  };
+
+  const listening = database
+    .listen(UPSTREAMS_CHANNEL, hear, () => void refresh())
+    .catch((error) => {
+      log.warn({ err: error }, 'other replicas are not heard; drained upstreams take some seconds to be noticed');
+    });
+  const attempted = listening.then(refresh);
+  const stop = every(POLL_MS, refresh);
+
+  return {
+    ...states,
+    attempted,
+    catchUp,
+    async close() {
+      is_closed = true;
+      stop();
+      hints.close();
+      await Promise.all([kept.close(), reading]);
+    },
+  };
+}
+
+const KINDS: readonly unknown[] = ['open', 'unreachable', 'credential', 'limited'] satisfies Trouble['kind'][];
+/** In the time between two messages, only the last word on each upstream and model is kept. */
+const TROUBLES_MAX = 12;
+const PENDING_MAX = 200;
+
+/** Tells other replicas what keeps requests from upstreams, and gives `heed` what they tell. Nothing depends on it. */
+function createReplicaHints(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly heed: (trouble: Trouble) => void;
+}) {
+  const { database, clock, log, heed } = options;
+  const self = randomUUID().slice(0, 8);
+  const pending = new Map<string, Trouble>();
+  let pause: ReturnType<Clock['after']> | undefined;
+
+  function send(): void {
+    const now = clock.now();
+    const entries = [...pending.entries()].slice(0, TROUBLES_MAX);
+    for (const [name] of entries) pending.delete(name);
+    // How long it lasts, since the clocks of machines differ.
+    const told = entries.flatMap(([, { until, ...trouble }]) => (until > now ? [{ ...trouble, ms: until - now }] : []));
+    if (told.length === 0) return;
+    const payload = JSON.stringify({ from: self, told });
+    database.query('upstreams_tell', 'select pg_notify($1, $2)', [UPSTREAMS_CHANNEL, payload]).catch((error) => {
+      log.debug({ err: error }, 'other replicas were not told about an upstream');
+    });
+  }
+
+  function sendWhenDue(): void {
+    if (pause !== undefined || pending.size === 0) return;
+    send();
+    pause = clock.after(GAP_MS, () => {
+      pause = undefined;
+      sendWhenDue();
+    });
+    pause.unref();
+  }
+
+  return {
+    tell({ kind, until, upstream, upstream_model, last, failing_ms = 0 }: Trouble): void {
+      // Names too long to be told are not cut: they would be others.
+      if (Buffer.byteLength(upstream) + Buffer.byteLength(upstream_model ?? '') > 2 * TEXT_MAX) return;
+      if (pending.size >= PENDING_MAX) return;
+      const named = {
+        kind,
+        until,
+        failing_ms: Math.round(failing_ms),
+        upstream,
+        ...(upstream_model !== undefined && { upstream_model }),
+        ...(last !== undefined && { last: brief(last) }),
+      };
+      pending.set(keyOf(named), named);
+      sendWhenDue();
+    },
+    /** Takes what came over the channel; what this process said itself, and what can't be read, is nothing. */
+    hear(payload: string): void {
+      for (const trouble of readHints(payload, self, clock.now())) heed(trouble);
+    },
+    close(): void {
+      pause?.close();
+      pending.clear();
+    },
+  };
+}
+
+function readHints(payload: string, self: string, now: number): Trouble[] {
+  let message: { readonly from?: unknown; readonly told?: unknown } | null;
+  try {
+    message = JSON.parse(payload);
+  } catch {
+    return [];
+  }
+  if (message === null || message.from === self || !Array.isArray(message.told)) return [];
+  return message.told.slice(0, TROUBLES_MAX).flatMap((hint: Readonly<Record<string, unknown>> | null) => {
+    const { kind, upstream, upstream_model, ms, last, failing_ms } = hint ?? {};
+    if (!KINDS.includes(kind) || typeof upstream !== 'string' || typeof ms !== 'number') return [];
+    return [
+      {
+        kind: kind as Trouble['kind'],
+        upstream,
+        until: now + ms,
+        ...(typeof upstream_model === 'string' && { upstream_model }),
+        ...(typeof last === 'string' && { last: last.slice(0, TEXT_MAX) }),
+        ...(typeof failing_ms === 'number' && { failing_ms }),
+      },
+    ];
+  });
+}
+
+/** Channel of what replicas tell each other of upstreams. */
+const UPSTREAMS_CHANNEL = 'appscli_upstreams';
+/** What is told there when an upstream was drained or resumed. */
+const DRAINED_CHANGED = 'drained';
+
+const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
+/** Whoever acts through a session that has been ended meanwhile changes nothing. */
+const ALIVE = 'select from sessions where id = $2 and revoked_at is null for share';
+const IS_ALIVE = '($2::text is null or exists (select from alive))';
+const OLD = `jsonb_strip_nulls(jsonb_build_object('reason', reason, 'drained_at', drained_at, 'drained_by', drained_by))`;
+
+/** All upstreams that are drained, by name. Raises store_unavailable. */
+export async function listDrained(database: Pick<Database, 'query'>): Promise<Map<string, Drained>> {
+  const rows = await database.query<{ name: string; reason: string | null; at: Date; by: string }>(
+    'upstreams_drained',
+    'select name, reason, drained_at as at, drained_by as by from drained_upstreams order by name',
+    [],
+  );
+  return new Map(
+    rows.map(({ name, reason, at, by }) => [name, { by, at: at.getTime(), ...(reason !== null && { reason }) }]),
+  );
+}
+
+/**
+ * Drains an upstream: every gateway sends it no new requests from now on. One that is drained already has the new reason.
+ * Raises credential_revoked when the session has ended, store_unavailable.
+ */
+export async function drainUpstream(by: Changing, name: string, reason: string | undefined): Promise<void> {
+  const [outcome] = await by.database.query<{ readonly alive: boolean }>(
+    'upstream_drain',
+    `with moment as (${MOMENT}), alive as (${ALIVE}), old as (
+       select reason, drained_at, drained_by from drained_upstreams where name = $3 for update
+     ), put as (
+       insert into drained_upstreams (name, reason, drained_at, drained_by)
+       -- The old one is read before it is gone.
+       select $3, $4, at, $5 from moment, (select count(*) from old) as seen where ${IS_ALIVE}
+       on conflict (name) do update
+         set reason = excluded.reason, drained_at = excluded.drained_at, drained_by = excluded.drained_by
+       returning name
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select at, $6, $7, 'upstream.drain', name, (select ${OLD} from old), jsonb_strip_nulls(jsonb_build_object('reason', $4::text))
+       from moment, put
+     )
+     select ${IS_ALIVE} as alive, (select pg_notify('${UPSTREAMS_CHANNEL}', '${DRAINED_CHANGED}')::text from put)`,
+    [...parametersOf(by), name, reason ?? null, actorLabel(by.actor), by.actor.kind, by.actor.name],
+  );
+  if (!outcome!.alive) throw sessionEnded();
+}
+
+/**
+ * Lets an upstream have requests again.
+ * Raises OperationError when it is not drained, credential_revoked when the session has ended, store_unavailable.
+ * @returns who had drained it.
+ */
+export async function resumeUpstream(by: Changing, name: string, reason: string | undefined): Promise<Drained> {
+  const [outcome] = await by.database.query<{
+    readonly alive: boolean;
+    readonly gone: { readonly reason?: string; readonly drained_at: string; readonly drained_by: string } | null;
+  }>(
+    'upstream_resume',
+    `with moment as (${MOMENT}), alive as (${ALIVE}), gone as (
+       delete from drained_upstreams where name = $3 and ${IS_ALIVE} returning name, reason, drained_at, drained_by
+     ), noted as (
+       insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
+       select at, $5, $6, 'upstream.resume', name, ${OLD}, jsonb_strip_nulls(jsonb_build_object('reason', $4::text))
+       from moment, gone
+     )
+     select ${IS_ALIVE} as alive, (select ${OLD} from gone) as gone,
+       (select pg_notify('${UPSTREAMS_CHANNEL}', '${DRAINED_CHANGED}')::text from gone)`,
+    [...parametersOf(by), name, reason ?? null, by.actor.kind, by.actor.name],
+  );
+  const { alive, gone } = outcome!;
+  if (!alive) throw sessionEnded();
+  if (gone === null) throw new OperationError(`the upstream "${name}" is not drained`, 'conflict');
+  return { by: gone.drained_by, at: Date.parse(gone.drained_at), reason: gone.reason };
+}
+
+function parametersOf({ clock, session_id }: Changing): unknown[] {
+  return [databaseTime(clock), session_id ?? null];
+}
+
+/** A time in which something kept requests from an upstream, as one replica saw it. */
+export interface KeptTrouble {
+  readonly id: number;
+  readonly replica: string;
+  readonly kind: Trouble['kind'];
+  readonly upstream: string;
+  /** `null` where it is about the upstream as a whole. */
+  readonly upstream_model: string | null;
+  readonly began_at: Date;
+  /** When it was to be tried again, as told last. */
+  readonly until: Date;
+  /** When it served again; `null` until that was seen. */
+  readonly ended_at: Date | null;
+  /** How often it began anew: each time that it was tried again in vain is one. */
+  readonly times: number;
+  readonly last: string | null;
+}
+
+interface Period {
+  readonly kind: Trouble['kind'];
+  readonly upstream: string;
+  readonly upstream_model: string | null;
+  readonly began_at: number;
+  until: number;
+  ended_at: number | null;
+  times: number;
+  last: string | null;
+}
+
+/** Between two writes, and two messages. */
+const GAP_MS = 1000;
+/** What comes again so soon goes on: an account at its limit is served and refused in turn, many times a second. */
+const SAME_MS = 60_000;
+const PERIODS_MAX = 500;
+const NAME_MAX = 200;
+/** Of what is told last. A message of PostgreSQL takes 8000 bytes; `TROUBLES_MAX` of the longest are fewer. */
+const TEXT_MAX = 100;
+
+/** What an upstream said, as it is stored and passed on. */
+const brief = (text: string): string => text.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
+/** Older ones are deleted, and so are all but the last `ROWS_MAX`. */
+const KEPT_DAYS = 30;
+const ROWS_MAX = 10_000;
+
+/** Writes troubles that this process sees down soon after they were noted. Nothing waits for it. */
+export function createTroubleKeeper(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every } = options;
+  const periods = new LRUCache<string, Period>({ max: PERIODS_MAX });
+  const changed = openWriteBehind<Period>({
+    write: (told) => writeTroubles(database, [...told.values()], clock.now()),
+    interval_ms: GAP_MS,
+    max: PERIODS_MAX,
+    when_late: 'troubles of upstreams could not be written down yet',
+    log,
+    every,
+  });
+
+  function change(key: string, period: Period): void {
+    periods.set(key, period);
+    changed.note(`${key} ${period.began_at}`, period);
+  }
+
+  return {
+    note({ kind, upstream, upstream_model, until, last }: Trouble): void {
+      if (upstream.length + (upstream_model?.length ?? 0) > NAME_MAX) return;
+      const now = clock.now();
+      const key = keyOf({ kind, upstream, ...(upstream_model !== undefined && { upstream_model }) });
+      const known = periods.get(key);
+      const goes_on = known !== undefined && now - (known.ended_at ?? known.until) < SAME_MS;
+      const period = goes_on
+        ? known
+        : {
+            kind,
+            upstream,
+            upstream_model: upstream_model ?? null,
+            began_at: now,
+            until,
+            ended_at: null,
+            times: 0,
+            last: null,
+          };
+      period.until = until;
+      period.ended_at = null;
+      period.times += 1;
+      if (last !== undefined) period.last = brief(last);
+      change(key, period);
+    },
+    end(subject: TroubleSubject): void {
+      const key = keyOf(subject);
+      const known = periods.get(key);
+      // What was only heard of was not noted.
+      if (known === undefined || known.ended_at !== null) return;
+      known.ended_at = clock.now();
+      change(key, known);
+    },
+    flush: changed.flush,
+    close: changed.close,
+  };
+}
+
+function keyOf({ kind, upstream, upstream_model = '' }: TroubleSubject): string {
+  return `${kind} ${upstream} ${upstream_model}`;
+}
+
+async function writeTroubles(database: Pick<Database, 'query'>, told: readonly Period[], now: number): Promise<void> {
+  const rows = told.map(({ began_at, until, ended_at, ...rest }) => ({
+    ...rest,
+    began_at: new Date(began_at),
+    until: new Date(until),
+    ended_at: ended_at === null ? null : new Date(ended_at),
+  }));
+  await database.query(
+    'upstream_troubles_write',
+    `with told as (
+       insert into upstream_troubles as kept (replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last)
+       select $2, kind, upstream, upstream_model, began_at, until, ended_at, times, last
+       from jsonb_to_recordset($1) as t (kind text, upstream text, upstream_model text, began_at timestamptz,
+         until timestamptz, ended_at timestamptz, times int, last text)
+       on conflict (replica, began_at, upstream, kind, upstream_model)
+         do update set until = excluded.until, ended_at = excluded.ended_at, times = excluded.times, last = excluded.last
+     )
+     delete from upstream_troubles
+     where began_at < $3::timestamptz - interval '${KEPT_DAYS} days'
+       or began_at < (select began_at from upstream_troubles order by began_at desc offset ${ROWS_MAX} limit 1)`,
+    [JSON.stringify(rows), REPLICA, new Date(now)],
+  );
+}
+
+/**
+ * Troubles that all replicas saw, the latest first.
+ * @param only `before` is the id of one: only those that began earlier, for the next page; `since`: those that lasted beyond it.
+ * Raises store_unavailable.
+ */
+export async function listTroubles(
+  database: Pick<Database, 'query'>,
+  only: { readonly upstream?: string; readonly before?: number; readonly since?: Date; readonly limit: number },
+): Promise<KeptTrouble[]> {
+  return database.query<KeptTrouble>(
+    'upstream_troubles_list',
+    `select t.id, t.replica, t.kind, t.upstream, t.upstream_model, t.began_at, t.until, t.ended_at, t.times, t.last
+     from upstream_troubles t left join upstream_troubles b on b.id = $2::bigint
+     where ($1::text is null or t.upstream = $1)
+       and ($2::bigint is null or (t.began_at, t.id) < (b.began_at, b.id))
+       and ($3::timestamptz is null or coalesce(t.ended_at, t.until) >= $3)
+     order by t.began_at desc, t.id desc limit $4`,
+    [only.upstream ?? null, only.before ?? null, only.since ?? null, only.limit],
+  );
+}
+
+/** What other replicas keep from upstreams at a time, as far as they told. Raises store_unavailable. */
+export async function troublesElsewhere(database: Pick<Database, 'query'>, now: Date): Promise<KeptTrouble[]> {
+  return database.query<KeptTrouble>(
+    'upstream_troubles_elsewhere',
+    `select id, replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last
+     from upstream_troubles where ended_at is null and until > $1 and began_at <= $1 and replica <> $2
+     order by began_at desc limit 200`,
+    [now, REPLICA],
+  );
+}

@@ -1,0 +1,174 @@
+import type { UpstreamConfig } from '../../base/contract/config.ts';
+import { StageError } from '../../base/contract/errors.ts';
+import { askedIn, type Protocol, protocolOf } from '../../base/contract/protocol.ts';
+import type { CompressedBody } from '../../base/contract/request-body.ts';
+import type { Services } from '../../base/contract/services.ts';
+import type { DrainLimits, StageContext } from '../../base/contract/stage.ts';
+import { configuredWay } from '../../base/kit/net/way.ts';
+import { secretPlace } from '../../base/kit/secret-names.ts';
+import { definitionOf, spellBound } from '../protocols/index.ts';
+import {
+  describeTranslated,
+  dropDigests,
+  fixedHeaders,
+  fixHeaders,
+  forwardedHeaders,
+  type MessagesHeaders,
+  messagesHeaders,
+  type Propagation,
+  upstreamCredential,
+  upstreamPaths,
+} from './headers.ts';
+import { createDirectTransport } from './transports/direct-transport.ts';
+import { createProxyTransport } from './transports/proxy-transport.ts';
+import type { OutgoingRequest, Transport, TransportOptions } from './transports/transport.ts';
+
+/** Facts that sending a request upstream needs. */
+export const FORWARD_READS = [
+  'route.upstream',
+  'route.upstream_model',
+  'request.id',
+  'request.model',
+  'request.protocol',
+  'request.client.address',
+] as const;
+
+/** Facts that it goes by where they are set. */
+export const FORWARD_READS_IF_SET = [
+  'route.protocol',
+  'cache.downgraded',
+  'cache.effective_ttl',
+  'request.alias',
+  'request.stream',
+  'spend.most_nano_usd',
+  'error.code',
+  'error.status',
+  'principal.id',
+  'outcome.unread',
+] as const;
+
+/** Facts that it writes. */
+export const FORWARD_WRITES = [
+  'request.dropped_headers',
+  'upstream.status',
+  'upstream.attempts',
+  'upstream.retry',
+  'upstream.certainty',
+  'upstream.ttfb_ms',
+  'upstream.request_id',
+  'upstream.error_rewritten',
+] as const;
+
+export type ForwardContext = StageContext<
+  (typeof FORWARD_READS)[number],
+  (typeof FORWARD_READS_IF_SET)[number],
+  (typeof FORWARD_WRITES)[number]
+>;
+
+/** An upstream with everything a request to it needs, prepared once. */
+export interface Target {
+  readonly config: UpstreamConfig;
+  /** Puts a path behind that of the base URL. */
+  readonly pathOf: (path: string) => string;
+  readonly transport: Transport;
+  readonly credential: Readonly<Record<string, string>>;
+  /** Headers that every request has, whatever its client says. */
+  readonly fixed_headers: Readonly<Record<string, string>>;
+  readonly credential_name: string | undefined;
+  readonly messages_headers: MessagesHeaders;
+  /** Headers that reach it though they choose who serves or pays. */
+  readonly allowed_headers: ReadonlySet<string>;
+  /** What it gets of the trace of a request. */
+  readonly propagate: Propagation;
+  /** Absent where an answer is cancelled when its client has gone. */
+  readonly drain: DrainLimits | undefined;
+}
+
+export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
+  const { profile, timeouts } = config.server;
+  const { connect_seconds } = timeouts;
+  const credential = upstream.api_key_env ?? upstream.auth_token_env;
+  return {
+    config: upstream,
+    pathOf: upstreamPaths(upstream),
+    transport: openTransport(upstream, { connect_seconds, clock, proxy: configuredWay(upstream.proxy, secret).proxy }),
+    credential: upstreamCredential(upstream, secret),
+    fixed_headers: fixedHeaders(upstream, secret),
+    credential_name: credential === undefined ? undefined : secretPlace(credential),
+    messages_headers: messagesHeaders(upstream.profile, profile),
+    allowed_headers: new Set(upstream.allow_headers),
+    propagate: config.telemetry.propagate,
+    drain:
+      upstream.on_client_abort === 'drain'
+        ? { ...upstream.drain_limits, running: 0, running_of: new Map() }
+        : undefined,
+  };
+}
+
+/** The protocol in which a request is asked at a target. */
+export function protocolAt(ctx: ForwardContext, { config }: Target): Protocol {
+  return (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(ctx.get('request.protocol'), config.protocols);
+}
+
+/** What a target is sent of a request, and which of the client's headers it is not. */
+export interface PreparedRequest extends OutgoingRequest {
+  readonly dropped_headers: readonly string[] | undefined;
+}
+
+/** Methods whose requests need not have a body, and then say nothing of its length. */
+const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
+
+/** Makes what a target is sent of a request. Raises not_supported when it would not understand the body. */
+export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest {
+  const own = ctx.get('request.protocol');
+  const spoken = protocolOf(own);
+  const protocol = protocolAt(ctx, target);
+  const foreign = spoken !== undefined && protocol !== spoken;
+  const body = ctx.body!;
+  if (foreign && !body.replaced) throw notTranslated(target.config, own, spoken);
+  const model = ctx.get('route.upstream_model');
+  if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model'))) body.rewrite('model', model);
+  const { max_tokens_field } = target.config;
+  if (!body.replaced && protocol === 'chat' && max_tokens_field !== undefined) spellBound(body, max_tokens_field);
+  const compressed = takenBy(target.config, body.compressed);
+  const { headers, dropped } = forwardedHeaders(ctx.call.req.headers, target.allowed_headers, target.propagate);
+  if (compressed === undefined && body.decompress()) delete headers['content-encoding'];
+  if (body.rewritten) dropDigests(headers);
+  if (ctx.converts_response) headers['accept-encoding'] = 'identity';
+  if (foreign) {
+    const stream = ctx.get('request.stream') ?? false;
+    describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
+  }
+  const { bytes } = compressed ?? body;
+  if (bytes.length > 0 || !BODILESS.has(ctx.call.req.method!)) headers['content-length'] = String(bytes.length);
+  const replaced = fixHeaders(headers, target.fixed_headers);
+  Object.assign(headers, target.credential);
+  const dropped_headers = replaced.length === 0 ? dropped : [...(dropped ?? []), ...replaced];
+  const path = target.pathOf(foreign ? definitionOf(protocol).path : ctx.url);
+  return { method: ctx.call.req.method!, path, headers, body: bytes, dropped_headers };
+}
+
+/** A compressed body that the upstream decompresses itself. */
+function takenBy({ supports }: UpstreamConfig, compressed: CompressedBody | undefined): CompressedBody | undefined {
+  const taken: readonly string[] = supports.request_encodings;
+  return compressed?.encodings.every((encoding) => taken.includes(encoding)) ? compressed : undefined;
+}
+
+/** The client is told that it is so; the reason is the operator's, and is for the log. */
+function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
+  const speaks = `the upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
+  const reason =
+    protocol === 'count_tokens'
+      ? `${speaks}, so it cannot count tokens`
+      : `${speaks}, and nothing in this pipeline translates: the stage \`translate\` belongs above \`forward\``;
+  return new StageError('not_supported', 'This API is not available for this model.', { cause: new Error(reason) });
+}
+
+/** Creates the transport to an upstream that its entry in gateway.yaml asks for. */
+export function openTransport(
+  { base_url, transport }: Pick<UpstreamConfig, 'base_url' | 'transport'>,
+  options: Omit<TransportOptions, 'url'>,
+): Transport {
+  const create = transport === 'proxy' ? createProxyTransport : createDirectTransport;
+  return create({ ...options, url: new URL(base_url) });
+}

@@ -1,0 +1,330 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { JsonSchema } from '../../base/contract/json-schema.ts';
+import { OperationError } from '../../base/contract/operation-error.ts';
+import type { Clock } from '../../base/contract/services.ts';
+import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
+import { isEmail } from '../../base/kit/text/email.ts';
+import { isPrintableLine } from '../../base/kit/text/printable.ts';
+import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
+import { withoutReferences } from '../../base/source/schemas.ts';
+import { requestErrors, type SchemaError } from '../../base/source/validate.ts';
+import type { AdminAction } from '../../domain/audit/admin-changes.ts';
+import type { ServiceScope } from '../../domain/identity/tokens/service-tokens.ts';
+
+/** What the operations of the admin API do that change something, as `admin_changes` names it. */
+export const ADMIN_ACTIONS: Readonly<Record<string, AdminAction>> = {
+  createToken: 'token.create',
+  revokeToken: 'token.revoke',
+  rotateToken: 'token.rotate',
+  endSession: 'session.end',
+  endSessions: 'session.end',
+  deprovision: 'person.deprovision',
+  rebind: 'person.rebind',
+  setLimit: 'limit.set',
+  clearLimit: 'limit.clear',
+  grantLimit: 'limit.grant',
+  revokeGrant: 'limit.revoke',
+  drainUpstream: 'upstream.drain',
+  resumeUpstream: 'upstream.resume',
+  createServiceToken: 'service_token.create',
+  revokeServiceToken: 'service_token.revoke',
+  rotateServiceToken: 'service_token.rotate',
+};
+
+type Described = Readonly<Record<string, unknown>>;
+
+/** One operation as `schemas/admin-api.openapi.json` describes it. */
+export interface DescribedOperation {
+  readonly name: string;
+  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
+  readonly path: string;
+  /** Whether it is for administrators alone. */
+  readonly needs_admin: boolean;
+  /** What a service token needs for it; absent: none is enough. */
+  readonly scope: ServiceScope | undefined;
+  /** Names of the parts of the path that are given. */
+  readonly path_names: readonly string[];
+  /** An object with the parameters of the query. */
+  readonly query: JsonSchema;
+  /** The JSON body; absent where there is none. */
+  readonly body: JsonSchema | undefined;
+  /** Status and JSON body of the answer when all went well; a text where it is a file. */
+  readonly status: number;
+  readonly answer: JsonSchema;
+  /** The media type of an answer that is a file (`Download`); absent for JSON. */
+  readonly file_type: string | undefined;
+  /** Whether the answer names the path of what was made. */
+  readonly has_location: boolean;
+}
+
+/** Where everything of the admin API is. */
+export const ADMIN_API_PATH = '/admin/api';
+/** Where its description is, which anybody may read. */
+export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
+
+const METHODS = ['get', 'post', 'put', 'delete'] as const;
+
+/** The description of the admin API (OpenAPI 3.1). */
+export const ADMIN_API_DOCUMENT = JSON.parse(
+  readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8'),
+) as { readonly info: object; readonly paths: Readonly<Record<string, Described>> };
+
+/** Every operation that asks for a credential, by its `operationId`. */
+export const ADMIN_OPERATIONS: ReadonlyMap<string, DescribedOperation> = new Map(
+  Object.entries(ADMIN_API_DOCUMENT.paths).flatMap(([path, item]) =>
+    METHODS.filter((method) => item[method] !== undefined)
+      .map((method) => describeOperation(path, method, item))
+      .filter((operation) => operation !== undefined)
+      .map((operation) => [operation.name, operation] as const),
+  ),
+);
+
+/** The operation of a name, which must be one of them. */
+export function operationOf(name: string): DescribedOperation {
+  return ADMIN_OPERATIONS.get(name)!;
+}
+
+function describeOperation(path: string, method: string, item: Described): DescribedOperation | undefined {
+  const { operationId, security, parameters, requestBody, responses } = resolve(item[method]) as {
+    operationId: string;
+    security: readonly { readonly session?: readonly string[]; readonly service?: readonly ServiceScope[] }[];
+    parameters?: readonly Parameter[];
+    requestBody?: Content;
+    responses: Readonly<Record<string, Content & { readonly headers?: { readonly location?: object } }>>;
+  };
+  if (security.length === 0) return undefined;
+  const all = [...((resolve(item.parameters) as readonly Parameter[] | undefined) ?? []), ...(parameters ?? [])];
+  const status = Object.keys(responses).find((each) => each.startsWith('2'))!;
+  const [type, { schema }] = Object.entries(responses[status]!.content)[0]!;
+  return {
+    name: operationId,
+    method: method.toUpperCase() as DescribedOperation['method'],
+    path,
+    needs_admin: security.some(({ session }) => session?.includes('admin')),
+    scope: security.find(({ service }) => service !== undefined)?.service?.[0],
+    path_names: all.filter((each) => each.in === 'path').map(({ name }) => name),
+    query: querySchema(all.filter((each) => each.in === 'query')),
+    body: requestBody?.content['application/json']?.schema,
+    status: Number(status),
+    answer: schema,
+    file_type: type === 'application/json' ? undefined : type,
+    has_location: responses[status]!.headers?.location !== undefined,
+  };
+}
+
+interface Parameter {
+  readonly name: string;
+  readonly in: 'path' | 'query';
+  readonly required?: boolean;
+  readonly schema: JsonSchema;
+}
+
+interface Content {
+  readonly content: Readonly<Record<string, { readonly schema: JsonSchema }>>;
+}
+
+function resolve(part: unknown): unknown {
+  return withoutReferences(part, ADMIN_API_DOCUMENT);
+}
+
+function querySchema(parameters: readonly Parameter[]): JsonSchema {
+  return {
+    type: 'object',
+    additionalProperties: false,
+    required: parameters.filter(({ required }) => required).map(({ name }) => name),
+    properties: Object.fromEntries(parameters.map(({ name, schema }) => [name, schema])),
+  };
+}
+
+/** What a call says, by where it stands in a request. */
+export interface Sent {
+  readonly path: Readonly<Record<string, string>>;
+  readonly query: Readonly<Record<string, unknown>>;
+  /** `undefined` where there is none. */
+  readonly body: unknown;
+}
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** Parts of a path and parameters of a query by their names; all else is for the body. */
+export function splitInput({ path_names, query, body }: DescribedOperation, input: Values): Sent {
+  const given = Object.entries(input).filter(([, value]) => value !== undefined);
+  const some = (test: (name: string) => boolean) => Object.fromEntries(given.filter(([name]) => test(name)));
+  const in_path = (name: string) => path_names.includes(name);
+  const in_query = (name: string) => body === undefined || Object.hasOwn(propertiesOf(query), name);
+  return {
+    path: some(in_path) as Record<string, string>,
+    query: some((name) => !in_path(name) && in_query(name)),
+    body: body === undefined ? undefined : some((name) => !in_path(name) && !in_query(name)),
+  };
+}
+
+/**
+ * What is said in all places together, as the description wants it: texts trimmed, addresses in lower case, defaults filled
+ * in. Raises OperationError for the first thing that is wrong.
+ */
+export function checkInput({ query, body }: DescribedOperation, sent: Sent): Values {
+  const told = check(query, typed(query, sent.query), 'parameter');
+  return { ...(body === undefined ? {} : check(body, sent.body, 'field')), ...told, ...sent.path };
+}
+
+function check(schema: JsonSchema, given: unknown, what: 'field' | 'parameter'): Values {
+  const value = tidied(schema, given);
+  const errors = requestErrors(schema, value).filter(({ schemaPath }) => !/\/oneOf\/./.test(schemaPath));
+  const rank = ({ keyword }: SchemaError) => FIRST.indexOf(keyword) >>> 0;
+  const [error] = errors.toSorted((a, b) => rank(a) - rank(b));
+  if (error !== undefined) throw new OperationError(describeError(error, schema, what));
+  return value;
+}
+
+/** An unknown name comes before a missing one: it is often the same, misspelt. */
+const FIRST = ['additionalProperties', 'required', 'oneOf'];
+
+function tidied(schema: JsonSchema, given: unknown): Values {
+  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+    throw new OperationError('the body must be a JSON object');
+  }
+  const known = propertiesOf(schema);
+  // Clients in typed languages write null for what was not said.
+  const is_said = (name: string, value: unknown) =>
+    value !== null || !Object.hasOwn(known, name) || [known[name]!.type].flat().includes('null');
+  const tidy = (name: string, value: unknown) => {
+    if (typeof value !== 'string') return value;
+    const text = value.trim();
+    return known[name]?.format === 'email' ? text.toLowerCase() : text;
+  };
+  const said = Object.entries(given).filter(([name, value]) => is_said(name, value));
+  return Object.fromEntries(said.map(([name, value]) => [name, tidy(name, value)]));
+}
+
+/** How numbers are written in a query, by their type. */
+const NUMBERS: Readonly<Record<string, RegExp>> = { integer: /^\d{1,15}$/, number: /^\d{1,15}(?:\.\d{1,9})?$/ };
+
+/** In a query everything is text. */
+function typed(schema: JsonSchema, given: Values): Values {
+  const entries = Object.entries(given).map(([name, value]) => {
+    const form = NUMBERS[String(propertiesOf(schema)[name]?.type)];
+    const is_number = form?.test(String(value)) === true;
+    return [name, is_number ? Number(value) : value];
+  });
+  return Object.fromEntries(entries);
+}
+
+function propertiesOf(schema: JsonSchema): Readonly<Record<string, JsonSchema | undefined>> {
+  return schema.properties as Readonly<Record<string, JsonSchema>>;
+}
+
+function describeError(error: SchemaError, schema: JsonSchema, what: 'field' | 'parameter'): string {
+  const { keyword, params, instancePath } = error;
+  const known = Object.keys(propertiesOf(schema));
+  if (keyword === 'additionalProperties') {
+    const there_are = known.length === 0 ? 'there is none here' : `expected ${listed(known)}`;
+    const name = params.additionalProperty as string;
+    return `unknown ${what} ${showName(name)}: ${didYouMean(name, known, there_are)}`;
+  }
+  if (keyword === 'required') {
+    const name = params.missingProperty as string;
+    const wanted = propertiesOf(schema)[name]!;
+    const has_choices = wanted.enum !== undefined || wanted.items !== undefined;
+    return `the ${what} "${name}" is missing${has_choices ? `: expected ${describeExpected(wanted, error)}` : ''}`;
+  }
+  if (keyword === 'oneOf') {
+    const names = (error.schema as { required: string[] }[]).flatMap(({ required }) => required);
+    return `send one of ${listed(names.map((name) => `"${name}"`)).replace(/ or (\S+)$/, ' and $1')}`;
+  }
+  const name = instancePath.split('/')[1]!;
+  return `the ${what} "${name}" is wrong: expected ${describeExpected(propertiesOf(schema)[name]!, error)}`;
+}
+
+function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaError): string {
+  const { type, enum: choices, items, minimum, exclusiveMinimum, maximum, format } = schema;
+  if (items !== undefined) return `some of ${((items as JsonSchema).enum as string[]).join(', ')}`;
+  if (choices !== undefined) return listed(choices as string[]);
+  if (type === 'integer') return `a whole number from ${minimum} to ${maximum}`;
+  if (type === 'number') {
+    const from = exclusiveMinimum === undefined ? `from ${minimum}` : `above ${exclusiveMinimum} and`;
+    return `a number ${from} up to ${maximum}`;
+  }
+  if (format === 'date') return 'a date such as 2027-01-31';
+  if (format === 'date-time') return 'a time such as 2027-01-31T18:00:00Z';
+  if (typeof data !== 'string') return 'a text';
+  if (data === '') return 'a text that is not empty';
+  if (keyword === 'maxLength') return `a text of at most ${params.limit} characters`;
+  return isPrintableLine(data) ? 'an e-mail address' : 'a text that can be printed';
+}
+
+/** A name somebody sent, safe to repeat: names are short words, or they are not repeated. */
+export function showName(name: string): string {
+  return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with a name that is no word';
+}
+
+/** The period in `since` and `until`. Raises OperationError where it ends before it begins. */
+export function periodOf({ since, until }: { readonly since?: string; readonly until?: string }): {
+  readonly since: Date | undefined;
+  readonly until: Date | undefined;
+} {
+  const [from, to] = [since, until].map((text) => (text === undefined ? undefined : new Date(text)));
+  if (from !== undefined && to !== undefined && from >= to) {
+    throw new OperationError('the time in "until" is not after the one in "since"');
+  }
+  return { since: from, until: to };
+}
+
+/** An end as people say it. */
+export interface EndSaid {
+  readonly expires_at?: string | null;
+  readonly expires_in_seconds?: number;
+}
+
+/**
+ * The end in `expires_at` or `expires_in_seconds`; `null` for none, `undefined` when nothing was said. Raises OperationError for
+ * both at once, a time that has passed, and one further away than `max_seconds`.
+ */
+export function endOfLife(
+  { expires_at, expires_in_seconds }: EndSaid,
+  clock: Pick<Clock, 'now'>,
+  max_seconds: number,
+): Date | null | undefined {
+  const now = clock.now();
+  if (expires_in_seconds !== undefined) {
+    if (expires_at !== undefined) throw new OperationError('send "expires_at" or "expires_in_seconds", not both');
+    return new Date(now + expires_in_seconds * 1000);
+  }
+  if (typeof expires_at !== 'string') return expires_at;
+  const at = new Date(expires_at);
+  if (at.getTime() <= now) throw new OperationError('the time in "expires_at" has passed');
+  if (at.getTime() > now + max_seconds * 1000) {
+    const last = new Date(now + max_seconds * 1000).toISOString();
+    throw new OperationError(`the time in "expires_at" is too far away: expected ${last} at the latest`);
+  }
+  return at;
+}
+
+/** An id in a path. Raises OperationError for what can't be one. */
+export function demandId(id: string, what: string): string {
+  // An error never repeats a credential that somebody took for an id.
+  const is_id = /^[\w-]{1,64}$/.test(id) && !/^(?:gw[rs]?_|eyJ)/.test(id);
+  if (is_id) return id;
+  throw new OperationError(`there is no ${what} with this id`, 'missing');
+}
+
+/** An e-mail address in a path, in lower case; `undefined` for what is none. */
+export function emailInPath(text: string): string | undefined {
+  return text.length <= 254 && isEmail(text) && isPrintableLine(text) ? text.toLowerCase() : undefined;
+}
+
+/** One page of a list of one entry more than it has room for, and where the next one begins. */
+export function pageOf<Entry extends { readonly id: string | number }>(
+  entries: readonly Entry[],
+  limit: number,
+): { readonly entries: readonly Entry[]; readonly next: Entry['id'] | null } {
+  const page = entries.slice(0, limit);
+  return { entries: page, next: entries.length > limit ? page.at(-1)!.id : null };
+}
+
+/** The error for a page after something that is not in the list. */
+export function notInList(): OperationError {
+  return new OperationError('the parameter "after" names no entry of this list; begin again without it');
+}

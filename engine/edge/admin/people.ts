@@ -1,0 +1,199 @@
+import { OperationError } from '../../base/contract/operation-error.ts';
+import { isUnavailable } from '../../base/store/store-errors.ts';
+import {
+  deprovision,
+  endSession,
+  endSessionsOf,
+  OWN_TOKENS,
+  type OwnerStatus,
+  type OwnTokens,
+  rolesOf,
+  withOwnTokens,
+} from '../../domain/identity/deprovisioning/deprovision.ts';
+import { countRefusals, listRefusals, type RefusalFilter } from '../../domain/identity/provider/refused-sign-ins.ts';
+import {
+  type KnownPerson,
+  listPeople,
+  type PeopleFilter,
+  type RebindWish,
+  rebindAs,
+} from '../../domain/identity/sessions/bindings.ts';
+import { serviceTokensOf } from '../../domain/identity/tokens/service-tokens.ts';
+import { tokenGroupsOpenTo } from '../../domain/identity/tokens/tokens.ts';
+import { noModelsBecause } from '../../domain/upstreams/models.ts';
+
+import {
+  type AdminOptions,
+  type Asked,
+  type Caller,
+  listById,
+  ownerToList,
+  type PageAsked,
+  type PageBefore,
+} from './calls.ts';
+import { demandId, emailInPath, notInList, pageOf, periodOf } from './description.ts';
+
+/** What the database knows of the caller; the session token holds no more groups than decide something. */
+type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
+
+/** Who the caller is to this gateway, and what that allows. */
+export function meOperations({ config, models, database, clock }: AdminOptions) {
+  /** What the caller made; `null` while the database is away, without which all else here is known. */
+  const knownOf = async (principal_id: string): Promise<Known> => {
+    const now = clock.now();
+    try {
+      const [row] = await database.query<OwnerStatus & { own_tokens: number; groups: readonly string[] }>(
+        'own_tokens',
+        `select p.groups, ${OWN_TOKENS('$2')} from principals p where p.id = $1`,
+        [principal_id, new Date(now)],
+      );
+      if (row === undefined) return { own_tokens: 0, own_tokens_suspended: false, own_tokens_suspend_at: null };
+      return withOwnTokens(row, now, config);
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      return { own_tokens: null, own_tokens_suspended: null, own_tokens_suspend_at: null };
+    }
+  };
+  return {
+    async getMe({ caller }: Asked, _nothing: object) {
+      const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
+      const asking = { kind: 'session', token_group: token.group, groups, email } as const;
+      const refusals = models.all.map((model) => models.refusal(asking, model));
+      const usable = models.all.filter((_, i) => refusals[i] === undefined);
+      return {
+        email,
+        name,
+        groups,
+        team,
+        project,
+        roles,
+        session_id: token.id,
+        token_group: token.group ?? null,
+        models: usable.map(({ id }) => id),
+        no_models_because: usable.length === 0 ? noModelsBecause(refusals, groups, config) : null,
+        may_make_tokens_in: tokenGroupsOpenTo({ is_admin: caller.is_admin, groups }, config),
+        ...(await knownOf(caller.principal.id)),
+      };
+    },
+  };
+}
+
+/** What administrators see of people and do to them. */
+export function peopleOperations({ config, database, clock }: AdminOptions) {
+  const at = { config, database, clock };
+  const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
+  return {
+    async listPeople(_: Asked, { limit, ...only }: Pick<PeopleFilter, 'user' | 'search' | 'after' | 'limit'>) {
+      const more = limit === undefined ? undefined : limit + 1;
+      const found = await listPeople(at, { ...only, limit: more });
+      const people = found.slice(0, limit).map((person) => ({ ...person, is_admin: isAdmin(person) }));
+      return { people, next: people.length < found.length ? people.at(-1)!.email : null };
+    },
+
+    async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
+      const oidc = config.auth?.oidc;
+      if (wish.subject !== undefined && oidc === undefined) {
+        throw new OperationError(
+          'the field "subject" names an account of the identity provider, and auth.oidc names none',
+        );
+      }
+      const user = emailInPath(email);
+      const [person] = user === undefined ? [] : await listPeople(at, { user });
+      if (person === undefined) throw unknown(user);
+      return rebindAs(by, person, wish, oidc);
+    },
+
+    async deprovision(
+      { by }: Asked,
+      wish: { readonly email: string; readonly tokens: 'all' | 'self_service' | 'none'; readonly because?: string },
+    ) {
+      const user = emailInPath(wish.email);
+      if (user === undefined) throw unknown(user);
+      const because = wish.because ?? 'deprovisioned by an administrator';
+      const { known, ...ended } = await deprovision(by, { user, actor: by.actor, because, tokens: wish.tokens });
+      if (!known) throw unknown(user);
+      const service_tokens = await serviceTokensOf(at, user);
+      return { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens };
+    },
+  };
+}
+
+function unknown(user: string | undefined): OperationError {
+  const address = user === undefined ? 'this address' : `the address ${user}`;
+  return new OperationError(
+    `nobody with ${address} has ever signed in here or had an access token; check the address`,
+    'missing',
+  );
+}
+
+/** Sessions of people who signed in: one's own, for administrators everybody's. */
+export function sessionOperations({ sessions }: AdminOptions) {
+  return {
+    async listSessions(
+      { caller }: Asked,
+      { user, ended, limit, after }: PageAsked & { readonly user?: string; readonly ended: 'true' | 'false' },
+    ) {
+      const owner = ownerToList(caller, user);
+      const all =
+        (await sessions?.list({ ...(owner !== undefined && { user: owner }), ended: ended === 'true' })) ?? [];
+      const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+      if (after !== undefined && start === 0) throw notInList();
+      const page = pageOf(all.slice(start), limit);
+      const current = caller.principal.token.id;
+      return {
+        sessions: page.entries.map((session) => ({ ...session, current: session.id === current })),
+        next: page.next,
+      };
+    },
+
+    async endSessions({ caller, by }: Asked, { user, keep }: { readonly user?: string; readonly keep?: 'current' }) {
+      const owner = ownerToList(caller, user) ?? caller.email;
+      const but = keep === 'current' ? caller.principal.token.id : undefined;
+      const sessions = await endSessionsOf(by, { user: owner, but, because: `ended ${whoEnds(caller)}` });
+      return { user: owner, sessions };
+    },
+
+    async endSession({ caller, by }: Asked, { id: given }: { readonly id: string }) {
+      const id = demandId(given, 'session');
+      const user = caller.is_admin ? undefined : caller.email;
+      if (await endSession(by, { id, because: `ended ${whoEnds(caller)}`, user })) return { id, ended: true };
+      const where = caller.is_admin ? '; "appscli sessions list" shows all' : ' among yours';
+      throw new OperationError(`there is no session ${id} to end${where}`, 'missing');
+    },
+  };
+}
+
+function whoEnds({ actor, is_admin }: Caller): string {
+  if (actor.kind === 'command') return 'at the command line';
+  return is_admin ? 'by an administrator' : 'by its owner';
+}
+
+/** Which refusals are asked for. */
+export interface RefusalsAsked {
+  readonly user?: string;
+  readonly since?: string;
+  readonly until?: string;
+}
+
+/** Who was turned away at sign-in, when and why. */
+export function refusedSignInOperations({ database }: AdminOptions) {
+  const filterOf = (asked: RefusalsAsked): RefusalFilter => ({ user: asked.user, ...periodOf(asked) });
+  const list = listById({
+    name: 'refused-sign-ins',
+    titles: [
+      ...['id', 'at', 'email', 'refused', 'detail', 'groups', 'expected'],
+      ...['client', 'client_address', 'request_id', 'subject', 'issuer'],
+    ],
+    read: (asked: RefusalsAsked, page) => listRefusals(database, filterOf(asked), page),
+    count: (asked) => countRefusals(database, filterOf(asked)),
+  });
+  return {
+    async listRefusedSignIns(_: Asked, asked: RefusalsAsked & PageBefore) {
+      const { entries, next } = await list.page(asked);
+      return { refused_sign_ins: entries, next };
+    },
+
+    exportRefusedSignIns: (_: Asked, asked: RefusalsAsked) => list.lines(asked),
+    exportRefusedSignInsCsv: (_: Asked, asked: RefusalsAsked) => list.csv(asked),
+  };
+}

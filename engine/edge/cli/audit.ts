@@ -1,0 +1,404 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { InvalidArgumentError } from 'commander';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { ERRORS } from '../../base/contract/errors.ts';
+import type { AuditRecord } from '../../base/contract/services.ts';
+import { formatUsd, usdToNano } from '../../base/kit/money.ts';
+import { jsonText, printable, printableLines, printableWord } from '../../base/kit/text/printable.ts';
+import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
+import { wrapText } from '../../base/kit/text/wrap-text.ts';
+import type { Database } from '../../base/store/database.ts';
+import { ADMIN_ACTION_NAMES, type AdminAction, type AdminChange } from '../../domain/audit/admin-changes.ts';
+import {
+  fitter,
+  listRequestRecords,
+  newestRecordId,
+  type RequestFilter,
+  type RequestRecord,
+  recordsAfter,
+  type Senders,
+  whoSent,
+} from '../../domain/audit/request-records.ts';
+import { describeChanges } from '../../pipeline/explain/told-limits.ts';
+import type { AdminApi, InJson } from '../admin/operations.ts';
+import { operation } from './admin.ts';
+import type { CommandRow } from './commands.ts';
+import type { CommandContext } from './context.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import { inputOf } from './gateway-admin.ts';
+import { collected, count, demandPeriod, email, moment, notEmpty, option, textThat } from './options.ts';
+import { formatTable, numbers } from './table.ts';
+import { formatMinute, formatTimestamp, titleInZone } from './times.ts';
+import { withDatabase } from './with-database.ts';
+
+const POLL_MS = 500;
+const PAGE = 1000;
+
+/** Which records are meant, by the names of options. */
+interface Meant {
+  readonly since?: Date;
+  readonly until?: Date;
+  readonly user?: readonly string[];
+  readonly model?: readonly string[];
+  readonly token?: string;
+  readonly status?: string;
+  /** Codes; `true`: whatever ended with an error. */
+  readonly error?: true | readonly string[];
+  /** Names; `true`: whatever would have been refused or changed. */
+  readonly shadow?: true | readonly string[];
+  readonly rule?: readonly string[];
+}
+
+interface TailOptions extends Meant {
+  readonly config: string;
+  readonly lines: number;
+  readonly follow?: true;
+  readonly users?: true;
+  readonly json?: true;
+}
+
+/** What the options come to, as the audit log is asked; without any, nothing. */
+function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter {
+  const { since, until, model, token, status, shadow } = others;
+  const filter: RequestFilter = {
+    ...{ since, until, model, token, status, shadow, rules },
+    // One of them has an index.
+    user: user?.length === 1 ? user[0] : user,
+    ...(error === true ? { outcome: 'failed' } : { error }),
+  };
+  return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
+}
+
+/** `appscli audit tail`: the latest records that fit, oldest first, and with `--follow` those that come after, until Ctrl-C. */
+async function tailAudit(context: CommandContext, given: TailOptions): Promise<number> {
+  const { terminal } = context;
+  const { lines, follow = false, json = false } = given;
+  demandPeriod(given);
+  const filter = filterOf(given);
+  const fits = fitter(filter);
+  const print = (rows: readonly RequestRecord[]) => {
+    for (const { id, at, record } of rows) {
+      const { request_id = null } = record;
+      if (json) terminal.data(`${jsonText({ id, at, request_id, ...record })}\n`);
+      else terminal.data(printableLines(describeRecord({ at, record }, terminal.columns)));
+    }
+  };
+  return withDatabase(context, given.config, async ({ config, database }) => {
+    if (given.users) {
+      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(given, config) });
+      return EXIT_OK;
+    }
+    // Known before the list is read, so that no record is shown twice or not at all.
+    const newest = await newestRecordId(database);
+    const { found, more } = await latest(database, filter, lines, terminal);
+    print(found.filter(({ id }) => id <= newest).toReversed());
+    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(given, config));
+    if (more && !follow && !json) terminal.info(`There are more; try -n ${lines * 5}.\n`);
+    if (follow) await printWhatComes(database, newest, (rows) => print(rows.filter(({ record }) => fits(record))));
+    return EXIT_OK;
+  });
+}
+
+/** The newest that fit, and whether any filter left more of them. */
+async function latest(
+  database: Database,
+  filter: RequestFilter,
+  lines: number,
+  terminal: CommandContext['terminal'],
+): Promise<{ readonly found: RequestRecord[]; readonly more: boolean }> {
+  const found: RequestRecord[] = [];
+  const is_filtered = Object.keys(filter).length > 0;
+  let told = false;
+  for (let after: string | null | undefined; after !== null && found.length < lines; ) {
+    const limit = Math.min(PAGE, lines - found.length);
+    const page = await listRequestRecords(database, filter, { limit, after, now: Date.now() });
+    if (page === undefined) break;
+    found.push(...page.records);
+    after = page.next;
+    if (after !== null && found.length === lines) return { found, more: is_filtered };
+    if (page.searched_to !== null && terminal.interactive) {
+      terminal.rewrite(`Looking back; at ${formatMinute(page.searched_to)}`);
+      told = true;
+    }
+  }
+  if (told) terminal.rewrite('');
+  return { found, more: false };
+}
+
+async function printWhatComes(
+  database: Database,
+  after: number,
+  print: (rows: readonly RequestRecord[]) => void,
+): Promise<void> {
+  const stop = new AbortController();
+  const onSignal = () => stop.abort();
+  process.once('SIGINT', onSignal).once('SIGTERM', onSignal);
+  let last = after;
+  while (!stop.signal.aborted) {
+    const rows = await recordsAfter(database, last, PAGE);
+    print(rows);
+    last = rows.at(-1)?.id ?? last;
+    if (rows.length < PAGE) await pause(POLL_MS, undefined, { signal: stop.signal }).catch(() => {});
+  }
+}
+
+/** Who sent the requests, instead of the requests. */
+function printWho(
+  { terminal }: CommandContext,
+  senders: readonly Senders[],
+  { json, empty }: { readonly json: boolean; readonly empty: string },
+): void {
+  if (json) for (const sender of senders) terminal.data(`${jsonText(sender)}\n`);
+  else if (senders.length === 0) terminal.info(empty);
+  else {
+    const rows = senders.map(({ person, requests, refused, last }) => [
+      person ?? '(unknown caller)',
+      String(requests),
+      String(refused),
+      formatMinute(last),
+    ]);
+    const titles = ['WHO', ...numbers('REQUESTS', 'REFUSED'), titleInZone('LAST')];
+    terminal.data(printableLines(formatTable(titles, rows, terminal.table_columns)));
+  }
+}
+
+/** What is said where no record fits: what was asked for, and which names the configuration does not have. */
+function nothingFound(given: Meant, config: GatewayConfig): string {
+  const { since, until, model = [], rule = [], shadow } = given;
+  const marks = Array.isArray(shadow) ? shadow : [];
+  if (Object.keys(filterOf(given)).length === 0) return 'The audit log is empty.\n';
+  const from = since === undefined ? '' : ` since ${formatMinute(since)}`;
+  const to = until === undefined ? '' : ` before ${formatMinute(until)}`;
+  const hints = [
+    ...model.flatMap((id) => modelHint(id, config)),
+    ...[...rule, ...marks].flatMap((name) => ruleHint(name, config)),
+  ];
+  return `No record${from}${to} fits.${hints.map((hint) => `\n${hint}`).join('')}\n`;
+}
+
+function modelHint(id: string, { models }: GatewayConfig): string[] {
+  if (models.some((model) => model.id === id)) return [];
+  const named = models.find(({ aliases, group_aliases }) =>
+    [...aliases, ...group_aliases.map(({ name }) => name)].includes(id),
+  );
+  if (named !== undefined) return [`${id} is an alias; records have the id of the model: ${named.id}.`];
+  const known = models.map((model) => model.id);
+  return [
+    `gateway.yaml has no model ${id}: ${didYouMean(id, known, 'records have ids of models as gateway.yaml has them.')}`,
+  ];
+}
+
+function ruleHint(name: string, config: GatewayConfig): string[] {
+  const { access, routing, spend_limits } = config;
+  const names = [...access.rules, ...routing.rules, ...(spend_limits?.rules ?? [])].map((rule) => rule.name);
+  const known = [...names, ...['access', 'routing', 'spend'].flatMap((kind) => names.map((each) => `${kind}:${each}`))];
+  if (known.includes(name)) return [];
+  // Which stages there are is not known here.
+  const help = didYouMean(name, known, 'if it is no stage either, "appscli explain rules" lists what there is.');
+  return [`gateway.yaml has no rule or limit ${name}: ${help}`];
+}
+
+type Change = InJson<AdminChange> & { readonly words: string };
+
+const WIDTH = 80;
+interface MeantChanges {
+  readonly since?: Date;
+  readonly until?: Date;
+  readonly actor?: string;
+  readonly action?: AdminAction;
+  readonly subject?: string;
+  readonly lines: number;
+}
+
+async function latestChanges(admin: AdminApi, given: MeantChanges): Promise<Change[]> {
+  const { lines } = given;
+  const found: Change[] = [];
+  const filter = inputOf('listChanges', given);
+  let before: number | undefined;
+  while (found.length < lines) {
+    const limit = Math.min(PAGE, lines - found.length);
+    const page = await admin('listChanges', { ...filter, limit, before });
+    found.push(...page.changes);
+    if (page.next === null || page.changes.length === 0) break;
+    before = page.next;
+  }
+  return found;
+}
+
+/** A line with when, what and to what, and below it the sentence. */
+function describeChange({ at, action, subject, words }: Change): string[] {
+  return [
+    ...wrapText(printable(`${formatTimestamp(at)}  ${action}  ${subject}`), WIDTH, '', '    '),
+    ...wrapText(printable(words), WIDTH, '    '),
+  ];
+}
+
+const INDENT = '    ';
+
+/** A part of a line that is one word or in quotes, whoever wrote it. */
+const word = (value: unknown): string | undefined =>
+  value === null || value === undefined ? undefined : printableWord(String(value));
+
+const words = (value: unknown): string[] =>
+  Array.isArray(value) ? value.map((each) => printableWord(String(each))) : [];
+
+/** One record for a person: when, with which result, who and what; below it why, and what it cost. */
+export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>, line_width: number): string[] {
+  const { user, model, upstream, protocol, path, status, route_rule } = record;
+  const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
+  const where = typeof upstream === 'string' ? ` at ${word(upstream)}${by}` : '';
+  const head = [
+    formatTimestamp(at),
+    word(status) ?? 'no answer',
+    word(user) ?? 'unknown caller',
+    // "none" says nothing: other APIs, and paths that nothing serves, are told by the path.
+    `${word(model ?? (protocol === 'none' ? path : protocol)) ?? 'no model'}${where}`,
+  ];
+  return [
+    ...wrapText(printable(head.join('  ')), line_width, '', INDENT),
+    ...[endOf(record), ...remarksOf(record), measuresOf(record)]
+      .filter((text) => text !== undefined)
+      .flatMap((text) => wrapText(printable(text), line_width, INDENT, `${INDENT}  `)),
+  ];
+}
+
+const REFUSED_BY = /^(access rule|policy|token group) (.+)$/s;
+
+/** What refused it, or why it failed; `undefined` where it was served. */
+function endOf(record: AuditRecord): string | undefined {
+  const { error, aborted, status, upstream } = record;
+  if (typeof error === 'string') return `${refusalOf(record)} (${word(error)})`;
+  if (aborted === true) return 'the client went away';
+  return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `${word(upstream)} answered so` : undefined;
+}
+
+/** The limit that refused a request: by the name of its rule, and who changed it at run time. */
+function limitOf({ limits, spend_rule }: AuditRecord): string {
+  const found = Array.isArray(limits) ? limits.find((limit) => limit?.rule === spend_rule) : undefined;
+  const changes = found && describeChanges(found, { is_admin: true })?.replace(/\.$/, '');
+  return `refused by limit ${word(spend_rule)}${changes ? `: ${changes}` : ''}`;
+}
+
+function refusalOf(record: AuditRecord): string {
+  const { refused_by, spend_rule, stage, status } = record;
+  if (typeof refused_by === 'string') {
+    const [, kind, name] = REFUSED_BY.exec(refused_by) ?? [];
+    return `refused by ${kind === undefined ? word(refused_by) : `${kind} ${word(name)}`}`;
+  }
+  if (typeof spend_rule === 'string') return limitOf(record);
+  const verb = Number(status ?? 500) < 500 ? 'refused by' : 'failed in';
+  return typeof stage === 'string' ? `${verb} stage ${word(stage)}` : verb.split(' ')[0]!;
+}
+
+function remarksOf({ shadow, losses, sends }: AuditRecord): string[] {
+  const [held, lost] = [words(shadow), words(losses)];
+  return [
+    ...(held.length === 0 ? [] : [`in shadow mode: ${held.join(', ')}`]),
+    ...(lost.length === 0 ? [] : [`translation: ${lost.join(', ')}`]),
+    ...(typeof sends === 'number' && sends > 1 ? [`sent ${sends} times`] : []),
+  ];
+}
+
+function measuresOf({ cost_usd, duration_ms, request_id }: AuditRecord): string {
+  return [
+    typeof cost_usd === 'number' ? `${formatUsd(usdToNano(cost_usd))} USD` : undefined,
+    typeof duration_ms === 'number' ? `${duration_ms} ms` : undefined,
+    request_id === undefined ? undefined : `id ${word(request_id)}`,
+  ]
+    .filter((part) => part !== undefined)
+    .join(', ');
+}
+
+/** What was done, by the name that a list of changes has for it. */
+function action(text: string): AdminAction {
+  const found = ADMIN_ACTION_NAMES.find((name) => name === text);
+  if (found !== undefined) return found;
+  throw new InvalidArgumentError(`${didYouMean(text, ADMIN_ACTION_NAMES, `Write ${listed(ADMIN_ACTION_NAMES)}`)}.`);
+}
+
+function errorCode(text: string, before: unknown): readonly string[] {
+  const codes = Object.keys(ERRORS);
+  if (!codes.includes(text)) {
+    throw new InvalidArgumentError(
+      didYouMean(text, codes, '"appscli explain error <code>" knows all; --error alone finds every one.'),
+    );
+  }
+  return [...(Array.isArray(before) ? before : []), text];
+}
+
+const status = textThat(
+  (text) => /^[1-5](?:\d\d|xx)$/.test(text),
+  'Write a status such as 403, or a class of them: 4xx.',
+);
+
+const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
+/** Names of an option that may also stand alone, which is `true`. */
+const names = (text: string, before: unknown) => collected(text, Array.isArray(before) ? before : []);
+
+const SINCE = option('--since <when>', 'only from then on: 7d, 12h or a date', moment);
+const UNTIL = option('--until <when>', 'only before then: 1d, 12h or a date', moment);
+
+/** `appscli audit`. */
+export const commands: readonly CommandRow[] = [
+  {
+    name: 'tail',
+    about: 'the latest audit records, oldest first; what is asked for must all hold',
+    options: [
+      SINCE,
+      UNTIL,
+      option('--user <email>', 'only requests of this person; may be repeated: one of them', emails),
+      option('--model <id>', 'only requests for this model; may be repeated', collected),
+      option('--token <id>', 'only requests with this access token or in this session', notEmpty),
+      option('--status <status>', 'only those answered so: 403, or 4xx for all of a class', status),
+      option('--error [code]', 'only what was refused or failed; with a code only so; may be repeated', errorCode),
+      option('--shadow [name]', 'only where something in shadow mode held; with a name only where it did', names),
+      option(
+        '--rule <name>',
+        'only what this rule, limit or stage refused or routed, or would have in shadow mode; may be repeated',
+        collected,
+      ),
+      option('--users', 'print who sent them instead: how many, how many were refused, and the last'),
+      option('-n, --lines <count>', 'how many', count).default(20),
+      option('-f, --follow', 'go on with new records as they come').conflicts(['until', 'users']),
+    ],
+    place: 'configuration',
+    json: 'print each record as one line of JSON',
+    examples: [
+      'appscli audit tail -n 5',
+      'appscli audit tail --error --since 1d                  refused or failed',
+      'appscli audit tail --rule no-preview --since 7d        what a rule hits',
+      'appscli audit tail --rule no-preview --since 7d --users',
+      'appscli audit tail --user ann@example.com --follow',
+      'appscli audit tail --follow --json | jq .status',
+    ],
+    run: tailAudit,
+  },
+  operation<'listChanges', MeantChanges, readonly Change[]>('listChanges', {
+    name: 'changes',
+    about: 'who changed access tokens, sessions, limits or the ledger, when and how; the oldest first',
+    options: [
+      SINCE,
+      UNTIL,
+      option('--actor <name>', 'only what this person, account or service token changed'),
+      option('--action <name>', 'only what was done so, such as token.create', action),
+      option(
+        '--subject <name>',
+        'only what was done to this or what belongs to it: an id, an e-mail address or a name',
+      ),
+      option('-n, --lines <count>', 'how many of the latest', count).default(100),
+    ],
+    json: 'print each change as one line of JSON',
+    examples: [
+      'appscli audit changes --since 7d',
+      'appscli audit changes --subject ana@example.com',
+      'appscli audit changes --json | jq .actor',
+    ],
+    call: async (admin, given) => (await latestChanges(admin, given)).toReversed(),
+    show({ terminal }, found, { json }) {
+      if (json) for (const change of found) terminal.data(`${jsonText(change)}\n`);
+      else if (found.length === 0) terminal.info('Nothing was changed.\n');
+      else terminal.data(printableLines(found.flatMap(describeChange)));
+      return EXIT_OK;
+    },
+  }),
+];

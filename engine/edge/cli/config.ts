@@ -1,0 +1,111 @@
+import { printable } from '../../base/kit/text/printable.ts';
+import { wrapText } from '../../base/kit/text/wrap-text.ts';
+import { type AnswerOf, operation } from './admin.ts';
+import type { CommandRow } from './commands.ts';
+import { EXIT_OK } from './exit-codes.ts';
+import { count, notEmpty, option } from './options.ts';
+import { say, showList, showReport } from './show.ts';
+import { formatMinute, titleInZone } from './times.ts';
+
+type Load = AnswerOf<'listConfigLoads'>['loads'][number];
+type Diff = AnswerOf<'diffConfigVersions'>;
+type Rule = NonNullable<NonNullable<Diff['rules']>[number]['before']>;
+
+/** What was loaded, and who runs which version. */
+type Loads = AnswerOf<'listConfigLoads'> & Pick<AnswerOf<'getConfig'>, 'version' | 'replicas'>;
+
+const BECAUSE = { start: 'start', files: 'files changed', signal: 'signal' } as const;
+/** What the admin API gives at once. */
+const PAGE_MAX = 1000;
+
+function cellsOf({ at, failed, cause, version, errors, warnings, changed, replica, needs_restart }: Load): string[] {
+  const outcome = failed ? 'failed' : needs_restart.length > 0 ? 'needs restart' : 'in force';
+  const findings = errors > 0 ? `${errors} errors` : warnings > 0 ? `${warnings} warnings` : '';
+  return [
+    formatMinute(at),
+    outcome,
+    BECAUSE[cause],
+    version ?? '',
+    findings.replace(/^1 (\w+)s$/, '1 $1'),
+    changed.join(', '),
+    replica,
+  ];
+}
+
+function linesOf({ rules, files }: Diff, line_width: number): string[] {
+  const told = (rules ?? []).flatMap(({ before, after }) => [
+    ...(before === null ? [] : wrapText(`- ${wordsOf(before)}`, line_width, '', '    ')),
+    ...(after === null ? [] : wrapText(`+ ${wordsOf(after)}`, line_width, '', '    ')),
+  ]);
+  return [
+    ...(told.length === 0 ? [] : ['Rules', ...told, '']),
+    ...files.flatMap((file) => [...fileLines(file), '']).slice(0, -1),
+  ];
+}
+
+function wordsOf({ name, effect, text, mode }: Rule): string {
+  const when = text === 'always' || text === 'otherwise' ? text : `when ${text}`;
+  return printable(`${name} ${effect}, ${when}${mode === 'shadow' ? ' (shadow: only recorded)' : ''}`);
+}
+
+const SIGNS = { same: ' ', removed: '-', added: '+' } as const;
+
+function fileLines({ name, change, hunks }: Diff['files'][number]): string[] {
+  const head = `${name}: ${change}`;
+  if (hunks === null) return [`${head}; no lines can be told of it`];
+  return [
+    head,
+    ...hunks.flatMap(({ old_line, new_line, lines }) => [
+      `@@ -${old_line} +${new_line} @@`,
+      ...lines.map(({ kind, text }) => `${SIGNS[kind]}${text.trimEnd()}`),
+    ]),
+  ];
+}
+
+/** `appscli config`. */
+export const commands: readonly CommandRow[] = [
+  operation<'listConfigLoads', { readonly lines: number }, Omit<Loads, 'next'>>('listConfigLoads', {
+    name: 'loads',
+    about: 'starts and reloads, the newest first: what was put in force where and why, and what failed',
+    options: [option('-n, --lines <count>', 'how many', count).default(20)],
+    json: 'print a JSON object: replicas, the version in force, loads',
+    examples: ['appscli config loads', 'appscli config loads -n 5 --json'],
+    async call(admin, { lines }) {
+      const { replicas, version } = await admin('getConfig', {});
+      const { loads } = await admin('listConfigLoads', { limit: Math.min(lines, PAGE_MAX) });
+      return { version, replicas, loads };
+    },
+    show(context, found, { json }) {
+      if (json) return showReport(context, true, found, () => []);
+      showList(context, found.loads, undefined, {
+        none: 'Nothing was loaded yet: a gateway writes it down when it starts.',
+        columns: [titleInZone('WHEN'), 'OUTCOME', 'BECAUSE', 'VERSION', 'FINDINGS', 'CHANGED', 'REPLICA'],
+        cells: cellsOf,
+      });
+      for (const { name, version, failing_since } of found.loads.length === 0 ? [] : found.replicas) {
+        const failing = failing_since === null ? '' : `; its reloads fail since ${formatMinute(failing_since)}`;
+        say(context, `${name} runs version ${version}${failing}.`);
+      }
+      return EXIT_OK;
+    },
+  }),
+  operation<'diffConfigVersions', { readonly from: string; readonly to?: string }>('diffConfigVersions', {
+    name: 'diff',
+    about: 'what differs between two versions that were loaded, in rules and in lines',
+    arguments: [
+      ['<from>', 'a version, as config loads shows it', notEmpty],
+      ['[to]', 'another one; the one in force unless it is said', notEmpty],
+    ],
+    json: 'print a JSON object: files with their lines, rules before and after',
+    notes: 'To compare two files, one of which need not be loaded: appscli diff.',
+    examples: ['appscli config diff 0a1b2c3d4e5f'],
+    call: async (admin, { from, to }) =>
+      admin('diffConfigVersions', { from, to: to ?? (await admin('getConfig', {})).version ?? from }),
+    show(context, found, { json }) {
+      if (json || found.files.length > 0)
+        return showReport(context, json, found, () => linesOf(found, context.terminal.columns));
+      say(context, `Nothing differs between ${found.from} and ${found.to}.`);
+      return EXIT_OK;
+    },
+  }),
+];

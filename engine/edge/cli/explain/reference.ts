@@ -1,0 +1,192 @@
+/** The generated reference (`schemas/generated/reference/*.md`) as an index of words: a heading, or a row of a table. @module */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
+import { wrapText } from '../../../base/kit/text/wrap-text.ts';
+import { formatList } from '../table.ts';
+
+/** The pages of each kind of words. */
+export const KINDS: Readonly<Record<string, readonly string[]>> = {
+  code: ['diagnostics'],
+  stage: ['stages'],
+  fact: ['facts'],
+  operator: ['operators'],
+  error: ['errors'],
+  header: ['headers', 'decisive-fields'],
+  field: ['decisive-fields'],
+  key: ['gateway', 'pipeline', 'policy'],
+  failover: ['failover'],
+  telemetry: ['telemetry'],
+  translation: ['translation'],
+};
+
+/** What stands between two empty lines: a table, code, a heading, anything else. */
+type Block =
+  | {
+      readonly kind: 'table';
+      readonly titles: readonly string[];
+      readonly rows: readonly (readonly string[])[];
+      /** Whether its rows lead to sections of the page. */
+      readonly is_contents: boolean;
+    }
+  | { readonly kind: 'code' | 'text'; readonly text: string }
+  | { readonly kind: 'heading'; readonly text: string; readonly level: number };
+
+/** What the reference says about a word. */
+export interface Entry {
+  readonly page: string;
+  readonly word: string;
+  /** Whether it means this wherever it stands alone: keys and ordinary words may be names of pipelines, too. */
+  readonly is_plain: boolean;
+  readonly blocks: readonly Block[];
+  readonly below: readonly string[];
+}
+
+/** Columns with names beside the first one. */
+const NAMING = ['In Prometheus', 'Name'];
+const ALWAYS_PLAIN = ['diagnostics', 'stages', 'operators', 'errors', 'headers'];
+
+/** A page in blocks. */
+export function readPage(name: string): readonly Block[] {
+  const text = readFileSync(join(PACKAGE_ROOT, 'schemas', 'generated', 'reference', `${name}.md`), 'utf8');
+  const parts: string[] = [''];
+  let in_code = false;
+  for (const line of text.split('\n')) {
+    if (line.startsWith('```')) in_code = !in_code;
+    if (line === '' && !in_code) parts.push('');
+    else parts.push(`${parts.pop()}${line}\n`);
+  }
+  return parts.flatMap((part) => (part === '' || part.startsWith('<!--') ? [] : [blockOf(part.trimEnd())]));
+}
+
+function blockOf(part: string): Block {
+  const [, marks, heading] = /^(#+) (.+)$/.exec(part) ?? [];
+  if (heading !== undefined) return { kind: 'heading', text: plain(heading), level: marks!.length };
+  if (part.startsWith('```')) return { kind: 'code', text: part.replace(/^```\w*\n/, '').replace(/\n?```$/, '') };
+  if (!part.startsWith('| ')) return { kind: 'text', text: plain(part) };
+  const [titles = [], , ...rows] = part.split('\n').map((line) => line.slice(2, -2).split(/ +\| /).map(plain));
+  return { kind: 'table', titles, rows, is_contents: /\n\| \[[^\]]+\]\(#/.test(part) };
+}
+
+/** What Markdown says in a terminal. A cell of names alone needs no marks around them. */
+function plain(text: string): string {
+  const shown = text
+    .trim()
+    .replaceAll(/\[([^\]]+)\]\([^)]*\)/g, '$1')
+    .replaceAll('**', '')
+    .replaceAll('&lt;', '<')
+    .replaceAll(/\\([*|])/g, '$1');
+  return /^(?:`[^`]+`(?:, |$))+$/.test(shown) ? shown.replaceAll('`', '') : shown.replace(/^`` (.+) ``$/, '$1');
+}
+
+/** Every word of some pages, with what is said of it. */
+export function entriesOf(pages: readonly string[]): readonly Entry[] {
+  return pages.flatMap((page) => {
+    const [title, ...blocks] = readPage(page) as [Block & { readonly text: string }, ...Block[]];
+    const about = (word: string, of: readonly Block[], below: readonly string[] = []): Entry => {
+      const is_plain = ALWAYS_PLAIN.includes(page) || (/[._]/.test(word) && ['facts', 'telemetry'].includes(page));
+      return { page: title.text, word, is_plain, blocks: of, below };
+    };
+    return blocks.flatMap((block, i) => {
+      if (block.kind === 'heading') return / /.test(block.text) ? [] : [about(block.text, sectionAt(blocks, i))];
+      if (block.kind !== 'table' || block.is_contents) return [];
+      const names = block.rows.map((row) => row[0]!);
+      return block.rows.flatMap((row) => {
+        const more = NAMING.map((column) => row[block.titles.indexOf(column)] ?? '');
+        const words = [...row[0]!.split(', '), ...more].filter((word) => /^[^ ]+$/.test(word));
+        return words.map((word) => about(word, [{ ...block, rows: [row] }], keysBelow(word, names)));
+      });
+    });
+  });
+}
+
+function sectionAt(blocks: readonly Block[], at: number): readonly Block[] {
+  const { level } = blocks[at] as Block & { readonly level: number };
+  const end = blocks.findIndex((block, i) => i > at && block.kind === 'heading' && block.level <= level);
+  return blocks.slice(at + 1, end === -1 ? undefined : end);
+}
+
+function keysBelow(key: string, keys: readonly string[]): string[] {
+  return keys.flatMap((other) => {
+    const rest = other.startsWith(key) ? /^(?:\[\])?\.([^.]+)$/.exec(other.slice(key.length))?.[1] : undefined;
+    return rest === undefined ? [] : [rest.replace('[]', '')];
+  });
+}
+
+const bare = (word: string) => word.replaceAll(/\[\d*\]/g, '').toLowerCase();
+
+/** The entries that a text names: whole, by the beginning that an entry with `*` has, or else by the end of its path. */
+export function findEntries(entries: readonly Entry[], text: string): readonly Entry[] {
+  const asked = bare(text);
+  const isNamed = (word: string) =>
+    bare(word) === asked || (/[\w-]\*$/.test(word) && asked.startsWith(bare(word).slice(0, -1)));
+  const found = entries.filter(({ word }) => isNamed(word));
+  return found.length > 0 ? found : entries.filter(({ word }) => bare(word).endsWith(`.${asked}`));
+}
+
+/** Entries that have a text as a word somewhere, such as a status. */
+export function mentioning(entries: readonly Entry[], text: string): readonly Entry[] {
+  const word = new RegExp(`(?<![\\w-])${text.replaceAll(/\W/g, '\\$&')}(?![\\w-])`);
+  return entries.filter(
+    ({ blocks: [block] }) => block?.kind === 'table' && block.rows[0]!.some((cell) => word.test(cell)),
+  );
+}
+
+/** Blocks of a page for a terminal. */
+export function describeBlocks(blocks: readonly Block[], line_width: number): string[] {
+  return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block, line_width)]);
+}
+
+function describeBlock(block: Block, line_width: number): string[] {
+  if (block.kind === 'heading') return [block.text];
+  if (block.kind === 'code') {
+    const lines = block.text.split('\n');
+    // It may be as wide as a terminal already, and is broken nowhere: people copy it.
+    const indent = lines.every(({ length }) => length + 2 <= line_width) ? '  ' : '';
+    return lines.map((line) => `${indent}${line}`.trimEnd());
+  }
+  if (block.kind !== 'table') {
+    return block.text.split('\n').flatMap((line) => wrapText(line, line_width, '', line.startsWith('- ') ? '  ' : ''));
+  }
+  const { titles, rows } = block;
+  const listed = formatList(titles, rows, line_width);
+  if (listed.every((line) => line.length <= line_width)) return listed;
+  const label_width = Math.min(20, Math.max(...titles.map((title) => title.length)) + 2);
+  return rows.flatMap((row, i) => [
+    ...(i === 0 ? [] : ['']),
+    ...titles.flatMap((title, column) =>
+      row[column] === ''
+        ? []
+        : wrapText(row[column]!, line_width, `${title} `.padEnd(label_width), ' '.repeat(label_width)),
+    ),
+  ]);
+}
+
+/** Entries for a terminal, those that say the same as one. */
+export function describeEntries(entries: readonly Entry[], line_width: number): string[] {
+  const alike = Map.groupBy(entries, ({ blocks }) => JSON.stringify(blocks));
+  return [...alike.values()].flatMap(([entry], i) => {
+    const { page, word, blocks, below } = entry!;
+    return [
+      ...(i === 0 ? [] : ['']),
+      `${page}: ${word}`,
+      '',
+      ...describeBlocks(blocks, line_width),
+      ...(below.length === 0 ? [] : wrapText(`Below it: ${below.join(', ')}.`, line_width)),
+    ];
+  });
+}
+
+/** The same for programs: of a row its cells by the titles of their columns. */
+export function entriesData(entries: readonly Entry[]): object[] {
+  return entries.map(({ page, word, blocks, below }) => ({
+    page,
+    word,
+    says: blocks.flatMap((block): unknown[] =>
+      block.kind === 'table'
+        ? block.rows.map((row) => Object.fromEntries(block.titles.map((title, i) => [title, row[i]])))
+        : [block.text],
+    ),
+    below,
+  }));
+}

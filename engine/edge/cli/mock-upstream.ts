@@ -1,0 +1,56 @@
+import { InvalidArgumentError } from 'commander';
+import { createLog } from '../../base/kit/log.ts';
+import { parseListenAddress } from '../../base/kit/net/addresses.ts';
+import { printableLines } from '../../base/kit/text/printable.ts';
+import { idsAt } from '../../domain/budget/prices/catalogue.ts';
+import { runUntilSignal } from '../gateway/signals.ts';
+import { type EchoPlace, openEcho } from '../selfcheck/echo/open-echo.ts';
+
+import type { CommandRow } from './commands.ts';
+import type { CommandContext } from './context.ts';
+import { option } from './options.ts';
+
+/** Whose models it lists, so that a gateway.yaml that names none serves them. */
+const PROVIDERS = ['https://api.anthropic.com', 'https://api.openai.com'];
+const SAYS = 'This is a mock for a model. It says nothing else.';
+
+/** `appscli mock-upstream`: an upstream that answers whatever it is asked, until a signal ends it. Raises StartError. */
+async function runMockUpstream(
+  { terminal, env }: CommandContext,
+  { listen }: { readonly listen: EchoPlace },
+): Promise<number> {
+  const log = createLog({
+    write: (line) => terminal.info(line),
+    format: terminal.interactive ? 'readable' : 'json',
+    debug: env.APPSCLI_DEBUG === '1',
+  });
+  const start = async () => {
+    const models = PROVIDERS.flatMap(idsAt);
+    const upstream = await openEcho({ ...listen, says: SAYS, models, option: '--listen' });
+    terminal.data(printableLines([`mock upstream: ${upstream.url}`]));
+    return upstream;
+  };
+  return runUntilSignal(start, log);
+}
+
+/** Where it listens if nobody says otherwise: the address that `appscli init` writes. */
+const LISTEN = '127.0.0.1:8090';
+
+function place(text: string) {
+  const found = parseListenAddress(text);
+  if (found === undefined) throw new InvalidArgumentError(`Write a host and a port of this machine: ${LISTEN}.`);
+  return found;
+}
+
+/** `appscli mock-upstream`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [
+      option('--listen <host:port>', 'where it takes requests', place).default(parseListenAddress(LISTEN), LISTEN),
+    ],
+    notes: `It speaks all three APIs, and always says the same. It is the upstream of what
+appscli init writes.`,
+    examples: ['appscli mock-upstream', 'appscli mock-upstream --listen 127.0.0.1:9000'],
+    run: runMockUpstream,
+  },
+];

@@ -1,0 +1,126 @@
+import { existsSync, lstatSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { basename, delimiter, dirname, join, relative, resolve, sep } from 'node:path';
+import type { StartError } from '../../base/contract/start-error.ts';
+import { failFile, makeDirectory } from '../../base/kit/files/user-files.ts';
+import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
+import { usageError } from './exit-codes.ts';
+
+function inTheWay(paths: readonly string[]): StartError {
+  const exist = paths.length === 1 ? 'exists' : 'exist';
+  return usageError(`${paths.join(', ')} ${exist} already; nothing was written`);
+}
+
+/** Whether something stands at a path, be it a link to nothing. */
+export function isTaken(path: string): boolean {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+  } catch {
+    // Not even its directory can be looked at; writing there says why.
+    return false;
+  }
+}
+
+/**
+ * Writes files that are all new, by their path below a directory: either every one or none. Raises StartError that names
+ * the file that is in the way or can't be written.
+ */
+export async function writeNewFiles(directory: string, files: Readonly<Record<string, string>>): Promise<void> {
+  const written: string[] = [];
+  let path = directory;
+  try {
+    const taken = Object.keys(files).filter((name) => isTaken(join(directory, name)));
+    if (taken.length > 0) throw inTheWay(taken.map((name) => join(directory, name)));
+    for (const [name, text] of Object.entries(files)) {
+      path = join(directory, name);
+      makeDirectory(dirname(path), 'everybody');
+      await writeFile(path, text, { flag: 'wx' });
+      written.push(path);
+    }
+  } catch (error) {
+    await Promise.all(written.map((file) => rm(file, { force: true })));
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') throw inTheWay([path]);
+    failFile(path, 'written', error);
+  }
+}
+
+/**
+ * The line that lets a shell find this program by its name, once it stands in a directory; nothing where it finds it anyway.
+ * `is_there`: whether it is installed there or above. Nobody is told to have npx look for it, which asks a registry for a name that
+ * anybody can take.
+ */
+export function programPath(
+  directory: string,
+  env: NodeJS.ProcessEnv,
+): { readonly line: string; readonly is_there: boolean } {
+  // npm adds folders like this one for as long as it runs something.
+  const lasting = (env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  if (lasting.some((folder) => isTaken(join(folder, 'appscli')))) return { line: '', is_there: true };
+  const above = folderWithProgram(resolve(directory));
+  const bin = join(relative(resolve(directory), above ?? resolve(directory)), 'node_modules', '.bin');
+  return { line: `  export PATH="$PWD/${bin}:$PATH"\n`, is_there: above !== undefined };
+}
+
+function folderWithProgram(directory: string): string | undefined {
+  if (directory === PACKAGE_ROOT || isTaken(join(directory, 'node_modules', '.bin', 'appscli'))) return directory;
+  return dirname(directory) === directory ? undefined : folderWithProgram(dirname(directory));
+}
+
+/** The line that takes a shell to a directory, ready to paste; nothing for the current one. */
+export function enterDirectory(directory: string): string {
+  return directory === '.' ? '' : `  cd ${shellWord(directory)}\n`;
+}
+
+/** A path as a shell takes it for one word. */
+export function shellWord(path: string): string {
+  return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+}
+
+const OPTIONS = {
+  target: 'es2024',
+  module: 'nodenext',
+  types: ['node'],
+  strict: true,
+  noEmit: true,
+  skipLibCheck: true,
+  // Node.js runs the files as they are.
+  allowImportingTsExtensions: true,
+  erasableSyntaxOnly: true,
+  verbatimModuleSyntax: true,
+};
+
+/** Where packages beside this one, or in it, have their types. */
+function typeRoots(root = PACKAGE_ROOT): string | undefined {
+  const types = join(root, 'node_modules', '@types');
+  if (existsSync(join(types, 'node'))) return types;
+  return dirname(root) === root ? undefined : typeRoots(dirname(root));
+}
+
+/** Whether TypeScript finds this package from a directory as Node.js does. */
+function isInstalledFor(directory: string): boolean {
+  const packages = dirname(PACKAGE_ROOT);
+  return basename(packages) === 'node_modules' && !relative(dirname(packages), resolve(directory)).startsWith('..');
+}
+
+/**
+ * A tsconfig.json with which editors and `tsc` find the types of `appscli` and of Node.js from stages below a directory: as a
+ * dependency, else at this installation.
+ */
+export function stagesTsconfig(directory: string): string {
+  const here = (path: string) => {
+    const from_here = relative(resolve(directory), path).split(sep).join('/');
+    return from_here.startsWith('..') ? from_here : `./${from_here}`;
+  };
+  const is_checkout = existsSync(join(PACKAGE_ROOT, 'engine', 'api.ts'));
+  const [root, ending] = is_checkout ? [PACKAGE_ROOT, '.ts'] : [join(PACKAGE_ROOT, 'dist'), '.d.ts'];
+  const types = typeRoots();
+  const elsewhere = {
+    ...(types !== undefined && { typeRoots: [here(types)] }),
+    paths: {
+      appscli: [here(join(root, 'engine', `api${ending}`))],
+      'appscli/testing': [here(join(root, 'engine/edge/simulate', `index${ending}`))],
+    },
+  };
+  const compilerOptions = { ...OPTIONS, ...(!isInstalledFor(directory) && elsewhere) };
+  return `${JSON.stringify({ compilerOptions, include: ['stages'] }, null, 2)}\n`;
+}

@@ -1,0 +1,380 @@
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { type EffectivePrice, SERVED_FIELDS, type TokenRates } from '../../base/contract/services.ts';
+import { formatUsd } from '../../base/kit/money.ts';
+import { printable } from '../../base/kit/text/printable.ts';
+import { wrapText } from '../../base/kit/text/wrap-text.ts';
+import { CATALOGUE_DATE } from '../../domain/budget/prices/catalogue.ts';
+import { cataloguedModels } from '../../domain/budget/prices/known-models.ts';
+import {
+  createPriceBook,
+  KINDS,
+  KINDS_AND_AUDIO,
+  type PriceBook,
+  type PricePeriod,
+} from '../../domain/budget/prices/prices.ts';
+import {
+  CATALOGUE_DAYS_MAX,
+  catalogueDays,
+  findPriceProblems,
+  type IdleRow,
+  type OtherPrice,
+  otherPrices,
+  type PriceFindings,
+  readUsedPrices,
+  type UsedPriceFinding,
+  usesCatalogue,
+} from '../../domain/budget/prices/used-prices.ts';
+import { load } from '../../pipeline/load/index.ts';
+import { loadToRead } from '../gateway/reload.ts';
+
+import { counted } from './amounts.ts';
+import type { CommandRow } from './commands.ts';
+import type { CommandContext } from './context.ts';
+import { EXIT_FINDINGS, EXIT_OK, usageError } from './exit-codes.ts';
+import { moment, notEmpty, option, time } from './options.ts';
+import { describeFindings, showReport } from './show.ts';
+import { formatTable, numbers, withoutEmptyColumns } from './table.ts';
+import { withDatabase } from './with-database.ts';
+
+const WIDTH = 80;
+const DAYS = 90;
+const DAY_MS = 86_400_000;
+
+/** `appscli prices check`: whether everything that was used has a price, and every price is of use. */
+async function checkPrices(
+  context: CommandContext,
+  given: { readonly config: string; readonly since?: Date; readonly json?: true },
+): Promise<number> {
+  const { since = new Date(Date.now() - DAYS * DAY_MS) } = given;
+  const { findings, config } = await withDatabase(context, given.config, async ({ config, database }) => {
+    return { config, findings: findPriceProblems(config, await readUsedPrices(database, since), since.getTime()) };
+  });
+  const catalogue = await compareWithCatalogue(context, given.config, config);
+  const { used, idle, ...extent } = findings;
+  const is_priced = used.length === 0 && idle.length === 0;
+  const document = {
+    ok: is_priced && !catalogue.is_old,
+    since,
+    ...extent,
+    used: used.map(({ cost_nano_usd, ...finding }) => ({ ...finding, cost_usd: formatUsd(cost_nano_usd) })),
+    idle: idle.map(({ source, problem }) => ({ source, problem })),
+    ...catalogueJson(catalogue),
+  };
+  showReport(context, given.json, document, () => [
+    ...describePriceFindings(findings, since, is_priced),
+    ...describeCatalogue(catalogue),
+  ]);
+  return document.ok ? EXIT_OK : EXIT_FINDINGS;
+}
+
+const GIVE_PRICE = 'Give them a price: models[].pricing, or an entry of prices.rows.';
+
+/** What is wrong with what was used: a title for so many, and what to do. */
+const USED_KINDS: Readonly<Record<UsedPriceFinding['problem'], readonly [title: string, remedy: string]>> = {
+  unknown_model: ['Models without a price of their own, charged at prices.unknown_model:', GIVE_PRICE],
+  no_price: ['Models without any price at the upstream that served them:', GIVE_PRICE],
+  gone: [
+    'Models that gateway.yaml no longer has:',
+    'Priced again, they would cost what prices.unknown_model says. An entry of prices.rows with their ids can say better; otherwise this passes as they grow old.',
+  ],
+  tool: [
+    'Tools that were used and have no price; their uses cost nothing:',
+    'Name them under server_tools of the price, in USD per 1,000 uses; 0 where they are free.',
+  ],
+};
+
+/** Lines for people, at most 80 characters wide where no name is longer. */
+function describePriceFindings(findings: PriceFindings, since: Date, is_priced: boolean): string[] {
+  const used = Object.entries(USED_KINDS).flatMap(([kind, [title, remedy]]) => {
+    const those = findings.used.filter(({ problem }) => problem === kind);
+    return describeFindings(title, those.map(describeUsed), remedy);
+  });
+  const idle = describeFindings(
+    'Entries of prices.rows that no request can meet:',
+    findings.idle.map((row) => describeIdle(row, since)),
+    'Correct them or take them out.',
+  );
+  const { models, requests, rows } = findings;
+  const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}, and ${counted(rows, 'entry', 'entries')} of prices.rows`;
+  const decision = is_priced ? 'Everything has a price' : 'Not everything has a price of use';
+  return [...used, ...idle, ...wrapText(`${decision}: looked at ${extent}.`, WIDTH)];
+}
+
+function describeUsed({ model, upstream, tool, requests, uses, cost_nano_usd, last_at }: UsedPriceFinding): string {
+  const last = `the last on ${dateOf(last_at)}`;
+  if (tool !== null) {
+    return `${tool} of ${model} at ${upstream}: ${counted(uses, 'use')} in ${counted(requests, 'request')}, ${last}`;
+  }
+  return `${model} at ${upstream}: ${counted(requests, 'request')} of ${formatUsd(cost_nano_usd)} USD, ${last}`;
+}
+
+function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
+  const why: Record<IdleRow['problem'], string> = {
+    no_such_model: `no model matches ${row.models.join(', ')}`,
+    no_such_upstream: `there is no upstream ${row.upstream}`,
+    no_such_time: `it ends on ${row.until}, and begins on ${row.from}`,
+    over: `it ended on ${row.until}, and only requests since ${dateOf(since)} are looked at`,
+    covered: 'earlier entries take every request that it is for',
+  };
+  return `${source}: ${why[problem]}`;
+}
+
+function dateOf(moment: Date): string {
+  return moment.toISOString().slice(0, 10);
+}
+
+/** How old the catalogue is, and what of gateway.yaml it says differently. */
+interface CatalogueComparison {
+  readonly days: number;
+  /** Whether prices of it are in force, and it is so old that they may be wrong. */
+  readonly is_old: boolean;
+  readonly is_used: boolean;
+  /** With the line of gateway.yaml, where it is known. */
+  readonly other: readonly (OtherPrice & { readonly line: number | undefined })[];
+}
+
+async function compareWithCatalogue(
+  { env, stages }: CommandContext,
+  config_file: string,
+  config: GatewayConfig,
+): Promise<CatalogueComparison> {
+  const now = Date.now();
+  const [found, days, is_used] = [otherPrices(config, now), catalogueDays(now), usesCatalogue(config)];
+  const loaded =
+    found.length === 0 ? undefined : await load(config_file, { stages: await stages(), env, environment: 'ignored' });
+  const other = found.map((each) => ({ ...each, line: loaded?.positionOf(each.pointer)?.line }));
+  return { days, is_old: is_used && days > CATALOGUE_DAYS_MAX, is_used, other };
+}
+
+/** Lines for people. */
+export function describeCatalogue({ days, is_old, is_used, other }: CatalogueComparison): string[] {
+  const title = 'Prices of gateway.yaml that the catalogue has differently, in USD per million tokens:';
+  const remedy =
+    'Right, where a contract says so. Otherwise correct them, or leave `pricing` out to take those of the catalogue.';
+  const apart = describeFindings(title, other.map(describeOther), remedy);
+  const age = `Catalogue of prices: ${CATALOGUE_DATE}, ${counted(days, 'day')} old${is_used ? '' : ', not in use here'}.`;
+  const advice = is_old
+    ? ` That is more than ${CATALOGUE_DAYS_MAX} days: prices may have changed. A newer version of this program has a newer one; until then models[].pricing or prices.rows can say what a model costs.`
+    : '';
+  return [...(apart.length > 0 ? ['', ...apart] : []), ...wrapText(`${age}${advice}`, WIDTH)];
+}
+
+function describeOther({ model, kind, line, written, catalogue }: CatalogueComparison['other'][number]): string {
+  const where = line === undefined ? '' : ` (line ${line})`;
+  return `${model}, ${kind}${where}: ${written}, in the catalogue ${catalogue}`;
+}
+
+/** The same for programs. */
+function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): object {
+  return {
+    catalogue: { date: CATALOGUE_DATE, days, is_old, is_used },
+    other_prices: other.map(({ pointer, written, catalogue, line, ...each }) => ({
+      ...each,
+      source: pointer
+        .slice(1)
+        .replace(/\/(\d+)/g, '[$1]')
+        .replaceAll('/', '.'),
+      line: line ?? null,
+      written_usd: written,
+      catalogue_usd: catalogue,
+    })),
+  };
+}
+
+/** Which prices are to be shown; the time in milliseconds since the epoch. */
+interface ShowPricesOptions {
+  readonly config: string;
+  readonly model?: string;
+  readonly upstream?: string;
+  readonly at?: number;
+  readonly json?: true;
+}
+
+interface ShownPrice {
+  readonly model: string;
+  readonly upstreams: readonly string[];
+  readonly period: PricePeriod;
+}
+
+/** `appscli prices show`: what each model costs at each upstream, and where that is from. */
+async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
+  const { terminal, env } = context;
+  const { at = Date.now() } = given;
+  const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const shown = pricesAt(config, { ...given, at });
+  return showReport(context, given.json, shown.flatMap(priceJson), () =>
+    describePrices(together(shown, config), terminal.table_columns),
+  );
+}
+
+function pricesAt(
+  config: GatewayConfig,
+  { model, upstream, at }: ShowPricesOptions & { readonly at: number },
+): ShownPrice[] {
+  const prices = createPriceBook(config);
+  const models = model === undefined ? idsToShow(config) : [model];
+  const known = config.upstreams.map(({ name }) => name);
+  if (upstream !== undefined && !known.includes(upstream)) {
+    throw usageError(`there is no upstream "${upstream}" in ${known.join(', ')}`);
+  }
+  const shown = models.flatMap((id) =>
+    (upstream === undefined ? known : [upstream]).map((name): ShownPrice => {
+      return { model: id, upstreams: [name], period: periodAt(prices, id, name, at) };
+    }),
+  );
+  if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
+    const is_known = config.from_model_lists || config.models.some(({ id }) => id === model);
+    const why = is_known ? 'has no price' : 'is not in gateway.yaml and has no price';
+    throw usageError(`the model "${model}" ${why}; prices.unknown_model can give it one`);
+  }
+  return shown;
+}
+
+/** Where gateway.yaml names no models, those of the catalogue; which of them are served, the lists of the upstreams tell. */
+function idsToShow(config: GatewayConfig): readonly string[] {
+  if (!config.from_model_lists) return config.models.map(({ id }) => id);
+  const ids = cataloguedModels(config).map(({ id }) => id);
+  if (ids.length > 0) return ids;
+  throw usageError(
+    'gateway.yaml names no models, and the upstreams are at no address of a provider that the catalogue knows; name a model: --model ID',
+  );
+}
+
+function periodAt(prices: PriceBook, model: string, upstream: string, at: number): PricePeriod {
+  return prices.periods(model, upstream).find(({ until }) => at < until)!;
+}
+
+/** One line for upstreams at which a model costs the same for the same reason. */
+function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): ShownPrice[] {
+  const alike = Map.groupBy(shown, ({ model, period }) => JSON.stringify([model, { ...period, from: 0 }]));
+  return [...alike.values()].map((group): ShownPrice => {
+    const names = group.flatMap((each) => each.upstreams);
+    return { ...group[0]!, upstreams: names.length > 1 && names.length === upstreams.length ? ['(all)'] : names };
+  });
+}
+
+const COLUMNS = [
+  'MODEL, UPSTREAM',
+  ...numbers('INPUT', 'OUTPUT', 'CACHE R', 'W 5M', 'W 1H', 'AUDIO IN', 'AUDIO OUT'),
+  'UNTIL',
+  'SOURCE',
+];
+
+const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];
+
+/** Lines of a table with the models as headings, and of one for tools where any has a price. */
+function describePrices(shown: readonly ShownPrice[], line_width: number): string[] {
+  const by_model = [...Map.groupBy(shown, ({ model }) => model)];
+  const rows = by_model.map(([, own]) => own.flatMap(tableRows));
+  const table = withoutEmptyColumns(COLUMNS, rows.flat());
+  const [titles, ...lines] = formatTable(table.columns, table.rows, line_width);
+  const described = by_model.flatMap(([model], i) => [printable(model), ...lines.splice(0, rows[i]!.length)]);
+  const fees = shown.flatMap(({ model, upstreams, period }) =>
+    Object.entries(period.price?.server_tools_pico ?? {}).map(([tool, pico]) => {
+      return [tool, model, upstreams.join(', '), formatUsd(pico)];
+    }),
+  );
+  const tools = fees.length === 0 ? [] : ['', ...formatTable(TOOL_COLUMNS, fees, line_width)];
+  return [titles!, ...described, ...tools];
+}
+
+function tableRows({ upstreams, period: { price, until } }: ShownPrice): string[][] {
+  const name = `  ${upstreams.join(', ')}`;
+  const end = dayBeginning(until) ?? '';
+  if (price === undefined) return [[name, ...KINDS.map(() => '-'), '', '', end, 'nowhere']];
+  const amounts = (pico: EffectivePrice['pico']) =>
+    KINDS_AND_AUDIO.map((kind) => (pico[kind] === undefined ? '' : usdPerMillion(pico[kind])));
+  const rows = ({ pico, long_context }: TokenRates, label: string, ends = ['', '']): string[][] => [
+    [label, ...amounts(pico), ...ends],
+    ...(long_context ? [[`    > ${long_context.above_input_tokens}`, ...amounts(long_context.pico), '', '']] : []),
+  ];
+  const { source } = price;
+  const from = source === 'catalogue' ? `catalogue ${CATALOGUE_DATE}` : source.replace(/^prices\./, '');
+  return [
+    ...rows(price, name, [end, from]),
+    ...waysOf(price).flatMap(({ way, rates }) => rows(rates, `    ${Object.values(way).join(', ')}`)),
+  ];
+}
+
+/** The ways to be served that have prices of their own, every combination of them. */
+function waysOf({ served }: EffectivePrice): { readonly way: Record<string, string>; readonly rates: TokenRates }[] {
+  return Object.entries(served?.rates ?? {}).flatMap(([key, rates]) => {
+    const names = key.split('/');
+    const named = SERVED_FIELDS.flatMap((field, i) => (names[i] ? [[field, names[i]!]] : []));
+    return named.length === 0 ? [] : [{ way: Object.fromEntries(named) as Record<string, string>, rates }];
+  });
+}
+
+function usdPerMillion(pico: number): string {
+  return formatUsd(BigInt(pico) * 1000n);
+}
+
+/** The day that a moment begins, at midnight UTC. */
+function dayBeginning(moment: number): string | undefined {
+  return Number.isFinite(moment) ? new Date(moment).toISOString().slice(0, 10) : undefined;
+}
+
+function tokenPrices(pico: EffectivePrice['pico']): Record<string, string> {
+  return Object.fromEntries(
+    KINDS_AND_AUDIO.flatMap((kind) => {
+      return pico[kind] === undefined ? [] : [[`${kind}_usd`, usdPerMillion(pico[kind])]];
+    }),
+  );
+}
+
+function ratesJson({ pico, long_context }: TokenRates): object {
+  const tier = long_context && {
+    above_input_tokens: long_context.above_input_tokens,
+    ...tokenPrices(long_context.pico),
+  };
+  return { ...tokenPrices(pico), ...(tier && { long_context: tier }) };
+}
+
+function priceJson({ model, upstreams, period: { price, from, until } }: ShownPrice): object[] {
+  return upstreams.map((upstream) => ({
+    model,
+    upstream,
+    source: price?.source ?? null,
+    ...(price?.source === 'catalogue' && { catalogue_date: CATALOGUE_DATE }),
+    from: dayBeginning(from) ?? null,
+    until: dayBeginning(until) ?? null,
+    ...(price && ratesJson(price)),
+    ...(price?.served && { served: waysOf(price).map(({ way, rates }) => ({ ...way, ...ratesJson(rates) })) }),
+    ...(price && {
+      server_tools_usd: Object.fromEntries(
+        Object.entries(price.server_tools_pico).map(([tool, pico]) => [tool, formatUsd(pico)]),
+      ),
+    }),
+  }));
+}
+
+/** `appscli prices`. */
+export const commands: readonly CommandRow[] = [
+  {
+    name: 'check',
+    about:
+      'models and tools in the ledger that have no price of their own, and entries of prices.rows that no request can meet; exit code 1 when there are any, or when the catalogue of prices is old; also tells which prices of gateway.yaml are others than those of the catalogue',
+    options: [option('--since <when>', 'look at requests from then on: 7d, 12h or a date; 90d where absent', moment)],
+    place: 'configuration',
+    json: 'print what was looked at and found as JSON, amounts as exact decimals',
+    examples: ['appscli prices check', 'appscli prices check --since 2027-01-01 --json'],
+    run: checkPrices,
+  },
+  {
+    name: 'show',
+    about: 'the prices in force, in USD per million tokens, and where in gateway.yaml each is from',
+    options: [
+      option('--model <id>', 'only this model, which gateway.yaml need not have', notEmpty),
+      option('--upstream <name>', 'only at this upstream', notEmpty),
+      option('--at <when>', 'at that time, past or to come; now where absent', time),
+    ],
+    place: 'configuration',
+    json: 'print a JSON array of prices, every amount an exact decimal',
+    examples: [
+      'appscli prices show',
+      'appscli prices show --model coder-1 --at 2027-01-01',
+      'appscli prices show --upstream main --json',
+    ],
+    run: showPrices,
+  },
+];

@@ -1,0 +1,108 @@
+import { existsSync } from 'node:fs';
+import type { StageDefinition } from '../../base/contract/stage.ts';
+import { jsonText, printableLines } from '../../base/kit/text/printable.ts';
+import { wrapText } from '../../base/kit/text/wrap-text.ts';
+import { ConfigurationError } from '../../base/source/configuration-error.ts';
+import { createFindings } from '../../base/source/findings.ts';
+import { load, loadInto } from '../../pipeline/load/index.ts';
+import type { CommandRow } from './commands.ts';
+import type { CommandContext } from './context.ts';
+import { configurationError, EXIT_OK } from './exit-codes.ts';
+
+/** A stage that a pipeline can name. */
+export interface KnownStage {
+  readonly stage: StageDefinition;
+  readonly own: boolean;
+}
+
+/** What a command that looks at stages is told about the configuration. */
+export interface StagesFrom {
+  readonly config: string;
+  /** Whether the file was named on the command line; otherwise it need not be there. */
+  readonly config_named: boolean;
+}
+
+/**
+ * The shipped stages, and those of the configuration where there is one. Mistakes in it do not matter, unless a stage
+ * of it cannot be loaded. Raises ConfigurationError, StartError.
+ */
+export async function knownStages(
+  { stages, env }: CommandContext,
+  { config, config_named }: StagesFrom,
+): Promise<readonly KnownStage[]> {
+  const shipped = await stages();
+  const known = shipped.map((stage) => ({ stage, own: false }));
+  if (!existsSync(config)) {
+    if (!config_named) return known;
+    throw configurationError(`${config} does not exist; name the configuration to use with --config`);
+  }
+  const options = { stages: shipped, env, environment: 'ignored' } as const;
+  const gateway = await loadInto(config, options, createFindings());
+  if (gateway?.stages.complete !== true) throw new ConfigurationError(config, await load(config, options));
+  const own = [...gateway.stages.stages.values()].filter((stage) => !shipped.includes(stage));
+  return [...known, ...own.map((stage) => ({ stage, own: true }))];
+}
+
+/** A stage as data: everything of its definition but its code. */
+export function stageData({ stage, own }: KnownStage) {
+  const {
+    name,
+    version,
+    summary,
+    place,
+    terminal,
+    options,
+    examples,
+    reads,
+    readsIfSet,
+    writes,
+    raises,
+    needs,
+    below,
+  } = stage;
+  const facts = { reads, reads_if_set: readsIfSet, writes };
+  return { name, version, own, summary, place, terminal, below, ...facts, raises, needs, options, examples };
+}
+
+const GROUPS: readonly [title: string, is_in: (stage: StageDefinition) => boolean][] = [
+  ['Pass a request on', ({ place, terminal }) => place === 'stages' && !terminal],
+  ['Answer it', ({ place, terminal }) => place === 'stages' && terminal],
+  ['After the response, under finally', ({ place }) => place === 'finally'],
+];
+
+function describeStages(known: readonly KnownStage[], line_width: number): string[] {
+  const label = ({ stage, own }: KnownStage) => `  ${stage.name}@${stage.version}${own ? ' (yours)' : ''}  `;
+  const width = Math.max(...known.map((entry) => label(entry).length));
+  return GROUPS.flatMap(([title, is_in]) => {
+    const entries = known.filter(({ stage }) => is_in(stage));
+    if (entries.length === 0) return [];
+    const lines = entries.flatMap((entry) =>
+      wrapText(entry.stage.summary, line_width, label(entry).padEnd(width), ' '.repeat(width)),
+    );
+    return [title, ...lines, ''];
+  }).slice(0, -1);
+}
+
+/** `appscli stages`. */
+export async function stages(context: CommandContext, given: StagesFrom & { readonly json?: true }): Promise<number> {
+  const { terminal } = context;
+  const known = await knownStages(context, given);
+  if (given.json) {
+    terminal.data(`${jsonText(known.map(stageData), 2)}\n`);
+  } else {
+    terminal.data(printableLines(describeStages(known, terminal.columns)));
+    terminal.info('\nappscli explain stage NAME shows options and an example.\n');
+  }
+  return EXIT_OK;
+}
+
+/** `appscli stages`. */
+export const commands: readonly CommandRow[] = [
+  {
+    place: 'configuration',
+    asks_config_named: true,
+    json: 'print a JSON array',
+    examples: ['appscli stages', 'appscli stages --config gateway.yaml --json'],
+    run: stages,
+  },
+];

@@ -1,0 +1,86 @@
+import { listed } from '../../base/kit/text/suggest.ts';
+import { type AnswerOf, operation } from './admin.ts';
+import type { CommandRow } from './commands.ts';
+import { notEmpty, option } from './options.ts';
+import { say, showReport } from './show.ts';
+import { type Column, formatList, numbers, withoutEmptyColumns } from './table.ts';
+import { formatTimestamp } from './times.ts';
+
+type Shown = AnswerOf<'listUpstreams'>['upstreams'][number];
+
+/** An upstream that is meant. */
+interface Which {
+  readonly name: string;
+}
+
+/** A row for the upstream, and one for each of its models that is not as it should be. */
+function rowsOf({ name, configured, in_flight, breaker, drained, models, ...whole }: Shown): string[][] {
+  const note = !configured ? ' (not in gateway.yaml)' : breaker === 'shadow' ? ' (shadow)' : '';
+  const stateCells = ({ state, until }: Pick<Shown, 'state' | 'until'>) => {
+    const word = state === 'unknown' ? '' : state.replace('_', '-');
+    return [`${word}${note}`.trim(), until === null ? '' : formatTimestamp(until)];
+  };
+  const under_way = in_flight === null ? '' : String(in_flight);
+  const drained_cells = [drained?.by ?? '', drained?.reason ?? ''];
+  return [
+    [name, '', ...stateCells(whole), under_way, whole.last_failure ?? '', ...drained_cells],
+    ...models.map((model) => {
+      return [name, model.upstream_model, ...stateCells(model), '', model.last_failure ?? '', '', ''];
+    }),
+  ];
+}
+
+const REASON = [option('--reason <text>', 'for the list of changes', notEmpty)];
+const brief = (title: string): Column => ({ title, kind: 'brief' });
+const COLUMNS = [
+  ...['UPSTREAM', 'MODEL', 'STATE', 'UNTIL', ...numbers('IN FLIGHT')],
+  ...['LAST FAILURE', 'BY', 'REASON'].map(brief),
+];
+
+/** `appscli upstreams`. */
+export const commands: readonly CommandRow[] = [
+  operation('listUpstreams', {
+    name: 'list',
+    about: 'all upstreams: state, until when, last failure, requests in flight, by whom drained',
+    notes: `The database knows which upstreams are drained. Each running gateway knows the
+rest, for itself: ask one with --base-url or APPSCLI_BASE_URL.`,
+    examples: ['appscli upstreams list', 'appscli upstreams list --base-url https://gateway.example.com'],
+    show(context, found, { json }) {
+      const { columns, rows } = withoutEmptyColumns(COLUMNS, found.upstreams.flatMap(rowsOf));
+      showReport(context, json, found, () => formatList(columns, rows, context.terminal.table_columns));
+      const whose =
+        found.replica === null
+          ? 'The database knows which upstreams are drained, and nothing else about them. For that, ask a running gateway: --base-url <url>, or APPSCLI_BASE_URL.'
+          : `As the replica ${found.replica} sees them; others may differ, except in what is drained.`;
+      if (!json) say(context, whose);
+      return 0;
+    },
+  }),
+  operation<'drainUpstream', Which>('drainUpstream', {
+    name: 'drain',
+    about: 'send an upstream no new requests, at every gateway; those under way end as they would',
+    arguments: [['<name>', 'its name in gateway.yaml', notEmpty]],
+    options: REASON,
+    json: 'print a JSON object: the upstream, and routes that have none left',
+    examples: ['appscli upstreams drain main --reason "moving to another account"'],
+    sentence({ upstream: { in_flight }, routes_without_upstream: routes }, { name }) {
+      const left = in_flight ? ` ${in_flight} are still under way at the replica asked.` : '';
+      const drained = `Drained "${name}": it gets no new requests until "appscli upstreams resume" is run.${left}`;
+      if (routes.length === 0) return drained;
+      const [of, have] = routes.length === 1 ? ['The route', 'has'] : ['The routes', 'have'];
+      return [drained, `${of} ${listed(routes)} ${have} no other upstream: such requests are refused.`];
+    },
+  }),
+  operation<'resumeUpstream', Which>('resumeUpstream', {
+    name: 'resume',
+    about: 'let an upstream that is drained have requests again, at every gateway',
+    arguments: [['<name>', 'its name, as upstreams list shows it', notEmpty]],
+    options: REASON,
+    json: 'print a JSON object: the upstream, and who had drained it',
+    examples: ['appscli upstreams resume main'],
+    sentence({ upstream, was_drained: { by, reason } }, { name }) {
+      const resumed = `Resumed "${name}", which was drained by ${by}${reason === null ? '' : `: ${reason}`}.`;
+      return upstream.configured ? resumed : [resumed, 'The gateway.yaml asked has no such upstream.'];
+    },
+  }),
+];

@@ -1,0 +1,165 @@
+import { jsonText, printable, printableLines } from '../../../base/kit/text/printable.ts';
+import { wrapText } from '../../../base/kit/text/wrap-text.ts';
+import {
+  reportUsage,
+  type UsageDimension,
+  type UsageFilter,
+  type UsageRow,
+} from '../../../domain/budget/reports/usage.ts';
+import { usageCsv, usageJson } from '../../../domain/budget/reports/usage-summary.ts';
+import { roundedUsd } from '../amounts.ts';
+import type { CommandRow } from '../commands.ts';
+import type { CommandContext } from '../context.ts';
+import { EXIT_OK, usageError } from '../exit-codes.ts';
+import { byFieldNames, demandPeriod, option } from '../options.ts';
+import { formatTable, numbers } from '../table.ts';
+import { withDatabase } from '../with-database.ts';
+import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
+
+/** What `appscli usage` may be given beside filters by the names of options: how the rows are grouped and shown. */
+export interface UsageOptions {
+  readonly config: string;
+  readonly user?: string;
+  readonly since?: Date | string;
+  readonly until?: Date | string;
+  readonly by?: readonly UsageDimension[];
+  readonly timeZone?: string;
+  readonly json?: true;
+  readonly csv?: true;
+}
+
+/** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
+export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
+  const { terminal } = context;
+  const { config: config_file, by, json, csv, timeZone } = given;
+  if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
+    throw usageError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`);
+  }
+  demandPeriod(given);
+  const filter: UsageFilter = byFieldNames(given);
+  const rows = await withDatabase(context, config_file, ({ config, database }) =>
+    reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
+  );
+  if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
+  else if (csv) terminal.verbatim(usageCsv(rows, by));
+  else if (rows.length === 0) terminal.info('The ledger has no such requests.\n');
+  else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
+  return EXIT_OK;
+}
+
+const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
+
+/** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
+interface Layout {
+  readonly title: string;
+  /** `undefined` when there are no headings. */
+  headingOf(row: UsageRow): string | undefined;
+  nameOf(row: UsageRow): string;
+}
+
+/** Each caller on a line of its own, a line per model below. */
+const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
+
+function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
+  if (by === undefined) return BY_CALLER;
+  const named = (row: UsageRow, dimension: UsageDimension) => row[dimension] ?? `(no ${dimension})`;
+  const last = by.at(-1)!;
+  return {
+    title: by.join(', ').toUpperCase(),
+    headingOf: by.length === 1 ? () => undefined : (row) => named(row, by[0]!),
+    nameOf: (row) => named(row, last),
+  };
+}
+
+/** Lines of a table with the sum at the end. */
+export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
+  const { title, headingOf, nameOf } = layoutOf(by);
+  const groups = Map.groupBy(rows, headingOf);
+  const adjusted = rows.some((row) => row.adjusted_nano_usd !== 0n);
+  const counts = (some: readonly UsageRow[]) => (adjusted ? [...numbersOf(some), adjustedOf(some)] : numbersOf(some));
+  const cells = [...groups].flatMap(([heading, own]) =>
+    own.map((row) => [heading === undefined ? nameOf(row) : `  ${nameOf(row)}`, ...counts([row])]),
+  );
+  const columns = [title, ...numbers(...NUMBERS, ...(adjusted ? ['ADJUSTED'] : []))];
+  const [titles, ...lines] = formatTable(columns, [...cells, ['TOTAL', ...counts(rows)]], line_width);
+  const total = lines.pop()!;
+  const described = [...groups].flatMap(([heading, own]) => [
+    ...(heading === undefined ? [] : [printable(heading)]),
+    ...lines.splice(0, own.length),
+  ]);
+  return [titles!, ...described, total, ...describePossible(rows, line_width)];
+}
+
+function describePossible(rows: readonly UsageRow[], line_width: number): string[] {
+  const beyond = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
+  const in_cost = rows.reduce((sum, row) => sum + row.possible_nano_usd, 0n);
+  const notes = [
+    beyond > 0n && `Beyond that upstreams may bill at most ${roundedUsd(beyond, 6)} USD for attempts that failed.`,
+    in_cost > 0n && `Of that ${roundedUsd(in_cost, 6)} USD are what upstreams may bill for attempts that failed.`,
+  ];
+  return notes.flatMap((note) => (note === false ? [] : wrapText(note, line_width)));
+}
+
+function callerOf({ user, team, project }: UsageRow): string {
+  return [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', ');
+}
+
+/** What tells rows of one model at one upstream apart; most requests are Messages, and say nothing. */
+const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
+  ['count_tokens', 'count: '],
+  ['chat', 'chat: '],
+  ['responses', 'responses: '],
+]);
+
+function modelOf({ model, upstream, protocol }: UsageRow): string {
+  return `${PROTOCOL_NAMES.get(protocol ?? '') ?? ''}${model} at ${upstream}`;
+}
+
+function numbersOf(rows: readonly UsageRow[]): string[] {
+  const sum = (count: (row: UsageRow) => number) => rows.reduce((total, row) => total + count(row), 0);
+  return [
+    briefly(sum((row) => row.requests)),
+    briefly(sum((row) => row.input_tokens)),
+    briefly(sum((row) => row.output_tokens)),
+    briefly(sum((row) => row.cache_read_tokens)),
+    briefly(sum((row) => row.cache_write_5m_tokens + row.cache_write_1h_tokens)),
+    roundedUsd(
+      rows.reduce((total, row) => total + row.cost_nano_usd, 0n),
+      6,
+    ),
+  ];
+}
+
+/** How much of the cost was put right later. */
+function adjustedOf(rows: readonly UsageRow[]): string {
+  const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
+  return total === 0n ? '' : roundedUsd(total, 6);
+}
+
+/** A count in at most seven characters: exact up to a million, then with four digits and a unit. */
+function briefly(count: number): string {
+  if (count < 1_000_000) return String(count);
+  const [unit, size] = count < 1e9 ? ['M', 1e6] : count < 1e12 ? ['G', 1e9] : ['T', 1e12];
+  return `${(count / (size as number)).toPrecision(4)}${unit}`;
+}
+
+/** `appscli usage`. */
+export const commands: readonly CommandRow[] = [
+  {
+    options: [
+      ...USAGE_OPTIONS,
+      option('--csv', 'print CSV for spreadsheets, every number exact').conflicts(['json', 'baseUrl']),
+    ],
+    place: 'either',
+    json: 'print a JSON array of rows; with --base-url what the gateway says',
+    examples: [
+      'appscli usage --since 7d',
+      'appscli usage --since 2027-01-01 --team search --json',
+      'appscli usage --since 2027-01-01 --until 2027-02-01 --by team,model,day --csv',
+      'appscli usage --since 30d --by week,user --time-zone Europe/Berlin',
+      'appscli usage --base-url https://gateway.example.com    with your limits',
+    ],
+    run: (context, given: UsageOptions & GatewayUsageOptions) =>
+      given.baseUrl === undefined ? usage(context, given) : gatewayUsage(context, given),
+  },
+];

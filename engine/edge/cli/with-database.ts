@@ -1,0 +1,60 @@
+import { hostname, userInfo } from 'node:os';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { StageError } from '../../base/contract/errors.ts';
+import type { Log } from '../../base/contract/services.ts';
+import { StartError } from '../../base/contract/start-error.ts';
+import { createLog } from '../../base/kit/log.ts';
+import { printable } from '../../base/kit/text/printable.ts';
+import { type Database, openDatabase } from '../../base/store/database.ts';
+import { describeTrouble, isTrouble } from '../../base/store/postgres-client.ts';
+import type { Actor } from '../../domain/audit/admin-changes.ts';
+import { loadToRead } from '../gateway/reload.ts';
+import type { CommandContext } from './context.ts';
+
+/** The log of a command that ends by itself: only trouble, unless APPSCLI_DEBUG=1. */
+export function commandLog({ terminal, env }: CommandContext): Log {
+  const debug = env.APPSCLI_DEBUG === '1';
+  const log = createLog({ write: (line) => terminal.info(line), format: 'readable', debug });
+  return debug ? log : { ...log, info() {} };
+}
+
+/**
+ * Gives a command the configuration and its database, and closes that afterwards. It makes no difference whether a
+ * gateway is running. Raises StartError when there is no using the database.
+ */
+export async function withDatabase<T>(
+  context: CommandContext,
+  config_file: string,
+  use: (opened: { config: GatewayConfig; database: Database; log: Log }) => Promise<T>,
+): Promise<T> {
+  const { env } = context;
+  const log = commandLog(context);
+  const config = await loadToRead(config_file, { stages: await context.stages(), env, environment: 'ignored' });
+  const database = await openDatabase({ config, env, log, wait: 'until-ready' });
+  try {
+    return await use({ config, database, log });
+  } catch (error) {
+    if (error instanceof StartError || error instanceof StageError || !isTrouble(error)) throw error;
+    throw new StartError(`lost the database: ${describeTrouble(error)}; run the command again when it is back`, {
+      cause: error,
+    });
+  } finally {
+    await database.close();
+  }
+}
+
+const MAX_CHARS = 200;
+
+/** Whoever runs this command, as the list of changes names them: account and host. */
+export function operator(): Actor {
+  return { kind: 'command', name: printable(`${account()}@${hostname()}`).slice(0, MAX_CHARS) };
+}
+
+function account(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    // An account without a name, as in many containers.
+    return `uid-${process.getuid?.() ?? 'unknown'}`;
+  }
+}

@@ -1,0 +1,617 @@
+import type { Signal } from '../../base/contract/client-telemetry.ts';
+import type { ManagedFiles } from '../../base/contract/config.ts';
+import { inFile, isTable, type Scalar, saysTheSame, tablesIn, type Values, valueAt } from './broken-file.ts';
+import { mergeJson, parseObject } from './json-text.ts';
+import {
+  type ClientPlatform,
+  callsHelper,
+  HELPER_KEEP_MS,
+  HELPER_WAIT_SECONDS,
+  helperLine,
+  isHelperCall,
+  type KeyHelper,
+} from './key-helper.ts';
+import type { ClientNames } from './names.ts';
+import { telemetryRows } from './telemetry.ts';
+import { mergeToml, parseToml } from './toml-text.ts';
+
+/** A kind of coding client, by the name that commands give it. */
+export type ClientKind = 'messages' | 'coding-cli' | 'build-cli';
+
+/**
+ * How a client gets its credential: from a variable it reads itself, as a text in its files, from a command that it runs,
+ * or by signing in at the gateway.
+ */
+export type Credential =
+  | { readonly variable: string }
+  | { readonly token: string }
+  | { readonly helper: KeyHelper }
+  | { readonly sign_in: true };
+
+/** Tiers of models that have a variable of their own. */
+export const TIERS = ['opus', 'sonnet', 'haiku', 'fable'] as const;
+
+/** What a client is set up with. */
+export interface ClientSpec {
+  /** Address of the gateway without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  /** Left out, nothing is said about it. */
+  readonly credential?: Credential | undefined;
+  /** What telemetry the client sends to the gateway; an empty list is none, `undefined` leaves it as it is. */
+  readonly telemetry?: readonly Signal[] | undefined;
+  readonly model?: string | undefined;
+  /** In tokens. */
+  readonly context_window?: number | undefined;
+  /** Name of the entry of the build CLI, or of the provider of the coding CLI. */
+  readonly alias?: string | undefined;
+  readonly display_name?: string | undefined;
+  /** Models by tier, of the Messages client, as are the others. */
+  readonly tiers?: Readonly<Partial<Record<(typeof TIERS)[number], string>>>;
+  /** Whether it asks the gateway which models there are. */
+  readonly discovery?: boolean;
+  /** Whether it asks for prompts to be kept for an hour. */
+  readonly cache_1h?: boolean;
+}
+
+/** What a client is set up with by `appscli client`, which always gives it a way to a credential. */
+export type SetUpSpec = ClientSpec & { readonly credential: Credential };
+
+/** What the file of a client, or its environment below `env`, has to say about a gateway. */
+export interface Row {
+  /** The file with the key of the coding CLI; else the configuration of the client. */
+  readonly file?: 'auth';
+  readonly path: readonly string[];
+  /** A table takes the place of one that says anything else; `undefined` means that the key must not be there. */
+  readonly value: Scalar | Values | undefined;
+  /** Last part of the id of a finding. What has none is written, and not compared. */
+  readonly id?: string;
+  /** What the client does where the file says something else. */
+  readonly why?: string;
+  readonly is_minor?: boolean;
+  /** What is different where nothing is said. */
+  readonly absent?: Pick<Row, 'why' | 'is_minor'>;
+  /** Whether `client` leaves it to people, and only warns. */
+  readonly is_kept?: boolean;
+  /** Whether `doctor` leaves it to people as well. */
+  readonly is_manual?: boolean;
+  /** What else is right; `all` is what the files say together. */
+  readonly ok?: (found: unknown, all: Readonly<Record<string, unknown>>) => boolean;
+}
+
+/** A file of a user as it should be. */
+export interface Draft {
+  readonly path: string;
+  /** `undefined` where there is no file yet. */
+  readonly before: string | undefined;
+  readonly after: string;
+  /** Whether it gets a credential, so that nobody else may read it. */
+  readonly secret: boolean;
+  /** Whether everybody who works at the machine must be able to read it, which a new file then allows. */
+  readonly shared?: boolean;
+}
+
+/** What a client's files should say, and what a person should know about them. */
+export interface ClientPlan {
+  readonly drafts: readonly Draft[];
+  readonly warnings: readonly string[];
+}
+
+/** Where the files of a client are, and what they say. */
+export interface ClientPlace {
+  readonly path: string;
+  /** Of the file with the key, where the client has one. */
+  readonly auth?: string | undefined;
+  readonly platform: ClientPlatform;
+  readonly read: (path: string) => string | undefined;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** What is known of a client: its files, and what they say of a gateway. */
+interface ClientTable {
+  readonly title: string;
+  readonly parse: (text: string) => Record<string, unknown>;
+  readonly merge: (text: string, values: Values, drops?: readonly (readonly string[])[]) => string;
+  files(names: ClientNames): {
+    readonly program: string;
+    readonly file: string;
+    readonly folder_variable: string;
+    readonly managed_file: ManagedFiles;
+    readonly enforced_file?: ManagedFiles;
+    readonly auth_file?: string;
+  };
+  rows(spec: ClientSpec, names: ClientNames, platform: ClientPlatform): readonly Row[];
+  ours(found: Fields, root_url: string, names: ClientNames): string[][];
+}
+
+/** No model takes more; a catalogue that says so means something else. In tokens. */
+const LARGEST_WINDOW = 2_000_000;
+/** What the client itself sends takes more. In tokens. */
+const SMALLEST_WINDOW = 10_000;
+
+/** Whether a number of tokens can be the context window of a model. */
+export function isWindow(value: unknown): value is number {
+  return Number.isSafeInteger(value) && Number(value) >= SMALLEST_WINDOW && Number(value) <= LARGEST_WINDOW;
+}
+
+/** Part of the context window at which a client shortens its conversation: it must do so before the window is full. */
+const COMPACT_AT = 0.95;
+
+/** Whether a variable that switches something on does not. */
+const isOff = (value: unknown) =>
+  value === undefined || ['', '0', 'false', 'no', 'off'].includes(String(value).trim().toLowerCase());
+const isUnset = (value: unknown) => value === undefined || value === '';
+const isName = (value: unknown) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value);
+
+const given = (credential: Credential | undefined) => ({
+  token: credential !== undefined && 'token' in credential ? credential.token : undefined,
+  variable: credential !== undefined && 'variable' in credential ? credential.variable : undefined,
+  helper: credential !== undefined && 'helper' in credential ? credential.helper : undefined,
+  signs_in: credential !== undefined && 'sign_in' in credential,
+});
+
+/** Settings of the Messages client that say how people sign in, and at which gateway; and the command of a key helper. */
+export const SIGN_IN = { method: 'forceLoginMethod', address: 'forceLoginGatewayUrl' };
+export const HELPER = 'apiKeyHelper';
+
+const CLOUDS = ['BEDROCK', 'VERTEX', 'FOUNDRY', 'MANTLE'];
+
+/** What a client does where its files say something else, by the ids of findings. */
+type Whys = Readonly<Record<string, string>>;
+
+/** A row; the id of its finding comes last, with a reason of its own where that of the client's other rows is not meant. */
+type MakeRow = (
+  path: readonly string[],
+  value: Row['value'],
+  finding?: string | readonly [id: string, why: string],
+  more?: Partial<Row>,
+) => Row;
+
+const rowsWith =
+  (whys: Whys): MakeRow =>
+  (path, value, finding, more) => {
+    const [id, why] = typeof finding === 'string' ? [finding, whys[finding]!] : (finding ?? []);
+    return { path, value, ...(id !== undefined && { id, why: why! }), ...more };
+  };
+
+/** Left to people by `client`, which warns; the client works all the same; left to people by `doctor` as well. */
+const KEPT = { is_kept: true };
+const MINOR = { is_kept: true, is_minor: true };
+const MANUAL = { ...MINOR, is_manual: true };
+
+const ROOT = 'the client adds /v1 and the rest of the path itself';
+const V1 = 'it has to end in /v1, behind which the client adds the rest of the path';
+const isText = (found: unknown) => typeof found === 'string' && found !== '';
+
+const messagesRow = rowsWith({
+  address: ROOT,
+  sign_in: ROOT,
+  context_window:
+    'conversations are shortened too late, or far too early; of a model it does not know the client guesses the window',
+  key: 'the client sends it as it is',
+  cache_1h: 'prompts are not kept for an hour',
+  provider: 'the client goes to that cloud, and not to the gateway',
+  compaction: 'long sessions end at the limit of the model',
+});
+
+function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platform: ClientPlatform): readonly Row[] {
+  const { variable_prefix: prefix, feature_prefix: feature } = names;
+  const { root_url, credential, model, context_window: window, tiers = {}, discovery, cache_1h } = spec;
+  const { token, variable, helper, signs_in } = given(credential);
+  const row = messagesRow;
+  const env = (name: string, value?: string, finding?: Parameters<MakeRow>[2], more?: Partial<Row>) =>
+    row(['env', name], value, finding, more);
+  const off = (names: readonly string[], id: string, more: Partial<Row>) =>
+    names.map((name) => env(name, undefined, id, { ok: isOff, ...more }));
+  // The address comes with the sign-in; set besides, it would stand for a gateway without one.
+  const beside = signs_in
+    ? 'the client does not sign in'
+    : 'the client sends that token beside that of the key helper, and which of them counts is up to the gateway';
+  const of_token: Partial<Row> =
+    token === undefined ? { ok: isUnset, is_minor: !signs_in, is_manual: helper !== undefined } : {};
+  return [
+    ...(credential === undefined
+      ? []
+      : [
+          row([SIGN_IN.method], signs_in ? 'gateway' : undefined),
+          row([SIGN_IN.address], signs_in ? root_url : undefined, signs_in ? 'sign_in' : undefined),
+          row([HELPER], helper && helperLine(helper, platform)),
+        ]),
+    signs_in
+      ? env(`${prefix}_BASE_URL`, undefined, ['sign_in', beside], { ok: isUnset })
+      : env(`${prefix}_BASE_URL`, root_url, 'address'),
+    ...(model === undefined ? [] : [env(`${prefix}_MODEL`, model)]),
+    ...TIERS.flatMap((tier) =>
+      tiers[tier] === undefined ? [] : [env(`${prefix}_DEFAULT_${tier.toUpperCase()}_MODEL`, tiers[tier])],
+    ),
+    env(`${feature}_MAX_CONTEXT_TOKENS`, window === undefined ? undefined : String(window), 'context_window', {
+      is_minor: true,
+      is_kept: window === undefined,
+      ok: (found) => (isUnset(found) ? knowsWindow(model) : /^\d+$/.test(String(found)) && isWindow(Number(found))),
+    }),
+    ...(discovery ? [env(`${feature}_ENABLE_GATEWAY_MODEL_DISCOVERY`, '1')] : []),
+    ...(cache_1h ? [env('ENABLE_PROMPT_CACHING_1H', '1')] : []),
+    ...(credential === undefined || variable !== undefined
+      ? []
+      : [
+          env(
+            `${prefix}_AUTH_TOKEN`,
+            token,
+            token !== undefined ? 'key' : [signs_in ? 'sign_in' : 'key', beside],
+            of_token,
+          ),
+          env(`${feature}_API_KEY_HELPER_TTL_MS`, helper && String(HELPER_KEEP_MS)),
+        ]),
+    env(
+      `${prefix}_API_KEY`,
+      undefined,
+      ['key', 'it is sent beside the token, and which of them counts is up to the gateway'],
+      {
+        ...MINOR,
+        ok: (found) => isUnset(found) || found === token,
+      },
+    ),
+    ...off(cache_1h ? ['FORCE_PROMPT_CACHING_5M', 'DISABLE_PROMPT_CACHING'] : [], 'cache_1h', MINOR),
+    ...off(
+      CLOUDS.map((cloud) => `${feature}_USE_${cloud}`),
+      'provider',
+      KEPT,
+    ),
+    ...off(['DISABLE_AUTO_COMPACT', 'DISABLE_COMPACT'], 'compaction', MINOR),
+  ];
+}
+
+/** The client knows the windows of its vendor's models, which are called after tiers. */
+const knowsWindow = (model: string | undefined) =>
+  model === undefined || TIERS.some((tier) => model.toLowerCase().includes(tier));
+
+/** Every variable that may be in the settings because of a gateway. */
+function messagesVariables(names: ClientNames): string[][] {
+  const tiers = Object.fromEntries(TIERS.map((tier) => [tier, tier]));
+  const credential = { token: '-' };
+  const spec = { root_url: '', credential, model: '', context_window: 1, tiers, discovery: true, cache_1h: true };
+  const rows = messagesRows(spec, names, 'linux').filter(({ path, is_kept }) => path[0] === 'env' && !is_kept);
+  return rows.map(({ path }) => [...path]);
+}
+
+/** What the coding CLI is told at the top of its file because of the provider. */
+const OF_THE_PROVIDER = [
+  'model_provider',
+  'model',
+  'model_reasoning_effort',
+  'model_context_window',
+  'model_auto_compact_token_limit',
+];
+/** Name of the provider's section, which the client does not know as one of its own. */
+const PROVIDER = 'custom';
+const LATE = 'conversations are not shortened in time, and long sessions fail at the limit of the model';
+
+const codingRow = rowsWith({
+  provider: 'there is no section of that name, and the client does not start',
+  model: 'the client asks the gateway for a model of its vendor, which it need not have',
+  context_window: LATE,
+  compact_limit: LATE,
+  name: 'the client does not start',
+  base_url: V1,
+  wire_api: 'the client speaks responses alone, and does not start',
+  supports_websockets: 'the client tries WebSockets several times before it asks in the usual way',
+  profile: 'a profile may set another model or provider than the one at the top of the file',
+  catalogue: 'a catalogue of models may state another context window, and the conversation is not shortened in time',
+  forced_sign_in: 'it allows no key, and the client does not start',
+  key: 'the client sends it as it is, or no key',
+  sign_in: 'a sign-in of the vendor is there as well, and the client may send that in place of the key',
+  store: 'the key in its file is not read',
+  key_variable: 'single runs send that, and not the key of the file',
+});
+
+function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): readonly Row[] {
+  const { root_url, credential, model, context_window: window = 0, alias = PROVIDER, display_name } = spec;
+  const { token, variable, helper } = given(credential);
+  const compact = Math.floor(window * COMPACT_AT);
+  const isCompact = (found: unknown) => Number.isSafeInteger(found) && Number(found) > 0 && Number(found) <= compact;
+  const of = (key: string) => ['model_providers', alias, key];
+  const command = helper && {
+    command: helper.program,
+    args: helper.args,
+    timeout_ms: HELPER_WAIT_SECONDS * 1000,
+    refresh_interval_ms: HELPER_KEEP_MS,
+  };
+  const flag_why =
+    helper === undefined ? 'the client sends no key' : 'the client does not start with two ways to a key';
+  const row = codingRow;
+  return [
+    ...(token === undefined ? [] : authRows(token, names)),
+    row(['model_provider'], alias, 'provider', { absent: { why: 'the client asks its vendor' } }),
+    row(['model'], model, 'model', { is_manual: model === undefined, ok: isText }),
+    row(['model_reasoning_effort'], 'none'),
+    row(['model_context_window'], window, 'context_window', { ok: isWindow }),
+    row(['model_auto_compact_token_limit'], compact, 'compact_limit', { ok: isCompact }),
+    row(of('name'), display_name ?? PROVIDER, 'name', { ok: isText }),
+    row(of('base_url'), `${root_url}/v1`, 'base_url'),
+    row(of('wire_api'), 'responses', 'wire_api', {
+      absent: { why: 'what the client speaks then depends on its version', is_minor: true },
+    }),
+    ...(credential === undefined
+      ? []
+      : [
+          row(of('env_key'), variable, ['env_key', helper === undefined ? NO_VARIABLE : flag_why]),
+          row(
+            of(names.auth_flag),
+            helper !== undefined ? undefined : token !== undefined,
+            variable === undefined ? ['auth_flag', flag_why] : undefined,
+          ),
+          row(of('auth'), command),
+        ]),
+    row(of('supports_websockets'), false, 'supports_websockets', {
+      is_minor: true,
+      ok: (found) => found === undefined,
+    }),
+    row(['profile'], undefined, 'profile', MANUAL),
+    row(['model_catalog_json'], undefined, 'catalogue', MANUAL),
+    row(['forced_login_method'], undefined, 'forced_sign_in', {
+      ...MANUAL,
+      is_minor: false,
+      ok: (found) => found === undefined || found === 'api',
+    }),
+  ];
+}
+
+const NO_VARIABLE = 'the client does not start a turn without a variable of this name that is set';
+
+function authRows(token: string, { key_name, key_variable }: ClientNames['coding_cli']): readonly Row[] {
+  const [row, file] = [codingRow, 'auth' as const];
+  return [
+    row([key_name], token, 'key', { file }),
+    row(['auth_mode'], 'apikey', 'sign_in', {
+      file,
+      ...KEPT,
+      absent: {
+        why: 'a sign-in of the vendor is beside the key, and which of both the client sends depends on its version',
+        is_minor: true,
+      },
+      ok: (mode, { tokens }) => mode === 'apikey' || ((mode ?? null) === null && (tokens ?? null) === null),
+    }),
+    row(['cli_auth_credentials_store'], 'file', 'store', {
+      ...KEPT,
+      ok: (found) => found === undefined || found === 'auto',
+    }),
+    row(['env', key_variable], undefined, 'key_variable', {
+      ...MINOR,
+      ok: (found) => isUnset(found) || found === token,
+    }),
+  ];
+}
+
+/** What the build CLI asks a model for besides; each is by default a model of its vendor. */
+const SIDE_ROLES = ['session_summary', 'image_description'];
+
+const buildRow = rowsWith({
+  default_model: 'it has to name an entry [model.<alias>], or the client asks its vendor, with a sign-in in a browser',
+  side_models: 'the client asks for a model of its vendor, which the gateway need not have',
+  base_url: V1,
+  context_window: 'the client shortens conversations by that, whatever the model takes',
+  api_key: 'the client sends what stands there, and without it wants a sign-in in a browser',
+  env_key: 'the name of a variable that holds the key belongs there, and the client finds no key otherwise',
+  overlay: 'what it says wins over the files, and is not looked at here',
+});
+
+function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonly Row[] {
+  const { root_url, credential, model, context_window: window, alias = '', display_name } = spec;
+  const { token, variable, helper } = given(credential);
+  const isEntry = (found: unknown, { model: entries }: Fields) =>
+    tablesIn(entries).some(([name, entry]) => found === name || found === entry.model);
+  const isNamed = (name: unknown) => name === undefined || (isName(name) && name !== token);
+  const of = (key: string) => ['model', alias, key];
+  const table = helper && { command: helper.program, args: helper.args, timeout_secs: HELPER_WAIT_SECONDS };
+  const row = buildRow;
+  return [
+    row(['models', 'default'], alias, 'default_model'),
+    ...SIDE_ROLES.map((role) => row(['models', role], alias, 'side_models', { is_minor: true, ok: isEntry })),
+    row(of('model'), model),
+    row(of('base_url'), `${root_url}/v1`, 'base_url'),
+    row(of('name'), display_name ?? model),
+    row(of('context_window'), window, 'context_window', {
+      ok: isWindow,
+      absent: { why: 'the client goes by 200000 tokens, whatever the model takes' },
+    }),
+    ...(credential === undefined
+      ? []
+      : [
+          // Of all ways to a credential the client prefers the literal key, then the variable.
+          row(of('api_key'), token, 'api_key'),
+          row(of('env_key'), variable, 'env_key', {
+            ok: (found) => [found].flat().every((name) => name === variable || (token !== undefined && isNamed(name))),
+          }),
+          row(of('auth_provider'), helper && alias),
+          ...(table === undefined ? [] : [row(['auth_provider', alias], table)]),
+        ]),
+    row(
+      ['env', names.model_variable],
+      undefined,
+      ['default_model', 'it wins over the file, and has to name an entry [model.<alias>]'],
+      { ...KEPT, ok: (found, all) => isUnset(found) || valueAt(all, ['model', String(found)]) !== undefined },
+    ),
+    ...names.overlay_variables.map((name) => row(['env', name], undefined, 'overlay', { ...MINOR, ok: isUnset })),
+  ];
+}
+
+/** Every coding client, in the order in which they are looked at. */
+export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
+  messages: {
+    title: 'Messages client',
+    parse: parseObject,
+    merge: mergeJson,
+    files: ({ messages }) => ({ ...messages, file: messages.settings_file }),
+    rows: messagesRows,
+    ours(found, root_url, names) {
+      const signs_in = found[SIGN_IN.address] === root_url;
+      const has_helper = callsHelper(found[HELPER], root_url);
+      const address = valueAt(found, ['env', `${names.messages.variable_prefix}_BASE_URL`]);
+      // With a sign-in or helper there need be none; one of another gateway has the variables.
+      const has_variables = address === root_url || (isUnset(address) && (signs_in || has_helper));
+      return [
+        ...(signs_in ? [[SIGN_IN.method], [SIGN_IN.address]] : []),
+        ...(has_helper ? [[HELPER]] : []),
+        ...(has_variables ? messagesVariables(names) : []),
+      ];
+    },
+  },
+  'coding-cli': {
+    title: 'coding CLI',
+    parse: parseToml,
+    merge: mergeToml,
+    files: ({ coding_cli }) => ({ ...coding_cli, file: coding_cli.config_file }),
+    rows: codingRows,
+    ours(found, root_url) {
+      if (valueAt(found, ['model_providers', PROVIDER, 'base_url']) !== `${root_url}/v1`) return [];
+      const chosen = found.model_provider === PROVIDER ? OF_THE_PROVIDER.map((key) => [key]) : [];
+      return [['model_providers', PROVIDER], ...chosen];
+    },
+  },
+  'build-cli': {
+    title: 'build CLI',
+    parse: parseToml,
+    merge: mergeToml,
+    files: ({ build_cli }) => ({ ...build_cli, file: build_cli.config_file }),
+    rows: buildRows,
+    ours({ model, models, auth_provider }, root_url) {
+      const aliases = tablesIn(model).flatMap(([name, { base_url }]) => (base_url === `${root_url}/v1` ? [name] : []));
+      const roles = Object.entries(isTable(models) ? models : {}).filter(([, alias]) =>
+        aliases.includes(String(alias)),
+      );
+      const helpers = tablesIn(auth_provider).filter(
+        ([, { args }]) => Array.isArray(args) && isHelperCall(args, root_url),
+      );
+      return [
+        ...aliases.map((alias) => ['model', alias]),
+        ...roles.map(([role]) => ['models', role]),
+        ...helpers.map(([name]) => ['auth_provider', name]),
+      ];
+    },
+  },
+};
+
+/** Every kind of client. */
+export const CLIENT_KINDS = Object.keys(CLIENTS) as ClientKind[];
+
+/** Values at their paths, as one table. */
+export function nested(rows: readonly Pick<Row, 'path' | 'value'>[]): Values {
+  const result: Record<string, Values[string]> = {};
+  for (const { path, value } of rows) {
+    let table = result;
+    for (const key of path.slice(0, -1)) {
+      if (!Object.hasOwn(table, key)) table[key] = {};
+      table = table[key] as Record<string, Values[string]>;
+    }
+    table[path.at(-1)!] = value!;
+  }
+  return result;
+}
+
+/** The text of a file in which these rows are so. Raises BrokenFile. */
+export function withRows(client: ClientKind, row_file: Row['file'], text: string, rows: readonly Row[]): string {
+  const { parse, merge } = row_file === 'auth' ? { parse: parseObject, merge: mergeJson } : CLIENTS[client];
+  const found = text.trim() === '' ? {} : parse(text);
+  // A table takes the place of the one that is there.
+  const differs = ({ path, value }: Row) => isTable(value) && !saysTheSame(valueAt(found, path), value);
+  const drops = rows.filter((row) => row.value === undefined || differs(row)).map(({ path }) => path);
+  return merge(text, nested(rows.filter(({ value }) => value !== undefined)), drops);
+}
+
+/** Whether the file with the key of the coding CLI has that of a gateway: its section says that the client takes it from there. */
+function hasOurKey(
+  found: Fields,
+  { root_url }: ClientSpec,
+  { coding_cli: { key_name, auth_flag } }: ClientNames,
+  { auth, read }: ClientPlace,
+): boolean {
+  const of = (key: string) => valueAt(found, ['model_providers', PROVIDER, key]);
+  if (auth === undefined || of('base_url') !== `${root_url}/v1` || of(auth_flag) !== true) return false;
+  return inFile(auth, () => Object.hasOwn(parseObject(read(auth)?.trim() || '{}'), key_name));
+}
+
+/** The files of a client with the gateway in them. Raises BrokenFile. */
+export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNames, place: ClientPlace): ClientPlan {
+  const { token } = given(spec.credential);
+  const { parse, rows: rowsFor } = CLIENTS[client];
+  const { path: main, auth, platform, read } = place;
+  const text = read(main) ?? '';
+  const found = inFile(main, () => (text.trim() === '' ? {} : parse(text)));
+  const rows = [
+    ...rowsFor(spec, names, platform),
+    ...telemetryRows(client, spec, names, { found, platform }),
+    ...(client === 'coding-cli' &&
+    spec.credential !== undefined &&
+    token === undefined &&
+    hasOurKey(found, spec, names, place)
+      ? [codingRow([names.coding_cli.key_name], undefined, undefined, { file: 'auth' })]
+      : []),
+  ];
+  const files = (['auth', undefined] as const).flatMap((file) => {
+    const path = file === 'auth' ? auth : main;
+    const own = rows.filter(
+      (row) => row.file === file && !row.is_kept && (row.path[0] !== 'env' || client === 'messages'),
+    );
+    return path === undefined || own.length === 0
+      ? []
+      : [{ file, path, own, all: rows.filter((row) => row.file === file) }];
+  });
+  const plans = files.map(({ file, path, own, all }) => {
+    const before = read(path);
+    return inFile(path, () => {
+      const after = withRows(client, file, before ?? '', own);
+      const secret = token !== undefined && own.some(({ value }) => JSON.stringify(value ?? '').includes(token));
+      const said = file === 'auth' ? parseObject(after) : parse(after);
+      return { draft: { path, before, after, secret }, warnings: rowWarnings(all, said, path) };
+    });
+  });
+  return { drafts: plans.map(({ draft }) => draft), warnings: plans.flatMap(({ warnings }) => warnings) };
+}
+
+/** What is set, in a file or in an environment below `env`, and would defeat what a client is told. */
+export function rowWarnings(rows: readonly Row[], set: Fields, where: string): string[] {
+  return rows.flatMap((row) => {
+    const { path, value, why } = row;
+    const found = valueAt(set, path);
+    if (why === undefined || (found === undefined && value === undefined) || isRight(row, found, set)) return [];
+    if (value === undefined) return [`${path.at(-1)} is set in ${where}: remove it, or ${why}`];
+    return row.is_kept ? [`${path.at(-1)} is not "${String(value)}" in ${where}: ${why}`] : [];
+  });
+}
+
+/** Whether a file says what it has to. */
+export function isRight({ value, ok }: Row, found: unknown, all: Fields): boolean {
+  if (value === undefined && ok !== undefined) return ok(found, all);
+  return saysTheSame(found, value) || ok?.(found, all) === true;
+}
+
+/** The files of a client without what belongs to a gateway. Raises BrokenFile. */
+export function planRemoval(client: ClientKind, root_url: string, names: ClientNames, place: ClientPlace): ClientPlan {
+  const { parse, merge, ours } = CLIENTS[client];
+  const { path, auth, platform, read } = place;
+  const before = read(path);
+  const found = inFile(path, () => (before === undefined || before.trim() === '' ? {} : parse(before)));
+  const own = ours(found, root_url, names);
+  const spec = { root_url, telemetry: [] };
+  const drops = [...own, ...telemetryRows(client, spec, names, { found, platform }).map((row) => row.path)];
+  if (before === undefined || drops.length === 0) return { drafts: [], warnings: [] };
+  const main = { path, before, after: inFile(path, () => merge(before, {}, drops)), secret: false };
+  if (client !== 'coding-cli' || !hasOurKey(found, spec, names, place)) return { drafts: [main], warnings: [] };
+  const kept = read(auth!)!;
+  const after = inFile(auth!, () => mergeJson(kept, {}, [[names.coding_cli.key_name]]));
+  return { drafts: [{ path: auth!, before: kept, after, secret: true }, main], warnings: [] };
+}
+
+/** The variables that a shell is told in place of the settings of the Messages client, but for its credential. */
+export function shellVariables(spec: ClientSpec, names: ClientNames): Record<string, string> {
+  const rows = [
+    ...messagesRows(spec, names, 'linux'),
+    ...telemetryRows('messages', spec, names, { found: {}, platform: 'linux' }),
+  ];
+  const { feature_prefix } = names.messages;
+  return Object.fromEntries([
+    ...rows.flatMap(({ path, value }) => (path[0] === 'env' && typeof value === 'string' ? [[path[1]!, value]] : [])),
+    // Whatever else was set in a shell is also that of other programs.
+    ...(spec.telemetry?.length === 0 ? [[`${feature_prefix}_ENABLE_TELEMETRY`, '0']] : []),
+  ]);
+}

@@ -1,0 +1,226 @@
+import { spawn } from 'node:child_process';
+import type { Clock } from '../../base/contract/services.ts';
+import { StartError } from '../../base/contract/start-error.ts';
+import {
+  type DeviceCode,
+  fieldsOf,
+  oauthError,
+  readDeviceCode,
+  readTokens,
+  type Tokens,
+  unexpected,
+} from './answers.ts';
+import { sameOrigin } from './base-url.ts';
+import { type Ask, EXIT_REFUSED, type HttpAnswer, sentence, Unreachable } from './http.ts';
+
+const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
+/** What slow_down adds to the interval (RFC 8628 section 3.5). */
+const SLOWER_SECONDS = 5;
+const RETRY_AFTER_SECONDS_MAX = 60;
+const SECOND_MS = 1000;
+
+/** Asks for a device code (RFC 8628 section 3.1). Raises StartError, Unreachable. */
+export async function requestDeviceCode(
+  ask: Ask,
+  endpoints: Endpoints,
+  base_url: string,
+  signal?: AbortSignal,
+): Promise<DeviceCode> {
+  const answer = await ask('POST', endpoints.device_authorization, { form: { surface: 'appscli' }, signal });
+  if (answer.status !== 200) throw unexpected('sign-in', answer);
+  return readDeviceCode(answer, base_url);
+}
+
+/** What happens while a person signs in at the browser. */
+export interface Waiting {
+  readonly ask: Ask;
+  readonly clock: Clock;
+  readonly token_endpoint: string;
+  readonly code: DeviceCode;
+  /** Ends the waiting; its reason is raised. */
+  readonly signal: AbortSignal;
+  /** Told each second how long the code is good for, and why the last question got no answer, if so. */
+  onWait(left_seconds: number, trouble: string | undefined): void;
+}
+
+/**
+ * Waits until a device code is approved (RFC 8628 section 3.4). A gateway that can't be reached is asked again until the
+ * code expires. Raises StartError: exit code 1 when the sign-in was refused or took too long, 69 for an answer that is none.
+ */
+export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
+  const { clock, code } = waiting;
+  const end_ms = clock.now() + code.lifetime_seconds * SECOND_MS;
+  let interval_seconds = code.interval_seconds;
+  let trouble: string | undefined;
+  for (let wait_seconds = interval_seconds; ; ) {
+    await waitAndTell(waiting, wait_seconds, end_ms, trouble);
+    const polled = await poll(waiting);
+    trouble = undefined;
+    wait_seconds = interval_seconds;
+    if (polled.outcome === 'approved') return polled.tokens;
+    if (polled.outcome === 'slow_down') {
+      interval_seconds += SLOWER_SECONDS;
+      wait_seconds = interval_seconds;
+    } else if (polled.outcome === 'trouble') {
+      trouble = polled.text;
+      wait_seconds = Math.max(interval_seconds, polled.retry_after_seconds);
+    }
+    if (clock.now() >= end_ms) throw expired(trouble);
+  }
+}
+
+function expired(trouble: string | undefined): StartError {
+  if (trouble !== undefined) return new Unreachable(`the sign-in could not be completed: ${trouble}`);
+  return new StartError('the code has expired before the sign-in was completed; start again', {
+    exit_code: EXIT_REFUSED,
+  });
+}
+
+async function waitAndTell(
+  { clock, signal, onWait }: Waiting,
+  seconds: number,
+  end_ms: number,
+  trouble: string | undefined,
+): Promise<void> {
+  const until_ms = Math.min(clock.now() + seconds * SECOND_MS, end_ms);
+  for (let now_ms = clock.now(); now_ms < until_ms; now_ms = clock.now()) {
+    onWait(Math.ceil((end_ms - now_ms) / SECOND_MS), trouble);
+    await pause(clock, Math.min(SECOND_MS, until_ms - now_ms), signal);
+  }
+}
+
+type Polled =
+  | { readonly outcome: 'approved'; readonly tokens: Tokens }
+  | { readonly outcome: 'pending' | 'slow_down' }
+  | { readonly outcome: 'trouble'; readonly text: string; readonly retry_after_seconds: number };
+
+async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Polled> {
+  let answer: HttpAnswer;
+  try {
+    const form = { grant_type: DEVICE_GRANT, device_code: code.device_code };
+    answer = await ask('POST', token_endpoint, { form, signal });
+  } catch (error) {
+    if (!(error instanceof Unreachable)) throw error;
+    return { outcome: 'trouble', text: error.message, retry_after_seconds: 0 };
+  }
+  if (answer.status === 200) return { outcome: 'approved', tokens: readTokens('sign-in', answer) };
+  const error = oauthError(answer);
+  if (error.code === 'authorization_pending') return { outcome: 'pending' };
+  if (error.code === 'slow_down') return { outcome: 'slow_down' };
+  if (answer.status >= 500 || answer.status === 429) {
+    const retry_after_seconds = Math.min(answer.retry_after_seconds ?? 0, RETRY_AFTER_SECONDS_MAX);
+    return { outcome: 'trouble', text: unexpected('asking for the token', answer).message, retry_after_seconds };
+  }
+  throw refusal(error, answer);
+}
+
+function refusal({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
+  const refused = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REFUSED });
+  if (code === 'access_denied') return refused(`the sign-in was refused${text === undefined ? '' : `: ${text}`}`);
+  if (code === 'expired_token') return expired(undefined);
+  if (code === 'invalid_grant') {
+    return refused('the gateway does not know the code any more; was it used by another program? Start again');
+  }
+  return unexpected('sign-in', answer);
+}
+
+/** Waits; rejects with the signal's reason when that comes first. */
+export function pause(clock: Clock, milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const stop = () => {
+      timer.close();
+      reject(signal!.reason);
+    };
+    const timer = clock.after(milliseconds, () => {
+      signal?.removeEventListener('abort', stop);
+      resolve();
+    });
+    if (signal?.aborted === true) stop();
+    else signal?.addEventListener('abort', stop, { once: true });
+  });
+}
+
+/** Whether a browser that this process opens would appear before the person who runs it. */
+export function hasBrowser(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): boolean {
+  const set = (name: string) => (env[name] ?? '') !== '';
+  if (set('SSH_CONNECTION') || set('SSH_CLIENT') || set('SSH_TTY')) return false;
+  // Without a display xdg-open takes the terminal for a browser that shows text.
+  return platform === 'darwin' || platform === 'win32' || set('DISPLAY') || set('WAYLAND_DISPLAY');
+}
+
+const OPENERS: Partial<Record<NodeJS.Platform, readonly string[]>> = {
+  darwin: ['open'],
+  // Not "start": that is a word of the shell, which would also read the address.
+  win32: ['rundll32', 'url.dll,FileProtocolHandler'],
+};
+
+/** Opens a page in the person's browser, without a shell. That it fails makes no difference: the address is shown as well. */
+export function openBrowser(url: string, platform: NodeJS.Platform = process.platform): void {
+  const [program = 'xdg-open', ...before] = OPENERS[platform] ?? ['xdg-open'];
+  const opener = spawn(program, [...before, url], { stdio: 'ignore', detached: true });
+  opener.on('error', () => {});
+  opener.unref();
+}
+
+/** Where a gateway takes what belongs to sign-in; all on its own origin. */
+export interface Endpoints {
+  readonly device_authorization: string;
+  readonly token: string;
+  /** `undefined` when tokens can't be revoked there. */
+  readonly revocation: string | undefined;
+}
+
+const discoveryOf = (base_url: string) => `${base_url}/.well-known/oauth-authorization-server`;
+
+/** Errors of gateways say their type. */
+const isOfGateway = ({ body }: HttpAnswer) => typeof fieldsOf(fieldsOf(body).error).type === 'string';
+
+const NO_SIGN_IN =
+  'it has no identity provider (auth.oidc), so nobody signs in there; its administrator makes access tokens with appscli tokens create';
+
+/** Raises StartError where a gateway says that nobody can sign in; whatever else it answers says nothing of that. */
+export async function demandSignIn(ask: Ask, base_url: string): Promise<void> {
+  const answer = await ask('GET', discoveryOf(base_url)).catch(() => undefined);
+  if (answer?.status !== 404 || !isOfGateway(answer)) return;
+  throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REFUSED });
+}
+
+/**
+ * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable when there is no answer, StartError when the
+ * answer is no document of this gateway: its issuer and all endpoints must have the address that was given.
+ */
+export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
+  const url = discoveryOf(base_url);
+  const answer = await ask('GET', url, { signal });
+  const refuse = (what: string) => {
+    throw new StartError(`${base_url} can't be signed in at: ${what}`);
+  };
+  if (answer.status >= 500 || answer.status === 429) {
+    throw new Unreachable(unexpected(`reading ${url}`, answer).message);
+  }
+  if (answer.status === 404 && isOfGateway(answer)) return refuse(NO_SIGN_IN);
+  if (answer.status !== 200 || answer.kind !== 'json') {
+    return refuse(
+      `there is no discovery document at ${url} (status ${answer.status}); is it the address of a gateway?`,
+    );
+  }
+  const document = fieldsOf(answer.body);
+  const issuer = sentence(document.issuer);
+  if (issuer === undefined) return refuse(`the document at ${url} names no issuer`);
+  if (!URL.canParse(issuer) || new URL(issuer).href.replace(/\/+$/, '') !== base_url) {
+    return refuse(`the gateway calls itself ${issuer}; give that address if you trust it`);
+  }
+  const endpoint = (field: string): string => {
+    const value = document[field];
+    if (typeof value !== 'string') return refuse(`the document at ${url} has no ${field}`);
+    if (!sameOrigin(value, base_url)) return refuse(`its ${field} is at another address, which could be anybody's`);
+    return value;
+  };
+  const grants = document.grant_types_supported;
+  if (Array.isArray(grants) && !grants.includes(DEVICE_GRANT)) return refuse('it has no sign-in from a terminal');
+  return {
+    device_authorization: endpoint('device_authorization_endpoint'),
+    token: endpoint('token_endpoint'),
+    revocation: document.revocation_endpoint === undefined ? undefined : endpoint('revocation_endpoint'),
+  };
+}

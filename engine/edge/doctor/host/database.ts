@@ -1,0 +1,301 @@
+import { readFileSync } from 'node:fs';
+import pg from 'pg';
+import { failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { StartError } from '../../../base/contract/start-error.ts';
+import { secretIn, secretPlace } from '../../../base/kit/secret-names.ts';
+import { findServer } from '../../../base/store/database-server.ts';
+import { DATABASE, USER } from '../../../base/store/embedded/postgres-cluster.ts';
+import { findExistingHome } from '../../../base/store/embedded/postgres-home.ts';
+import { readServerState } from '../../../base/store/embedded/postgres-process.ts';
+import { foreignSchema, migrationState, migrations, OLDEST_POSTGRES } from '../../../base/store/migrate.ts';
+import { describeTrouble } from '../../../base/store/postgres-client.ts';
+import { clientConfig, type PostgresSettings } from '../../../base/store/postgres-connection.ts';
+import {
+  grantHelp,
+  listRights,
+  migrateHelp,
+  missingRights,
+  ROLES_SQL,
+  readStanding,
+  type Standing,
+  schemaHelp,
+} from '../../../base/store/rights.ts';
+import { listForeignSpools } from '../../../base/store/spool/spool-names.ts';
+import type { Diagnosis } from '../desk.ts';
+import { type Host, type Machine, placeOf } from './host.ts';
+import { diagnosisOf, type LiveOutcome, wrong } from './live/probe.ts';
+
+const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** SQLSTATE of a right that is missing. */
+const FORBIDDEN = '42501';
+
+/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
+export function checkDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+  timeout_seconds: number,
+): Promise<LiveOutcome> {
+  return lookIntoDatabase({ config, env, timeout_seconds }, (client) =>
+    examine(client, config.spend_limits?.spool_dir),
+  );
+}
+
+/** Looks into the database of a configuration over a connection that can only read; says why it can't be reached otherwise. */
+async function lookIntoDatabase<T>(
+  { config, env, timeout_seconds }: Pick<Host, 'config' | 'env' | 'timeout_seconds'>,
+  look: (client: pg.Client) => Promise<T>,
+): Promise<T | LiveOutcome> {
+  const way = await wayToDatabase(config, env);
+  if ('ok' in way) return way;
+  const limit_ms = timeout_seconds * 1000;
+  const timeouts = { connectionTimeoutMillis: limit_ms, query_timeout: limit_ms };
+  const client = new pg.Client(clientConfig({ application_name: 'appscli check', ...way.settings, ...timeouts }));
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    await client.query('set default_transaction_read_only = on');
+    return await look(client);
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code !== FORBIDDEN) return wrong(describeTrouble(error), way.remedy);
+    return wrong(
+      'this user may not read the tables of the gateway, which another one made',
+      `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
+    );
+  } finally {
+    // A server that does not answer would not answer this either.
+    void client.end().catch(() => {});
+  }
+}
+
+async function wayToDatabase(
+  config: GatewayConfig,
+  env: NodeJS.ProcessEnv,
+): Promise<LiveOutcome | { readonly settings: PostgresSettings; readonly remedy: string }> {
+  const { postgres, embedded } = config.database;
+  if (postgres !== undefined) {
+    const correct = `correct the URL in ${secretPlace(postgres.url_env)}`;
+    try {
+      const server = await findServer({ config, env, log: SILENT, supervise: false });
+      return { settings: server.settings(), remedy: `start the server, or ${correct}` };
+    } catch (error) {
+      return wrong(error instanceof StartError ? error.message : 'its URL cannot be used', correct);
+    }
+  }
+  const home = findExistingHome(embedded?.data_dir ?? '');
+  const state = home && readServerState(home.cluster);
+  if (home === undefined || state === undefined)
+    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+  if (state.kind !== 'running' || !state.ready)
+    return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
+  try {
+    const password = readFileSync(home.password_file, 'utf8').trim();
+    const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
+    return { settings, remedy: `see ${home.log_file}` };
+  } catch {
+    return wrong('its password cannot be read', `run this as the owner of ${home.directory}`);
+  }
+}
+
+/** Its version, and whether it has the tables of this program. */
+async function examine(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
+  const { rows } = await client.query<{ version: string }>("select current_setting('server_version') as version");
+  const { version = '' } = rows[0] ?? {};
+  const standing = await readStanding((text) => client.query(text));
+  const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
+  const { host, port, database } = client;
+  const location = `${host}:${port}/${database}`;
+  const is_complete = applied === migrations.length && unknown.length === 0;
+  const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
+  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
+  if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
+  return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
+}
+
+/** What is told of files that no gateway of this database writes to it. */
+async function foreignSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
+  const { rows } = await client.query<{ id: string }>('select id from database_identity');
+  const { id = '' } = rows[0] ?? {};
+  try {
+    return (await listForeignSpools(spool_dir, id)).map(
+      ({ name, database_id }) =>
+        `the spool file ${name} in ${spool_dir} belongs to the database ${database_id}, so it stays there until a gateway of that one takes it; this one is ${id}`,
+    );
+  } catch (error) {
+    return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];
+  }
+}
+
+function judge(
+  server: string,
+  location: string,
+  found: {
+    readonly applied: number;
+    readonly unknown: readonly string[];
+    readonly standing: Standing;
+    readonly missing: readonly string[];
+  },
+): LiveOutcome {
+  const { applied, unknown, standing, missing } = found;
+  const { user, schema, may_migrate } = standing;
+  const total = migrations.length;
+  if (unknown.length > 0) {
+    const { what, remedy } = foreignSchema(unknown);
+    return wrong(`${server} at ${location}, ${what}`, remedy);
+  }
+  if (schema === null)
+    return wrong(`${server}, but ${user} may use no schema of its search path`, schemaHelp(standing));
+  if (missing.length > 0) return wrong(`${server}, but ${user} lacks ${listRights(missing)}`, grantHelp(missing, user));
+  if (applied === total) return { ok: true, what: `${server}, schema up to date` };
+  const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
+  if (!may_migrate) return wrong(`${server}, ${done}, and ${user} may not migrate`, migrateHelp(standing));
+  return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
+}
+
+/** What was found of the database, and how far its clock is from the one here, in milliseconds: its own is that much ahead. */
+export interface FoundDatabase {
+  readonly diagnoses: readonly Diagnosis[];
+  readonly ahead_ms: number | undefined;
+}
+
+/** Looks at the database over one connection that can only read; starts nothing and waits for no lock. */
+export async function examineDatabase(host: Host): Promise<FoundDatabase> {
+  const { config, env } = host;
+  const where = placeOf(host, '/database');
+  const base = { id: 'database.reach', title: 'database', where };
+  const url_env = config.database.postgres?.url_env;
+  if (url_env !== undefined && (secretIn(url_env, env) ?? '') === '') {
+    const found = `${secretPlace(url_env)} is not set here, so it can't be asked`;
+    return { diagnoses: [skipped(found, base)], ahead_ms: undefined };
+  }
+  // One after the other: the connection takes one statement at a time.
+  const looked = await lookIntoDatabase(host, async (client) => {
+    const reach = await examine(client, undefined);
+    return { reach, facts: await readDatabaseFacts(client, host.machine) };
+  });
+  if (!('facts' in looked)) return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined };
+  const { reach, facts } = looked;
+  return {
+    diagnoses: [diagnosisOf(base, reach), ...judgeDatabase(facts, host).map((found) => ({ where, ...found }))],
+    ahead_ms: facts.ahead_ms,
+  };
+}
+
+/** What follows from what a database says of itself. */
+export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
+  const { version } = facts;
+  const remedy = 'upgrade the server to a version that is still maintained';
+  const of_version = { id: 'database.version', title: 'version of PostgreSQL' };
+  return [
+    ...(version < OLDEST_POSTGRES
+      ? [failed(`${version}: the gateway needs ${OLDEST_POSTGRES} or later`, remedy, of_version)]
+      : []),
+    judgeWritable(facts),
+    ...judgeConnections(facts, host),
+  ];
+}
+
+function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
+  const base = { id: 'database.writable', title: 'database can be written to' };
+  if (is_standby) {
+    const remedy = 'name the primary server in the URL, or an address that follows it';
+    return failed('it is a standby, which only reads', remedy, base);
+  }
+  if (!is_read_only) return ok('it is a primary server, and takes writes', base);
+  return failed(
+    'transactions are read-only by default (default_transaction_read_only)',
+    'find out who set it, often because the disk ran full; then: alter database ... reset default_transaction_read_only',
+    base,
+  );
+}
+
+const NEARLY_ALL = 0.9;
+
+function judgeConnections(facts: DatabaseFacts, { config, running }: Pick<Host, 'config' | 'running'>): Diagnosis[] {
+  const each = config.database.postgres?.pool_max;
+  // The embedded one is set up for the gateway that owns it.
+  if (each === undefined) return [];
+  const base = { id: 'database.connections', title: 'connections of the database' };
+  const { usable, in_use, limited_by } = facts;
+  const processes = Math.floor(usable / each);
+  const found = `${in_use} of ${usable} in use (${limited_by}); a gateway process opens up to ${each} (pool_max), so there is room for ${processes} of them`;
+  const remedy = `raise ${limited_by}, lower database.postgres.pool_max, or have fewer processes; all processes and programs together must stay below it`;
+  if (usable < each) return [failed(found, remedy, base)];
+  const is_tight = in_use >= usable * NEARLY_ALL || (running === undefined && usable - in_use < each);
+  if (!is_tight && processes >= 2) return [ok(found, base)];
+  return [warning(is_tight ? found : `${found}: during an upgrade two run at once`, remedy, base)];
+}
+
+/** What a database says of itself. */
+export interface DatabaseFacts {
+  /** Major version. */
+  readonly version: number;
+  readonly is_standby: boolean;
+  readonly is_read_only: boolean;
+  /** Connections that programs can have, how many there are, and which setting limits them. */
+  readonly usable: number;
+  readonly in_use: number;
+  readonly limited_by: string;
+  /** How far its clock is ahead of the one here. */
+  readonly ahead_ms: number | undefined;
+}
+
+const SETTINGS = `
+select current_setting('server_version_num')::integer / 10000 as version, pg_is_in_recovery() as is_standby,
+  coalesce((select reset_val = 'on' from pg_settings where name = 'default_transaction_read_only'), false) as is_read_only,
+  current_setting('max_connections')::integer as max_connections,
+  current_setting('superuser_reserved_connections')::integer
+    + coalesce(current_setting('reserved_connections', true)::integer, 0) as reserved,
+  (select datconnlimit from pg_database where datname = current_database()) as database_limit,
+  (select rolconnlimit from pg_roles where rolname = current_user) as user_limit`;
+
+/** Backends alone use up connections; the session that asks is not counted. */
+const CONNECTIONS = `
+select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
+  count(*) filter (where usename = current_user)::integer as of_user
+from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()`;
+
+interface Settings extends Pick<DatabaseFacts, 'version' | 'is_standby' | 'is_read_only'> {
+  readonly max_connections: number;
+  readonly reserved: number;
+  readonly database_limit: number;
+  readonly user_limit: number;
+}
+
+interface Counts {
+  readonly all: number;
+  readonly of_database: number;
+  readonly of_user: number;
+}
+
+/** Reads what a database says of itself, over a connection that can only read. */
+async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
+  const rowOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows[0]!;
+  const settings = await rowOf<Settings>(SETTINGS);
+  const counts = await rowOf<Counts>(CONNECTIONS);
+  return { ...settings, ...connectionsOf(settings, counts), ahead_ms: await clockAhead(client, machine) };
+}
+
+function connectionsOf(
+  { max_connections, reserved, database_limit, user_limit }: Settings,
+  { all, of_database, of_user }: Counts,
+): Pick<DatabaseFacts, 'usable' | 'in_use' | 'limited_by'> {
+  const limits = [
+    { usable: max_connections - reserved, in_use: all, limited_by: 'max_connections' },
+    { usable: database_limit, in_use: of_database, limited_by: 'the connection limit of the database' },
+    { usable: user_limit, in_use: of_user, limited_by: 'the connection limit of the user' },
+  ];
+  // A negative limit is none.
+  const set = limits.filter(({ usable }) => usable >= 0);
+  return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
+}
+
+async function clockAhead(client: pg.Client, machine: Machine): Promise<number | undefined> {
+  const [asked_at, asked] = [machine.now(), performance.now()];
+  const { rows } = await client.query<{ at: number }>(
+    'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
+  );
+  const ahead_ms = Number(rows[0]?.at) - (asked_at + (performance.now() - asked) / 2);
+  return Number.isNaN(ahead_ms) ? undefined : ahead_ms;
+}

@@ -1,0 +1,239 @@
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { UPSTREAM_STATES, type UpstreamState } from '../../base/contract/forwarding.ts';
+import type { Clock, Health, Log, UpstreamStates } from '../../base/contract/services.ts';
+import { programVersion } from '../../base/kit/package-root.ts';
+import type { PipelineSpec } from '../../base/source/spec.ts';
+import type { Database } from '../../base/store/database.ts';
+import { createHealth, type ReloadState } from '../../base/store/health.ts';
+import type { OpenAuditLog } from '../../domain/audit/audit-log.ts';
+import type { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
+import { overshootBound } from '../../domain/budget/limits/overshoot.ts';
+import { spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+import type { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
+import { servesWithoutReservations } from '../../domain/budget/spool/without-store.ts';
+import type { OpenRevocations } from '../../domain/identity/sessions/sessions.ts';
+import type { AccessTokens } from '../../domain/identity/tokens/access-tokens.ts';
+import { configHash } from '../../domain/telemetry/config-hash.ts';
+import type { Metrics, Reading } from '../../domain/telemetry/metric-registry.ts';
+import { tellUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
+import type { GatewayServer } from '../http/server.ts';
+import type { Reloader } from './reload.ts';
+
+/** How often it is looked how late the event loop is, in milliseconds. */
+const RESOLUTION_MS = 20;
+const WINDOW_MS = 60_000;
+
+type DelayHistogram = ReturnType<typeof monitorEventLoopDelay>;
+type DelayMetric = 'nodejs.eventloop.delay.p50' | 'nodejs.eventloop.delay.p99' | 'nodejs.eventloop.delay.max';
+type Delays = Readonly<Record<DelayMetric, number>>;
+
+/** Tells what the runtime knows about this process. Nothing is watched before somebody reads it for the first time. */
+function observeProcess(metrics: Metrics): void {
+  metrics.observe('process.uptime', () => [{ value: process.uptime() }]);
+  metrics.observe('process.memory.usage', () => [{ value: process.memoryUsage.rss() }]);
+  metrics.observe('process.cpu.time', () => {
+    const { user, system } = process.cpuUsage();
+    return [
+      { value: user / 1e6, labels: { 'cpu.mode': 'user' } },
+      { value: system / 1e6, labels: { 'cpu.mode': 'system' } },
+    ];
+  });
+  metrics.observe('v8js.memory.heap.used', () =>
+    getHeapSpaceStatistics().map(({ space_name, space_used_size }) => ({
+      value: space_used_size,
+      labels: { 'v8js.heap.space.name': space_name },
+    })),
+  );
+  metrics.observe('gateway.heap.limit', () => [{ value: getHeapStatistics().heap_size_limit }]);
+  metrics.observe('nodejs.eventloop.time', () => {
+    const { active, idle } = performance.eventLoopUtilization();
+    return [
+      { value: active / 1000, labels: { 'nodejs.eventloop.state': 'active' } },
+      { value: idle / 1000, labels: { 'nodejs.eventloop.state': 'idle' } },
+    ];
+  });
+  const delays = watchDelays();
+  for (const name of [
+    'nodejs.eventloop.delay.p50',
+    'nodejs.eventloop.delay.p99',
+    'nodejs.eventloop.delay.max',
+  ] as const)
+    metrics.observe(name, () => delays(name));
+}
+
+/**
+ * How late the event loop is: of this minute and the last the higher value, so that no reader misses a peak, however many there are
+ * and however often they read.
+ */
+function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
+  let histogram: DelayHistogram | undefined;
+  let last: Delays | undefined;
+  let began_at = 0;
+  return (name) => {
+    const now = performance.now();
+    if (histogram === undefined) {
+      histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+      histogram.enable();
+      began_at = now;
+    }
+    if (histogram.count === 0 && last === undefined) return [];
+    const current = delaysOf(histogram);
+    const value = Math.max(current[name], last?.[name] ?? 0);
+    if (histogram.count > 0 && now - began_at >= WINDOW_MS) {
+      last = current;
+      histogram.reset();
+      began_at = now;
+    }
+    return [{ value }];
+  };
+}
+
+function delaysOf(histogram: DelayHistogram): Delays {
+  // What is measured is the whole time between two looks, in nanoseconds.
+  const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000);
+  return {
+    'nodejs.eventloop.delay.p50': seconds(histogram.percentile(50)),
+    'nodejs.eventloop.delay.p99': seconds(histogram.percentile(99)),
+    'nodejs.eventloop.delay.max': seconds(histogram.max),
+  };
+}
+
+/** Readiness of a running gateway, whose configuration a reload can change. */
+export function createGatewayHealth(parts: {
+  readonly database: Pick<Database, 'check'>;
+  readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
+  readonly spooling: Pick<SpoolingLedger, 'probe'>;
+  readonly access_tokens: Pick<AccessTokens, 'knowsSome'>;
+  readonly revocations: Pick<OpenRevocations, 'known'>;
+  readonly upstreams: Pick<UpstreamStates, 'list'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  reloader(): Reloader;
+  stopping(): boolean;
+}): Health {
+  const { database, ledger, spooling, access_tokens, revocations, upstreams, clock, log, reloader, stopping } = parts;
+  const signsIn = () => reloader().config().auth?.oidc !== undefined;
+  return createHealth({
+    clock,
+    log,
+    stopping,
+    reloads: () => reloader().state(),
+    upstreams: () => tellUpstreams(upstreams.list()),
+    tries: {
+      write: () => ledger.sayAlive(),
+      read: database.check,
+      spool: () => spooling.probe(),
+      knowsCallers: () => access_tokens.knowsSome() || (signsIn() && revocations.known),
+      servesWithoutReservations: () => servesWithoutReservations(reloader().config()),
+      pipelines: () => reloader().storeNeeds(),
+    },
+  });
+}
+
+const NANO = 1e9;
+
+/** Tells of what waits to be written, and of upstreams, whenever somebody reads the metrics. */
+export function observeServices(
+  metrics: Metrics,
+  services: {
+    readonly ledger: Pick<DatabaseLedger, 'waiting' | 'lag_ms' | 'is_alive'> &
+      Partial<Pick<DatabaseLedger, 'lease_counts'>>;
+    readonly spooling: Pick<SpoolingLedger, 'depth'>;
+    readonly audit: Pick<OpenAuditLog, 'waiting' | 'lost'>;
+    readonly upstreams: Pick<UpstreamStates, 'list'>;
+  },
+): void {
+  const { ledger, spooling, audit, upstreams } = services;
+  const waiting = (memory: number, spool: number) => [
+    { value: memory, labels: { 'gateway.waiting.place': 'memory' } as const },
+    { value: spool, labels: { 'gateway.waiting.place': 'spool' } as const },
+  ];
+  metrics.observe('gateway.database.up', () => [{ value: ledger.is_alive ? 1 : 0 }]);
+  metrics.observe('gateway.ledger.waiting', () => waiting(ledger.waiting, spooling.depth.requests));
+  metrics.observe('gateway.ledger.lag', () => waiting(ledger.lag_ms / 1000, spooling.depth.lag_ms / 1000));
+  metrics.observe('gateway.reservations', () => {
+    const counts = ledger.lease_counts;
+    const paths = counts === undefined ? [] : (['leased', 'waited'] as const);
+    return paths.map((path) => ({ value: counts![path], labels: { 'gateway.reservation.path': path } }));
+  });
+  metrics.observe('gateway.leases', () => {
+    const counts = ledger.lease_counts;
+    const events = counts === undefined ? [] : (['taken', 'refused', 'recalled'] as const);
+    return events.map((event) => ({ value: counts![event], labels: { 'gateway.lease.event': event } }));
+  });
+  metrics.observe('gateway.audit.waiting', () => waiting(audit.waiting, spooling.depth.records));
+  metrics.observe('gateway.audit.lost', () => [{ value: audit.lost }]);
+  metrics.observe('gateway.spool.size', () => [{ value: spooling.depth.bytes }]);
+  metrics.observe('gateway.spool.limit', () => [{ value: spooling.depth.max_bytes }]);
+  metrics.observe('gateway.breaker.state', () => breakerStates(upstreams.list()));
+  metrics.observe('gateway.upstream.models_unavailable', () => unavailableModels(upstreams.list()));
+  metrics.observe('gateway.upstream.inflight', () =>
+    upstreams.list().flatMap(({ upstream, active }) => {
+      return active === undefined ? [] : [{ value: active, labels: { 'gateway.upstream': upstream } }];
+    }),
+  );
+}
+
+/** Tells what this process is and how it does, whenever somebody reads the metrics. */
+export function observeGateway(
+  metrics: Metrics,
+  gateway: {
+    readonly server: Pick<GatewayServer, 'load'>;
+    reloads(): ReloadState;
+    plan(): { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] };
+  },
+): void {
+  const { server, reloads, plan } = gateway;
+  const build = { 'service.version': programVersion(), 'process.runtime.version': process.versions.node };
+  observeProcess(metrics);
+  metrics.observe('gateway.build.info', () => [
+    { value: 1, labels: { ...build, 'gateway.config.hash': configHash(plan().config) } },
+  ]);
+  metrics.observe('gateway.config.loaded_at', () => [{ value: reloads().loaded_at / 1000 }]);
+  metrics.observe('gateway.config.reload_ok', () => [{ value: reloads().failing_since === undefined ? 1 : 0 }]);
+  metrics.observe('gateway.inflight', () => [{ value: server.load.requests }]);
+  metrics.observe('gateway.connections', () => [{ value: server.load.connections }]);
+  metrics.observe('gateway.connections.limit', () => [{ value: server.load.connections_max }]);
+  metrics.observe('gateway.bodies.held', () => [{ value: server.load.held_bytes }]);
+  metrics.observe('gateway.bodies.limit', () => [{ value: server.load.held_bytes_max }]);
+  const bounds = new WeakMap<GatewayConfig, Reading<'gateway.overshoot.bound'>[]>();
+  metrics.observe('gateway.overshoot.bound', () => {
+    const { config, pipelines } = plan();
+    const known = bounds.get(config) ?? overshootBounds(config, pipelines);
+    bounds.set(config, known);
+    return known;
+  });
+}
+
+/** By limit in money; nothing where none is bounded. */
+function overshootBounds(
+  config: GatewayConfig,
+  pipelines: readonly PipelineSpec[],
+): Reading<'gateway.overshoot.bound'>[] {
+  const { bound_nano_usd, limits } = overshootBound(config, pipelines);
+  if (bound_nano_usd === undefined) return [];
+  const of_limits = new Map(limits.map((limit) => [limit.name, limit.bound_nano_usd]));
+  return spendLimits(config)
+    .filter(({ mode, unit }) => mode === 'enforce' && unit === 'nano_usd')
+    .map(({ name }) => ({ value: (of_limits.get(name) ?? 0) / NANO, labels: { 'gateway.rule': name } }));
+}
+
+function breakerStates(states: readonly UpstreamState[]): Reading<'gateway.breaker.state'>[] {
+  return Object.entries(tellUpstreams(states)).flatMap(([upstream, told]) => {
+    const { state: now, mode = 'enforce' } = told as { readonly state: string; readonly mode?: string };
+    return UPSTREAM_STATES.map((state) => ({
+      value: state === now ? 1 : 0,
+      labels: { 'gateway.upstream': upstream, 'gateway.breaker.state': state, 'gateway.breaker.mode': mode },
+    }));
+  });
+}
+
+function unavailableModels(states: readonly UpstreamState[]): Reading<'gateway.upstream.models_unavailable'>[] {
+  const by_name = Map.groupBy(states, ({ upstream }) => upstream);
+  return [...by_name].map(([upstream, all]) => {
+    const models = all.filter(({ upstream_model, shadow }) => upstream_model !== undefined && !shadow);
+    return { value: models.length, labels: { 'gateway.upstream': upstream } };
+  });
+}

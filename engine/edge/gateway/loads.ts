@@ -1,0 +1,328 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { dirname, extname, relative, resolve, sep } from 'node:path';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import type { Clock, Log } from '../../base/contract/services.ts';
+import { StartError } from '../../base/contract/start-error.ts';
+import { type Every, everyInBackground } from '../../base/kit/clock.ts';
+import { PACKAGE_ROOT, programVersion } from '../../base/kit/package-root.ts';
+import { replicaName } from '../../base/kit/process/replica-name.ts';
+import { waitAtMost } from '../../base/kit/wait-at-most.ts';
+import { ConfigurationError } from '../../base/source/configuration-error.ts';
+import type { Diagnostic } from '../../base/source/diagnostics/diagnostic.ts';
+import { shownPath } from '../../base/source/diagnostics/render.ts';
+import type { Loaded } from '../../base/source/spec.ts';
+import type { Database } from '../../base/store/database.ts';
+import {
+  forgetReplica,
+  type KeptFile,
+  type KeptFinding,
+  type KeptRule,
+  type LoadCause,
+  type RecordedLoad,
+  type ReplicaConfig,
+  recordLoad,
+  tellReplica,
+  tidyLoads,
+} from '../../domain/audit/config-loads.ts';
+import { configHash } from '../../domain/telemetry/config-hash.ts';
+import { effectiveRules } from '../../pipeline/explain/rules.ts';
+
+/** Lines of a file that belong together, counted from 1. */
+interface Block {
+  readonly first_line: number;
+  readonly last_line: number;
+}
+
+const BLANK = /^\s*(?:#.*)?$/;
+
+const indentOf = (text: string): number => /^ */.exec(text)![0].length;
+
+/** The entry of a list, or the mapping, in which the key on a line stands, from its first line to its last. */
+export function blockAround(lines: readonly string[], line: number): Block {
+  const key = lines[line - 1] ?? '';
+  let first_line = line;
+  if (!key.trimStart().startsWith('- ')) {
+    const isAbove = (text: string) => !BLANK.test(text) && indentOf(text) < indentOf(key);
+    first_line = lines.slice(0, line).findLastIndex(isAbove) + 1 || line;
+  }
+  return { first_line, last_line: blockEnd(lines, first_line) };
+}
+
+/**
+ * The last line of what begins on a line of YAML: everything after it that is indented further, and the rest of an entry of a list.
+ * Lines count from 1.
+ */
+export function blockEnd(lines: readonly string[], line: number): number {
+  const first = lines[line - 1];
+  if (first === undefined) return line;
+  const indent = indentOf(first);
+  const is_entry = first.startsWith('- ', indent);
+  let last = line;
+  for (let at = line; at < lines.length; at++) {
+    const text = lines[at]!;
+    if (BLANK.test(text)) continue;
+    const own = indentOf(text);
+    if (own < indent || (own === indent && (is_entry || !/^[\]}]/.test(text.trimStart())))) break;
+    last = at + 1;
+  }
+  return last;
+}
+
+interface KeptConfiguration {
+  /** 12 hexadecimal digits that stand for all of its files; `null` where none could be read. */
+  readonly version: string | null;
+  readonly files: readonly KeptFile[];
+  readonly findings: readonly KeptFinding[];
+  /** `null` where it has errors. */
+  readonly rules: readonly KeptRule[] | null;
+}
+
+type RuleInWords = Omit<KeptRule, 'first_line' | 'last_line'>;
+
+/** More text than this of one file, and of all together, is not kept: nobody reads it, and each version would hold it. */
+const FILE_CHARS_MAX = 262_144;
+const CHARS_MAX = 4_194_304;
+const FINDINGS_MAX = 100;
+/** A sentence that is longer has a hostile name in it. */
+const WORDS_MAX = 2000;
+const DIGITS = 12;
+const CODE = ['.ts', '.mts', '.js', '.mjs', '.cjs'];
+
+/** How the path of a file is told: below the directory of gateway.yaml, or below the program, where it ships. */
+function fileNamer(config_file: string): (file: string) => string {
+  const directory = dirname(resolve(config_file));
+  const shipped = PACKAGE_ROOT + sep;
+  return (file) => {
+    const path = resolve(directory, file);
+    const own = shownPath(path, directory);
+    if (own !== path || !path.startsWith(shipped)) return own;
+    return `appscli/${relative(PACKAGE_ROOT, path).replaceAll(sep, '/')}`;
+  };
+}
+
+type KeptParts = Pick<Loaded, 'files' | 'sources' | 'of_machine'>;
+
+/**
+ * What is kept of a configuration that was loaded, or could not be. Secrets are blanked out of it, and what is of one machine:
+ * replicas that differ in that alone have one version.
+ */
+function keepVersion(
+  config_file: string,
+  loaded: KeptParts & Pick<Loaded, 'diagnostics'>,
+  rules: readonly RuleInWords[] | null,
+): KeptConfiguration {
+  const nameOf = fileNamer(config_file);
+  const files = keepFiles(loaded, nameOf);
+  const is_read = files.some(({ text, digest }) => text !== null || digest !== null);
+  const texts = new Map([...loaded.sources].map(([path, text]) => [nameOf(path), text.split('\n')]));
+  return {
+    version: is_read ? hashOf(JSON.stringify(files)) : null,
+    files,
+    findings: loaded.diagnostics.slice(0, FINDINGS_MAX).map((finding) => keepFinding(finding, nameOf)),
+    rules:
+      rules?.map(({ kind, name, mode, text, effect, file, line }) => {
+        const named = nameOf(file);
+        const lines = texts.get(named) ?? [];
+        // The condition of a stage is a part of its entry.
+        const is_part = kind === 'guard' || kind === 'on_error';
+        const block = is_part ? blockAround(lines, line) : { first_line: line, last_line: blockEnd(lines, line) };
+        return { kind, name, mode, text: short(text), effect: short(effect), file: named, line, ...block };
+      }) ?? null,
+  };
+}
+
+function keepFiles({ files, sources, of_machine }: KeptParts, nameOf: (path: string) => string) {
+  let chars = 0;
+  const theirs = new Set(of_machine.map(({ mark, value }) => resolve(dirname(mark.file), value)));
+  const shared = files.filter((path) => sources.has(path) || !theirs.has(path));
+  const kept = shared.map((path): KeptFile => {
+    const name = nameOf(path);
+    const text = blankMachine(path, sources.get(path), of_machine);
+    if (text === undefined) return { name, text: null, digest: CODE.includes(extname(path)) ? digestOf(path) : null };
+    chars += text.length;
+    if (text.length > FILE_CHARS_MAX || chars > CHARS_MAX) return { name, text: null, digest: hashOf(text) };
+    return { name, text, digest: null };
+  });
+  // The operator's own first; the order they were read in says nothing.
+  const ships = ({ name }: KeptFile) => Number(name.startsWith('appscli/'));
+  return kept.toSorted((a, b) => ships(a) - ships(b) || (a.name < b.name ? -1 : 1));
+}
+
+const OF_MACHINE = "<each machine's own>";
+
+function blankMachine(path: string, text: string | undefined, of_machine: Loaded['of_machine']): string | undefined {
+  const marks = of_machine.flatMap(({ mark }) => (mark.file === path ? mark : []));
+  if (text === undefined || marks.length === 0) return text;
+  const lines = text.split('\n');
+  // From the right: several may stand on one line.
+  for (const { line, column, length } of marks.toSorted((a, b) => b.column - a.column)) {
+    const before = lines[line - 1] ?? '';
+    lines[line - 1] = before.slice(0, column - 1) + OF_MACHINE + before.slice(column - 1 + length);
+  }
+  return lines.join('\n');
+}
+
+function digestOf(path: string): string | null {
+  try {
+    return hashOf(readFileSync(path));
+  } catch {
+    return null;
+  }
+}
+
+function hashOf(content: string | Buffer): string {
+  return createHash('sha256').update(content).digest('hex').slice(0, DIGITS);
+}
+
+function keepFinding(finding: Diagnostic, nameOf: (path: string) => string): KeptFinding {
+  const { code, severity, message, file, line, found, expected, help } = finding;
+  const words = (text: string | undefined) => (text === undefined ? null : short(text));
+  return {
+    code,
+    severity,
+    message: short(message),
+    file: nameOf(file),
+    line: line ?? null,
+    found: words(found),
+    expected: words(expected),
+    help: words(help),
+  };
+}
+
+function short(text: string): string {
+  return text.length > WORDS_MAX ? `${text.slice(0, WORDS_MAX)}...` : text;
+}
+
+interface EndedLoad {
+  readonly cause: LoadCause;
+  /** What was read; `undefined` where not even that worked. */
+  readonly kept: KeptConfiguration | undefined;
+  /** Names of files that differ from what was in force. */
+  readonly changed: readonly string[];
+  /** What is in force now; absent where the load failed. */
+  readonly in_force?: { readonly config_hash: string; readonly needs_restart: readonly string[] };
+  /** What failed where no finding says so. */
+  readonly problem?: string;
+}
+
+const SAY_AGAIN_MS = 30_000;
+const TIDY_EVERY = 120;
+/** While the database is away older loads are forgotten. */
+const WAITING_MAX = 20;
+const CLOSE_PATIENCE_MS = 500;
+
+/** Opens the record of loads; needs no database yet. */
+export function openLoadRecord(options: {
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Pick<Clock, 'now'>;
+  readonly log: Log;
+  readonly every?: Every;
+}) {
+  const { database, clock, log, every = everyInBackground } = options;
+  const [id, name, program] = [randomUUID(), replicaName(), programVersion()];
+  const waiting: { readonly at: Date; readonly load: RecordedLoad }[] = [];
+  let runs: Omit<ReplicaConfig, 'seen_at'> | undefined;
+  let flushes = 0;
+  let flushing: Promise<void> | undefined;
+  let is_closed = false;
+
+  function note({ cause, kept, changed, in_force, problem }: EndedLoad): void {
+    const at = new Date(clock.now());
+    const { version = null, files = [], findings = [], rules = null } = kept ?? {};
+    const load: RecordedLoad = {
+      ...{ replica: name, cause, failed: in_force === undefined, version, changed, program, files, findings, rules },
+      config_hash: in_force?.config_hash ?? null,
+      needs_restart: in_force?.needs_restart ?? [],
+      problem: problem ?? null,
+    };
+    waiting.push({ at, load });
+    if (waiting.length > WAITING_MAX) waiting.shift();
+    if (in_force !== undefined && version !== null) {
+      runs = { name, version, cause, loaded_at: at, failing_since: null, program };
+    } else if (runs !== undefined) {
+      runs = { ...runs, failing_since: runs.failing_since ?? at };
+    }
+    void flush();
+  }
+
+  async function write(): Promise<void> {
+    try {
+      for (let first = waiting[0]; first !== undefined && !is_closed; first = waiting[0]) {
+        await recordLoad(database, first.at, first.load);
+        if (waiting[0] === first) waiting.shift();
+      }
+      const now = new Date(clock.now());
+      if (runs !== undefined && !is_closed) await tellReplica(database, id, { ...runs, seen_at: now });
+      if (flushes++ % TIDY_EVERY === 0) await tidyLoads(database, now);
+    } catch (error) {
+      log.debug({ err: error }, 'what was loaded is written down later');
+    }
+  }
+
+  async function flush(): Promise<void> {
+    // A load that was noted after the list was looked at for the last time.
+    while (flushing !== undefined) await flushing;
+    if (is_closed) return;
+    flushing = write().finally(() => {
+      flushing = undefined;
+    });
+    await flushing;
+  }
+
+  const stop = every(SAY_AGAIN_MS, flush);
+  return {
+    /** Notes a load. It is written in the background, now or when the database is back. */
+    note,
+    /** Writes what waits, as far as possible now. A timer calls it; so may a test. Never rejects. */
+    flush,
+    async close(): Promise<void> {
+      stop();
+      is_closed = true;
+      const forget = async () => {
+        await flushing;
+        await forgetReplica(database, id);
+      };
+      await waitAtMost(
+        CLOSE_PATIENCE_MS,
+        forget().catch(() => {}),
+      );
+    },
+  };
+}
+
+/** Writes down what this gateway loads, and says again and again what it runs. */
+export type LoadRecord = ReturnType<typeof openLoadRecord>;
+
+/** How a load ended: what is in force now, or what kept it from that. */
+type LoadEnd =
+  | { readonly config: GatewayConfig; readonly loaded: Loaded; readonly needs_restart: readonly string[] }
+  | { readonly error: unknown };
+
+/** Notes the end of a load, with the paths of files that differ from what was in force before it. Never throws. */
+export type NoteLoad = (cause: LoadCause, end: LoadEnd, changed: readonly string[]) => void;
+
+/** Makes the function that notes loads of a gateway.yaml. */
+export function createNoteLoad(config_file: string, record: Pick<LoadRecord, 'note'>): NoteLoad {
+  const nameOf = fileNamer(config_file);
+  const directory = dirname(resolve(config_file));
+  return (cause, end, changed_paths) => {
+    const changed = changed_paths.map(nameOf);
+    if ('error' in end) {
+      const kept =
+        end.error instanceof ConfigurationError ? keepVersion(config_file, end.error.findings, null) : undefined;
+      record.note({ cause, kept, changed, ...(kept === undefined && { problem: describeProblem(end.error) }) });
+      return;
+    }
+    const { config, loaded, needs_restart } = end;
+    const rules = effectiveRules(loaded, config, directory);
+    const kept = keepVersion(config_file, loaded, rules);
+    record.note({ cause, kept, changed, in_force: { config_hash: configHash(config), needs_restart } });
+  };
+}
+
+/** Only what was written by us: other messages may quote anything, a secret among it, and the log blanks those out. */
+function describeProblem(error: unknown): string {
+  if (error instanceof StartError) return error.message;
+  return 'what passed the checks could not be put to work; the log of this gateway says why';
+}

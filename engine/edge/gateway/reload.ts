@@ -1,0 +1,321 @@
+import { existsSync } from 'node:fs';
+import { isDeepStrictEqual } from 'node:util';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import type { Clock, Log } from '../../base/contract/services.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
+import type { Telemetry } from '../../base/contract/telemetry.ts';
+import { deepFreeze } from '../../base/kit/freeze.ts';
+import { ConfigurationError } from '../../base/source/configuration-error.ts';
+import type { Diagnostic } from '../../base/source/diagnostics/diagnostic.ts';
+import type { Loaded } from '../../base/source/spec.ts';
+import type { ReloadState, StoreNeeds } from '../../base/store/health.ts';
+import type { LoadCause } from '../../domain/audit/config-loads.ts';
+import { configHash } from '../../domain/telemetry/config-hash.ts';
+import { type LoadOptions, load } from '../../pipeline/load/index.ts';
+import type { Plan } from '../../pipeline/run/plan.ts';
+import {
+  type ConfigurationParts,
+  changedFiles,
+  type DirectoryWatch,
+  digestFiles,
+  directoriesToWatch,
+  watchDirectories,
+} from './configuration-files.ts';
+import type { NoteLoad } from './loads.ts';
+
+/** Loads a configuration that is to run: nothing in it may be wrong. Raises ConfigurationError. */
+export async function loadToRun(
+  config_file: string,
+  options: LoadOptions,
+): Promise<{ config: GatewayConfig; loaded: Loaded }> {
+  const loaded = await loadExisting(config_file, options);
+  const broken = loaded.diagnostics.some(({ severity }) => severity === 'error');
+  if (broken || loaded.config === undefined) throw new ConfigurationError(config_file, loaded);
+  return { config: loaded.config, loaded };
+}
+
+/**
+ * Loads a configuration to look at the data it leads to. A mistake in a pipeline doesn't matter for that, as revoking a
+ * token must not wait for its correction. Raises ConfigurationError.
+ */
+export async function loadToRead(config_file: string, options: LoadOptions): Promise<GatewayConfig> {
+  const loaded = await loadExisting(config_file, options);
+  if (loaded.config === undefined) throw new ConfigurationError(config_file, loaded);
+  return loaded.config;
+}
+
+function loadExisting(config_file: string, options: LoadOptions): Promise<Loaded> {
+  if (existsSync(config_file)) return load(config_file, options);
+  throw new StartError(`${config_file} does not exist; name the configuration to use with --config`, {
+    exit_code: EXIT_CONFIGURATION,
+  });
+}
+
+interface Adopted {
+  /** The new configuration, with the old values where only a restart can change them. */
+  readonly config: GatewayConfig;
+  /** The keys that kept their old value although the new one differs. */
+  readonly needs_restart: readonly string[];
+}
+
+/** Merges a new configuration into the one that runs: the socket, its TLS and header limit, the database and the spool stay. */
+export function adoptConfig(running: GatewayConfig, wanted: GatewayConfig): Adopted {
+  const { listen, tls, limits } = running.server;
+  const { tls: wanted_tls, ...wanted_server } = wanted.server;
+  const { retention: _, ...database } = running.database;
+  const { retention, ...wanted_database } = wanted.database;
+  const spool_dir = running.spend_limits?.spool_dir;
+  const wanted_spool = wanted.spend_limits?.spool_dir;
+  // Which certificate is served can change, whether one is served can't.
+  const certificate = tls === undefined ? undefined : (wanted_tls ?? tls);
+  const differs = {
+    'server.listen': listen !== wanted.server.listen,
+    'server.tls': (tls === undefined) !== (wanted_tls === undefined),
+    'server.limits.header_bytes': limits.header_bytes !== wanted.server.limits.header_bytes,
+    database: !isDeepStrictEqual(database, wanted_database),
+    'spend_limits.spool_dir': spool_dir !== undefined && wanted_spool !== undefined && spool_dir !== wanted_spool,
+  };
+  const config: GatewayConfig = {
+    ...wanted,
+    server: {
+      ...wanted_server,
+      listen,
+      ...(certificate && { tls: certificate }),
+      limits: { ...wanted.server.limits, header_bytes: limits.header_bytes },
+    },
+    database: { ...database, ...(retention && { retention }) },
+    ...(wanted.spend_limits && spool_dir !== undefined && { spend_limits: { ...wanted.spend_limits, spool_dir } }),
+  };
+  return {
+    config: deepFreeze(config),
+    needs_restart: Object.entries(differs).flatMap(([key, different]) => (different ? [key] : [])),
+  };
+}
+
+type Told = Pick<Telemetry, 'operation'>;
+
+/** How a reload ended: what is in force now, or what kept it from that. */
+export type ReloadEnd =
+  | { readonly changed_files: number; readonly needs_restart: readonly string[]; readonly config: GatewayConfig }
+  | { readonly error: unknown };
+
+/** Tells telemetry that the gateway has started; the start began with the process. */
+export function tellStarted(telemetry: Told, pipelines: number, config: GatewayConfig): void {
+  const attributes = { 'gateway.start.pipelines': pipelines, 'gateway.config.hash': configHash(config) };
+  const { timeOrigin: began_at } = performance;
+  telemetry.operation({ name: 'gateway.start', attributes, began_at, duration_ms: performance.now() });
+}
+
+/** A reload begins. @returns tells telemetry how it ended */
+export function beginReload({ telemetry, clock }: { readonly telemetry: Told; readonly clock: Clock }) {
+  const began_at = clock.now();
+  const began = clock.monotonic();
+  return (end: ReloadEnd): void => {
+    const how = 'error' in end ? describeFailure(end.error) : describeSuccess(end);
+    telemetry.operation({ name: 'gateway.reload', ...how, began_at, duration_ms: clock.monotonic() - began });
+  };
+}
+
+function describeSuccess({ changed_files, needs_restart, config }: Exclude<ReloadEnd, { error: unknown }>) {
+  return {
+    attributes: {
+      'gateway.reload.result': 'in_force',
+      'gateway.reload.changed_files': changed_files,
+      'gateway.reload.needs_restart': needs_restart,
+      'gateway.config.hash': configHash(config),
+    },
+  };
+}
+
+function describeFailure(error: unknown) {
+  const findings = error instanceof ConfigurationError ? codesOf(error.findings.diagnostics) : undefined;
+  return {
+    attributes: { 'gateway.reload.result': 'failed', 'gateway.reload.findings': findings },
+    error_type: findings === undefined ? 'not_usable' : 'invalid_configuration',
+  };
+}
+
+function codesOf(diagnostics: readonly Diagnostic[]): readonly string[] {
+  return [...new Set(diagnostics.filter(({ severity }) => severity === 'error').map(({ code }) => code))];
+}
+
+/**
+ * The configuration in force, for what lives as long as the process: that of the start until there is a reloader, and then it is let
+ * go of.
+ */
+export function configInForce(config: GatewayConfig, reloader: () => Reloader | undefined): () => GatewayConfig {
+  let of_start: GatewayConfig | undefined = config;
+  return () => {
+    const now = reloader()?.config();
+    if (now !== undefined) of_start = undefined;
+    return now ?? of_start!;
+  };
+}
+
+const MISSING_VARIABLE = 'C4011';
+const RESTART = 'set it where the gateway is started, and restart it: a program that runs sees no new variables';
+
+/** Logs a finding of the loader with its position. */
+export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
+  log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
+}
+
+/** Makes the reloader of a gateway that runs with `plan`. */
+export function createReloader<P extends Plan>(options: {
+  readonly config_file: string;
+  readonly loaded: Loaded;
+  readonly plan: P;
+  /** `moved`: the URL of the database names another one. Raises ConfigurationError, StartError for a secret. */
+  load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded; readonly moved: boolean }>;
+  /** Makes a plan; may throw. */
+  compile(config: GatewayConfig, loaded: Loaded): P;
+  /** Puts a plan in force; may throw, and then the one before stays. */
+  use(plan: P): void;
+  note: NoteLoad;
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
+}) {
+  // No closure may hold on to the options: the plan of the start is in them.
+  const { config_file, load, compile, use, note: noteLoad, log, clock, telemetry } = options;
+  let { plan } = options;
+  let parts = partsOf(options.loaded);
+  /** What the files held when they were last read, and when the plan in force was made. */
+  let read = digestFiles(parts);
+  let in_force = read;
+  let state: ReloadState = { loaded_at: clock.now(), reloads: 0, failed_reloads: 0, failing_since: undefined };
+  let running: Promise<void> | undefined;
+  let again: LoadCause | undefined;
+  let stopped = false;
+  let watched: DirectoryWatch | undefined;
+  const closing = new Set<Promise<void>>();
+
+  function retire(old: P): void {
+    const closed_plan = old.close().finally(() => closing.delete(closed_plan));
+    closing.add(closed_plan);
+  }
+
+  function replacePlan(next: P): void {
+    try {
+      use(next);
+    } catch (error) {
+      retire(next);
+      throw error;
+    }
+    retire(plan);
+    plan = next;
+  }
+
+  /** Takes note of what was read; files nobody knew of before are looked at only now. */
+  function note(next: ConfigurationParts, known: ReturnType<typeof digestFiles>): void {
+    parts = partsOf(next);
+    read = new Map([...digestFiles(parts)].map(([file, digest]) => [file, known.get(file) ?? digest]));
+  }
+
+  async function attempt(cause: LoadCause): Promise<void> {
+    const started = clock.monotonic();
+    const tell = beginReload({ telemetry, clock });
+    const known = digestFiles(parts);
+    try {
+      const { config: wanted, loaded, moved } = await load();
+      note(loaded, known);
+      if (stopped) return;
+      const { config, ...adopted } = adoptConfig(plan.config, wanted);
+      const needs_restart = moved ? [...new Set([...adopted.needs_restart, 'database'])] : adopted.needs_restart;
+      replacePlan(compile(config, loaded));
+      state = { ...state, loaded_at: clock.now(), reloads: state.reloads + 1, failing_since: undefined };
+      for (const finding of loaded.diagnostics) logFinding(log, finding);
+      for (const key of needs_restart) log.warn({ key }, `${key} needs a restart; its old value stays in force`);
+      const pipelines = loaded.pipelines.map(({ name }) => name);
+      const duration_ms = Math.round(clock.monotonic() - started);
+      const changed = changedFiles(in_force, read);
+      log.info({ pipelines, changed, duration_ms }, 'the new configuration is in force');
+      in_force = read;
+      noteLoad(cause, { config, loaded, needs_restart }, changed);
+      tell({ changed_files: changed.length, needs_restart, config });
+    } catch (error) {
+      const { failed_reloads, failing_since = clock.now() } = state;
+      state = { ...state, failed_reloads: failed_reloads + 1, failing_since };
+      if (error instanceof ConfigurationError) note(error.findings, known);
+      else read = new Map([...read, ...known]);
+      explainFailure(error);
+      noteLoad(cause, { error }, changedFiles(in_force, read));
+      tell({ error });
+    }
+  }
+
+  function explainFailure(error: unknown): void {
+    const kept = 'the reload failed; the configuration before it stays in force';
+    if (!(error instanceof ConfigurationError)) {
+      log.error({ config_file, err: error }, kept);
+      return;
+    }
+    const errors = error.findings.diagnostics.filter(({ severity }) => severity === 'error');
+    for (const finding of errors)
+      logFinding(log, finding.code === MISSING_VARIABLE ? { ...finding, help: RESTART } : finding);
+    log.error({ config_file, errors: errors.length }, kept);
+  }
+
+  async function run(): Promise<void> {
+    for (let cause = again; cause !== undefined && !stopped; cause = again) {
+      again = undefined;
+      await attempt(cause);
+    }
+    running = undefined;
+    // What was read now may lie elsewhere.
+    watched?.look();
+  }
+
+  function reload(cause: LoadCause): Promise<void> {
+    if (stopped) return Promise.resolve();
+    again = cause;
+    running ??= run();
+    return running;
+  }
+
+  async function reloadIfChanged(): Promise<void> {
+    // A reload that runs may have begun before the change.
+    await running;
+    if (changedFiles(read, digestFiles(parts)).length > 0) await reload('files');
+  }
+
+  return {
+    /**
+     * Loads the configuration again and, when nothing is wrong with it, puts it in force for the requests to come.
+     * Calls during a reload lead to one more after it. Never rejects: what goes wrong is logged and counted.
+     */
+    reload,
+    /** From now on reloads whenever the files of the configuration have changed. */
+    watch(): void {
+      watched = watchDirectories({
+        directories: () => directoriesToWatch(parts),
+        onQuiet: () => void reloadIfChanged(),
+        clock,
+        log,
+      });
+    },
+    config: (): GatewayConfig => plan.config,
+    /** What the pipelines for models need of the store, in this configuration. */
+    storeNeeds: (): readonly StoreNeeds[] => plan.store_needs,
+    state: (): ReloadState => state,
+    /** No reload begins any more. Resolves when the one that runs has ended. */
+    async stop(): Promise<void> {
+      stopped = true;
+      watched?.close();
+      await running;
+    },
+    /** Resolves when the plan in force and those before it have served their last request and are closed. */
+    async close(): Promise<void> {
+      retire(plan);
+      await Promise.all(closing);
+    },
+  };
+}
+
+/** Replaces the plan of a running gateway. */
+export type Reloader = ReturnType<typeof createReloader>;
+
+function partsOf(parts: ConfigurationParts): ConfigurationParts {
+  const { files, secret_files, pipelines_directory, policies_directory } = parts;
+  return { files, secret_files, pipelines_directory, policies_directory };
+}

@@ -1,0 +1,453 @@
+import { dirname, resolve } from 'node:path';
+import type { Router } from 'express';
+import { clientCommand } from '../../base/contract/client-package.ts';
+import { DEFAULT_RETENTION, type GatewayConfig } from '../../base/contract/config.ts';
+import type { Clock, Services, SharedServices } from '../../base/contract/services.ts';
+import type { StageDefinition } from '../../base/contract/stage.ts';
+import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
+import { everyInBackground, systemClock } from '../../base/kit/clock.ts';
+import { explainListenError } from '../../base/kit/net/listen-error.ts';
+import { configuredWay, describeWay, wayTo } from '../../base/kit/net/way.ts';
+import { programVersion } from '../../base/kit/package-root.ts';
+import { waitAtMost } from '../../base/kit/wait-at-most.ts';
+import { compileCondition } from '../../base/rules/compile.ts';
+import type { Loaded } from '../../base/source/spec.ts';
+import { type Database, openDatabase } from '../../base/store/database.ts';
+import { databasePlace } from '../../base/store/database-server.ts';
+import { createSecrets, readSecretFiles } from '../../base/store/secrets.ts';
+import { OpenAuditLog } from '../../domain/audit/audit-log.ts';
+import { type LiveRecords, openLiveRecords } from '../../domain/audit/live-records.ts';
+import { DatabaseLedger } from '../../domain/budget/ledger/ledger.ts';
+import { startRetention } from '../../domain/budget/ledger/retention.ts';
+import { startUsageSums } from '../../domain/budget/ledger/usage-sums.ts';
+import { createLimitsInForce } from '../../domain/budget/limits/limits-in-force.ts';
+import type { WriteRecords } from '../../domain/budget/spool/spool.ts';
+import { SpoolingLedger } from '../../domain/budget/spool/spooling-ledger.ts';
+import { goesOnWithoutStore } from '../../domain/budget/spool/without-store.ts';
+import { verifiedDays } from '../../domain/identity/deprovisioning/deprovision.ts';
+import { startEndedGrants } from '../../domain/identity/deprovisioning/ended-grants.ts';
+import { startAccountChecks } from '../../domain/identity/deprovisioning/recheck-session.ts';
+import { createIdentity, type Identity, type IdentityFoundation } from '../../domain/identity/identity.ts';
+import { type DecidingGroups, decidingGroups } from '../../domain/identity/provider/deciding-groups.ts';
+import { startHousekeeping } from '../../domain/identity/sessions/housekeeping.ts';
+import { openKeyHolders } from '../../domain/identity/sessions/key-holders.ts';
+import { openRevocations, openSightings } from '../../domain/identity/sessions/sessions.ts';
+import { AccessTokens, createBearerTokens } from '../../domain/identity/tokens/access-tokens.ts';
+import { createManagedPolicies } from '../../domain/policies/managed-policies.ts';
+import { openPolicyFetches, type PolicyFetches } from '../../domain/policies/policy-fetches.ts';
+import type { ExportedLog } from '../../domain/telemetry/export/exports.ts';
+import { type GatewayTelemetry, openTelemetry } from '../../domain/telemetry/open-telemetry.ts';
+import { type ModelLists, openModelLists } from '../../domain/upstreams/lists/model-lists.ts';
+import { createModelCatalog } from '../../domain/upstreams/models.ts';
+import { type OpenUpstreamStates, openUpstreamStates } from '../../domain/upstreams/states/shared-states.ts';
+import type { RequestContext } from '../../pipeline/run/context.ts';
+import { buildPlan, type Plan } from '../../pipeline/run/plan.ts';
+import type { AdminOptions } from '../admin/calls.ts';
+import { adminRoutes } from '../http/admin.ts';
+import { type ServedPlan, servePlan } from '../http/app.ts';
+import { clientPackageRoute } from '../http/client-package.ts';
+import { clientTelemetryRoutes } from '../http/client-telemetry.ts';
+import { consoleFiles } from '../http/console-files.ts';
+import { GatewayServer } from '../http/server.ts';
+import {
+  consoleSessionRoutes,
+  createConsoleCallers,
+  frontRoute,
+  protocolRoute,
+  signInOff,
+  signInRoutes,
+} from '../http/sign-in/index.ts';
+import { createGatewayHealth, observeGateway, observeServices } from './gateway-metrics.ts';
+import { createNoteLoad, openLoadRecord } from './loads.ts';
+import { configInForce, createReloader, loadToRun, logFinding, type Reloader, tellStarted } from './reload.ts';
+import { type ClosingStep, closeInTurn } from './signals.ts';
+
+interface StartPhases {
+  /** Ends a part: what went by since the one before, in milliseconds, is its. */
+  end(name: string): void;
+  /** Milliseconds by part, in order, and the whole as `total`. */
+  readonly durations_ms: Readonly<Record<string, number>>;
+}
+
+/** Begins with the start of the process: what went by until now is that of `program`, reading the program itself. */
+function createStartPhases(): StartPhases {
+  const durations_ms: Record<string, number> = {};
+  let last = 0;
+  const end = (name: string) => {
+    const now = performance.now();
+    durations_ms[name] = Math.round(now - last);
+    durations_ms.total = Math.round(now);
+    last = now;
+  };
+  end('program');
+  return { end, durations_ms };
+}
+
+/** Services that follow from one configuration; a reload makes them anew. */
+type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
+
+/** Services that stay for as long as the gateway runs, whatever its configuration. */
+type LastingServices = Omit<SharedServices, keyof PlanServices>;
+
+/** What the services of a configuration are made of beside the configuration. */
+interface Foundation extends IdentityFoundation {
+  readonly access_tokens: AccessTokens;
+  readonly policy_fetches: PolicyFetches;
+  readonly model_lists: ModelLists;
+}
+
+interface PlanParts extends Pick<Loaded, 'pipelines'> {
+  readonly config: GatewayConfig;
+  readonly services: PlanServices;
+  readonly identity: Identity | undefined;
+  readonly groups: DecidingGroups;
+}
+
+/**
+ * Makes the services of a configuration without errors, and sign-in where it has that.
+ * Raises StartError for a secret that can't be used, RangeError for a price that is not exact.
+ */
+function createPlanServices(
+  config: GatewayConfig,
+  loaded: Pick<Loaded, 'policies' | 'pipelines'>,
+  secret: (name: string) => string,
+  foundation: Foundation,
+): PlanParts {
+  const groups = decidingGroups(config, loaded);
+  const identity = createIdentity(config, secret, foundation, groups);
+  const tokens = createBearerTokens(foundation.access_tokens, identity?.tokens);
+  const policies = createManagedPolicies(config, loaded.policies, foundation.policy_fetches.note);
+  const models = createModelCatalog(config, policies, foundation.model_lists);
+  const { pipelines } = loaded;
+  return { config, pipelines, services: { config, models, policies, secret, tokens }, identity, groups };
+}
+
+interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
+  readonly plan: Plan;
+  readonly identity: Identity | undefined;
+  readonly database: Database;
+  readonly foundation: Pick<Foundation, 'catchUp'>;
+  readonly upstreams: OpenUpstreamStates;
+  readonly live: LiveRecords;
+  readonly explained: AdminOptions['explained'] & object;
+  readonly telemetry: GatewayTelemetry;
+}
+
+/** What serves the paths that belong to no pipeline, in the order in which they are tried. */
+function routesOf(served: Served): Router[] {
+  const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
+  const { upstreams, live, explained } = served;
+  const { config, services } = plan;
+  const { clock, log, models, tokens } = services;
+  const verify = (token: string) => tokens.verify(token);
+  const { catchUp } = foundation;
+  const { sessions } = identity ?? {};
+  const common = { config, database, clock, log, telemetry };
+  const console_callers = createConsoleCallers({ ...common, identity });
+  return [
+    frontRoute({ config, clock, log }),
+    protocolRoute({ config, pipelines, version: programVersion(), clock, log }),
+    identity === undefined
+      ? signInOff({ branding: config.branding, clock, log })
+      : signInRoutes({ ...common, identity }),
+    consoleSessionRoutes({ ...common, identity }, console_callers),
+    clientTelemetryRoutes({ config, relay: telemetry.relay, verify, clock, log }),
+    clientPackageRoute(config),
+    consoleFiles(config.server.public_url),
+    adminRoutes({
+      ...common,
+      ...{ policies, sessions, catchUp, verify, models, upstreams, live, explained, console: console_callers },
+    }),
+  ];
+}
+
+/** Longest the start waits for lists: of ended sessions, without which it serves access tokens alone at first, of drained upstreams, of models. */
+const LISTS_PATIENCE_MS = 2000;
+/** Longest a request waits for the database to reserve its money where no spend limits say. */
+const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
+/** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
+const STEP_SECONDS = 8;
+/** What the server may take beyond `drain_seconds` to end the requests that are left. */
+const DRAIN_GRACE_SECONDS = 10;
+
+/**
+ * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens. The database
+ * may still be away; requests get 503 until it is there. Raises StartError, after letting go of whatever was opened.
+ */
+export async function startGateway(options: {
+  readonly config_file: string;
+  readonly stages: readonly StageDefinition[];
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: ExportedLog;
+  readonly clock?: Clock;
+  /** Whether a change of the configuration's files is a reason to reload. */
+  readonly watch?: boolean;
+  /** `host:port` to listen on, whatever gateway.yaml says. */
+  readonly listen?: string | undefined;
+}) {
+  const { config_file, stages, log, clock = systemClock, watch = false } = options;
+  const load = () =>
+    loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
+  // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
+  const env: NodeJS.ProcessEnv = Object.create(options.env);
+  const withFiles = (files: NodeJS.ProcessEnv): NodeJS.ProcessEnv => Object.assign(Object.create(env), files);
+  const secretsOf = (config: GatewayConfig, loaded: Loaded, from: NodeJS.ProcessEnv) =>
+    createSecrets({ ...loaded, config }, from, (secret) => log.hide?.(secret));
+  const phases = createStartPhases();
+  const { config, loaded } = await load();
+  phases.end('configuration');
+  for (const finding of loaded.diagnostics) logFinding(log, finding);
+  // Before anything that could log a secret is opened.
+  Object.assign(env, readSecretFiles(loaded));
+  const secret = secretsOf(config, loaded, env);
+  let reloader: Reloader;
+  let server: GatewayServer | undefined;
+  const stopping = () => server?.stopping === true;
+  const closing: ClosingStep[] = [];
+  const of_config = new WeakMap<GatewayConfig, PlanParts & { readonly files: Readonly<Record<string, string>> }>();
+  const groups = () => of_config.get(reloader.config())?.groups;
+  // A person who presses Ctrl-C has no balancer that needs to notice.
+  let asked_by: NodeJS.Signals | undefined;
+  const acceptSeconds = () => (asked_by === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
+  const close = (signal?: NodeJS.Signals) => {
+    asked_by = signal;
+    return closeInTurn(closing.splice(0).reverse(), log);
+  };
+  try {
+    const keysInForce = () => of_config.get(reloader.config())?.identity?.tokens.key_ids ?? [];
+    const given = { config, env, secret, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
+    const opened = await openServices(given, closing);
+    phases.end('services');
+    const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
+      const files = readSecretFiles({ ...loaded, config });
+      const secret = secretsOf(config, loaded, withFiles(files));
+      const made = createPlanServices(config, loaded, secret, opened.foundation);
+      const { services, identity } = made;
+      of_config.set(config, { ...made, files });
+      const plan = buildPlan({ ...loaded, config }, { ...opened.lasting, ...services });
+      const explained = { loaded, directory: dirname(resolve(config_file)) };
+      return servePlan(plan, log, routesOf({ plan, ...loaded, identity, explained, ...opened }), opened.telemetry);
+    };
+    const databaseMoved = ({ config, loaded }: { readonly config: GatewayConfig; readonly loaded: Loaded }) =>
+      config.database.postgres !== undefined &&
+      config.database.postgres.url_env === reloader.config().database.postgres?.url_env &&
+      databasePlace(config, withFiles(readSecretFiles(loaded))) !== place;
+    const place = config.database.postgres && databasePlace(config, env);
+    const plan = compile(config, loaded);
+    opened.ended_grants.use(of_config.get(plan.config)?.identity);
+    const { telemetry } = opened;
+    const loads = openLoadRecord({ database: opened.database, clock, log });
+    closing.push({ name: 'record of loads', seconds: STEP_SECONDS, close: () => loads.close() });
+    const note = createNoteLoad(config_file, loads);
+    const listening = new GatewayServer({ plan, log, clock, telemetry });
+    server = listening;
+    reloader = createReloader({
+      config_file,
+      loaded,
+      plan,
+      async load() {
+        const next = await load();
+        return { ...next, moved: databaseMoved(next) };
+      },
+      compile,
+      use(next) {
+        const { files } = of_config.get(next.config)!;
+        const renewed = new Set(Object.keys(files).filter((name) => env[name] !== files[name]));
+        listening.use(next);
+        Object.assign(env, files);
+        opened.upstreams.use(next.config.upstreams, renewed);
+        opened.foundation.model_lists.use(next.config, of_config.get(next.config)!.services.secret);
+        telemetry.use(next.config);
+        opened.ended_grants.use(of_config.get(next.config)?.identity);
+      },
+      note,
+      log,
+      clock,
+      telemetry,
+    });
+    closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
+    const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
+    const checks = startAccountChecks({ database: opened.database, clock, log, telemetry, signIn });
+    closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
+    const reloads = () => reloader.state();
+    observeGateway(telemetry.metrics, { server: listening, reloads, plan: () => of_config.get(reloader.config())! });
+    const url = await listen(listening, config, options.listen === undefined ? undefined : '--listen');
+    closing.push({
+      name: 'server',
+      get seconds() {
+        return reloader.config().server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
+      },
+      close: () => listening.drain(acceptSeconds()),
+    });
+    closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
+    if (watch) reloader.watch();
+    phases.end('pipelines');
+    log.info(
+      config.database.retention ?? DEFAULT_RETENTION,
+      'whole months of bookkeeping that are kept; database.retention changes that',
+    );
+    const pipelines = loaded.pipelines.map(({ name }) => name);
+    log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
+    tellStarted(telemetry, pipelines.length, config);
+    for (const { name, proxy } of config.upstreams) {
+      const way = configuredWay(proxy, secret);
+      if (way.proxy !== undefined)
+        log.info({ upstream: name, way: describeWay(way) }, 'requests leave through a proxy');
+    }
+    note('start', { config, loaded, needs_restart: [] }, []);
+    if (!(await opened.database.check()).ok) {
+      log.warn({}, 'the gateway starts without its database, and refuses requests until it is there');
+    }
+    return {
+      /** Where it listens, as a client on this machine reaches it. */
+      url,
+      database: opened.database,
+      /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
+      reload: () => reloader.reload('signal'),
+      /**
+       * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
+       * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
+       */
+      close,
+    };
+  } catch (error) {
+    await close();
+    if (error instanceof StartError) throw error;
+    // What passed the checks and still can't be made: a certificate that is none, a stage of the operator's own that fails.
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new StartError(`${config_file} cannot be put to work: ${reason}`, {
+      exit_code: EXIT_CONFIGURATION,
+      cause: error,
+    });
+  }
+}
+
+/** A gateway that accepts requests. */
+export type RunningGateway = Awaited<ReturnType<typeof startGateway>>;
+
+/** Opens what stages may ask for whatever the configuration is, and notes how to close each of them. */
+async function openServices(
+  given: Pick<Services, 'log' | 'clock'> & {
+    readonly config: GatewayConfig;
+    readonly env: NodeJS.ProcessEnv;
+    readonly log: ExportedLog;
+    secret(name: string): string;
+    readonly phases: StartPhases;
+    reloader(): Reloader;
+    keysInForce(): readonly string[];
+    groups(): DecidingGroups | undefined;
+    stopping(): boolean;
+  },
+  closing: ClosingStep[],
+) {
+  const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = given;
+  const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
+    closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
+    return service;
+  };
+  const in_force = configInForce(config, reloader);
+  const telemetry = opened('telemetry', await openTelemetry({ config, in_force, env, clock, log }));
+  const database = opened('database', await openDatabase({ config, env, log, wait: 'in-background' }));
+  phases.end('database');
+  const limitsNow = () => reloader().config().spend_limits;
+  const verified_days = () => verifiedDays(reloader().config());
+  const how_to_sign_in = () => clientCommand(reloader().config().server.public_url, 'login');
+  const goes_on_without = () => goesOnWithoutStore(reloader().config());
+  opened('housekeeping', startHousekeeping({ database, clock, log }));
+  const retention = () => reloader().config().database.retention ?? DEFAULT_RETENTION;
+  const { stop } = startRetention({ database, clock, log, retention, every: everyInBackground });
+  opened('retention', { close: stop });
+  opened('sums of usage', startUsageSums({ database, log, every: everyInBackground }));
+  const revocations = opened('ended sessions', openRevocations({ database, clock, log }));
+  const ended_grants = opened('ended grants', startEndedGrants({ database, revocations, clock, log }));
+  const upstreams = opened(
+    'states of upstreams',
+    openUpstreamStates({ upstreams: config.upstreams, database, clock, log }),
+  );
+  const model_lists = opened('lists of models', openModelLists({ clock, log }));
+  model_lists.use(config, secret);
+  // Session tokens are refused until it is known which of them were ended.
+  await waitAtMost(
+    LISTS_PATIENCE_MS,
+    Promise.all([revocations.attempted, upstreams.attempted, model_lists.attempted()]),
+  );
+  const access_tokens = opened(
+    'access tokens',
+    new AccessTokens({ database, clock, log, groups, verified_days, how_to_sign_in, goes_on_without }),
+  );
+  const foundation = {
+    database,
+    clock,
+    log,
+    wayTo: (url: URL) => wayTo(url, env),
+    access_tokens,
+    revocations,
+    sightings: opened('session tokens in use', openSightings({ database, log })),
+    policy_fetches: opened('fetches of policies', openPolicyFetches({ database, clock, log })),
+    model_lists,
+    key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
+    async catchUp() {
+      access_tokens.forgetAll();
+      await Promise.all([revocations.catchUp(), upstreams.catchUp()]);
+    },
+  };
+  const ledger = new DatabaseLedger({
+    database,
+    clock,
+    log,
+    time_zone: () => limitsNow()?.time_zone ?? 'UTC',
+    reserve_timeout_ms: () => (limitsNow()?.store_timeout_seconds ?? DEFAULT_STORE_TIMEOUT_SECONDS) * 1000,
+    leases: { lanes: database.lanes, listen: database.listen, is_on: () => limitsNow()?.lease !== 'off' },
+  });
+  opened('ledger', ledger);
+  const spool_dir = () => limitsNow()?.spool_dir;
+  const writeRecords: WriteRecords = (texts, database_id) => audit.writeAgain(texts, database_id);
+  const needed = goes_on_without;
+  const spooling = new SpoolingLedger({ ledger, spool_dir, needed, writeRecords, clock, log });
+  opened('spool', spooling);
+  const audit = opened('audit log', new OpenAuditLog({ database, clock, log, spool: spooling }));
+  const live = opened('live records', openLiveRecords({ database, log, every: everyInBackground, stopping }));
+  observeServices(telemetry.metrics, { ledger, spooling, audit, upstreams });
+  const lasting: LastingServices = {
+    clock,
+    log,
+    audit,
+    ledger: spooling,
+    upstreams,
+    limits_in_force: createLimitsInForce({ database, clock }),
+    health: createGatewayHealth({
+      database,
+      ledger,
+      spooling,
+      access_tokens,
+      revocations,
+      upstreams,
+      reloader,
+      stopping,
+      clock,
+      log,
+    }),
+    condition: compileCondition,
+    // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
+    facts: (ctx) => (ctx as unknown as RequestContext).facts,
+    record: (ctx, now) => (ctx as unknown as RequestContext).auditRecord(now),
+  };
+  return { lasting, foundation, database, ended_grants, upstreams, live, telemetry };
+}
+
+async function listen(server: GatewayServer, config: GatewayConfig, place: string | undefined): Promise<string> {
+  const scheme = config.server.tls === undefined ? 'http' : 'https';
+  try {
+    const { host, port } = await server.listen();
+    return `${scheme}://${reachableHost(host)}:${port}`;
+  } catch (error) {
+    throw explainListenError(error as NodeJS.ErrnoException, config.server.listen, place);
+  }
+}
+
+/** An address that a client on this machine can connect to, with brackets around IPv6. */
+function reachableHost(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  if (host === '::') return '[::1]';
+  return host.includes(':') ? `[${host}]` : host;
+}

@@ -1,0 +1,198 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
+import express, { type NextFunction, type Request, type Response, type Router } from 'express';
+import { StageError } from '../../base/contract/errors.ts';
+import type { AuditRecord, Log, Principal } from '../../base/contract/services.ts';
+import { NO_TELEMETRY, type Telemetry } from '../../base/contract/telemetry.ts';
+import { verifyCaller } from '../../base/kit/net/credentials.ts';
+import { closest, listed } from '../../base/kit/text/suggest.ts';
+import { DEFINITIONS } from '../../domain/protocols/definitions.ts';
+import type { Plan } from '../../pipeline/run/plan.ts';
+import { createOriginReader } from './client.ts';
+import { identityOf, notePerson, pathOf } from './request-identity.ts';
+import { sendError } from './send-error.ts';
+
+type Served = Pick<Plan, 'pipelinesAt'>;
+
+/** Paths that clients ask for below their base URL. */
+const PATHS = Object.values(DEFINITIONS).map(({ path }) => path);
+const ENDS = [...PATHS, '/v1/messages/count_tokens', '/v1/models'];
+
+/** Paths of APIs that clients know and no shipped pipeline serves. */
+const OTHER_APIS = [
+  ...['/v1/embeddings', '/v1/files', '/v1/batches', '/v1/messages/batches'],
+  ...['/v1/images/generations', '/v1/images/edits', '/v1/images/variations'],
+  ...['/v1/audio/transcriptions', '/v1/audio/translations', '/v1/audio/speech'],
+  ...['/v1/moderations', '/v1/completions', '/v1/uploads', '/v1/vector_stores', '/v1/fine_tuning/jobs', '/v1/realtime'],
+];
+
+const BASE_URLS = 'The base URL of a Messages client is the root of the gateway, that of other clients ends in /v1.';
+
+/** Why no pipeline takes a request: there is none at its path, or none there for its method. */
+function whyUnserved(plan: Served, path: string, method: string): StageError {
+  const methods = plan.pipelinesAt(path);
+  if (methods === undefined) {
+    const isServed = (other: string) => plan.pipelinesAt(other) !== undefined;
+    return new StageError('path_not_found', describeWrongPath(path, isServed));
+  }
+  const allow = [...methods.keys()].join(', ');
+  const problem = `This path takes ${allow}, not ${method}.`;
+  return new StageError('method_not_allowed', problem, { headers: { allow } });
+}
+
+/** What to say about a path that nothing serves: the one that was meant, where a wrong base URL or a typing error shows. */
+function describeWrongPath(path: string, isServed: (path: string) => boolean): string {
+  const typed = path
+    .toLowerCase()
+    .replace(/\/{2,}/g, '/')
+    .replace(/\/$/, '');
+  const ends = [...ENDS, ...OTHER_APIS];
+  const meant =
+    ends.find((end) => typed.endsWith(end.slice('/v1'.length)) && isServed(end)) ??
+    closest(typed, ends.filter(isServed));
+  if (meant !== undefined) return `There is nothing at this path; did you mean ${meant}? ${BASE_URLS}`;
+  const served = PATHS.filter(isServed);
+  const where = served.length === 0 ? '' : ` Model requests go to POST ${listed(served)}.`;
+  const is_known = OTHER_APIS.some((api) => typed === api || typed.startsWith(`${api}/`));
+  if (!is_known) return `There is nothing at this path.${where}`;
+  return `This gateway does not serve this API; an administrator can add a pipeline for it, with the stage route-to.${where}`;
+}
+
+/** Records of one caller within a minute; what comes beyond them is counted, and told in the next one. */
+const RECORDS_PER_MINUTE = 60;
+const MINUTE_MS = 60_000;
+
+/** How long an answer waits until it is known whom it is for; what is known later is still recorded. */
+const CALLER_MS = 250;
+
+/** Longest path that is kept: it is whatever the client sent. */
+const PATH_LENGTH_MAX = 200;
+
+/** Makes what says how many records of a caller were left out since the last one; `undefined` where this one is, too. */
+function createBound(now: () => number): (principal: string) => number | undefined {
+  let minute = 0;
+  let written = new Map<string, number>();
+  const omitted = new Map<string, number>();
+  return (principal) => {
+    const current = Math.floor(now() / MINUTE_MS);
+    if (current !== minute) {
+      minute = current;
+      written = new Map();
+    }
+    const count = (written.get(principal) ?? 0) + 1;
+    written.set(principal, count);
+    if (count > RECORDS_PER_MINUTE) {
+      omitted.set(principal, (omitted.get(principal) ?? 0) + 1);
+      return undefined;
+    }
+    const before = omitted.get(principal) ?? 0;
+    omitted.delete(principal);
+    return before;
+  };
+}
+
+/**
+ * Makes what leaves an audit record of a request that no pipeline takes, where its credential is one of somebody. Requests of
+ * nobody are only counted, in telemetry: anybody can send as many as they like, and nothing could have come of them.
+ */
+export function createUnservedRecords({ config, services, other_requests }: Plan) {
+  const { audit, clock, tokens } = services;
+  const origin = createOriginReader(config.server);
+  const omittedBefore = createBound(() => clock.now());
+  const is_audited = other_requests?.finally.some(({ definition }) => definition.name === 'audit') ?? false;
+
+  async function callerOf({ headers }: IncomingMessage): Promise<Principal | undefined> {
+    try {
+      return await verifyCaller(headers, (token) => tokens.verify(token));
+    } catch {
+      // Whoever it is, and whether the store can tell: the answer is the same.
+      return undefined;
+    }
+  }
+
+  function record(caller: Principal | undefined, res: ServerResponse, request: Partial<AuditRecord>): void {
+    if (caller === undefined) return;
+    notePerson(res, caller);
+    if (is_audited) return;
+    const omitted = omittedBefore(caller.id);
+    if (omitted === undefined) return;
+    const { request_id, trace } = identityOf(res);
+    audit.write({
+      at: new Date(clock.now()).toISOString(),
+      request_id,
+      trace_id: trace.trace_id,
+      user: caller.email,
+      principal: caller.id,
+      token_id: caller.token.id,
+      team: caller.team ?? null,
+      project: caller.project ?? null,
+      protocol: 'none',
+      ...request,
+      model: null,
+      upstream: null,
+      aborted: false,
+      groups: caller.groups,
+      token_name: caller.token.name,
+      token_group: caller.token.group,
+      ...(omitted > 0 && { omitted }),
+    });
+  }
+
+  return async (req: IncomingMessage, res: ServerResponse, path: string, error: StageError): Promise<void> => {
+    // All that is read of the request is read now: when the caller is known, it may be over.
+    const request = {
+      method: req.method!,
+      path: path.slice(0, PATH_LENGTH_MAX),
+      status: error.status,
+      error: error.code,
+      address: origin.address(req.socket.remoteAddress, req.headers),
+    };
+    const recorded = callerOf(req).then((caller) => record(caller, res, request));
+    const patience = Promise.withResolvers<void>();
+    const timer = clock.after(CALLER_MS, patience.resolve);
+    await Promise.race([recorded, patience.promise]).finally(() => timer.close());
+  };
+}
+
+/** A plan together with what serves the requests that none of its pipelines takes. */
+export interface ServedPlan extends Plan {
+  readonly app: RequestListener;
+}
+
+/** Puts the express application behind the pipelines of a plan: the given routes, in order, and an error for the rest. */
+export function servePlan(
+  plan: Plan,
+  log: Log,
+  routes: readonly Router[] = [],
+  telemetry: Pick<Telemetry, 'requestRejected'> = NO_TELEMETRY,
+): ServedPlan {
+  const reject = (res: Response, path: string, error: StageError) => {
+    sendError(res, path, error);
+    telemetry.requestRejected(error.status, error.code);
+  };
+  const app = express();
+  app.disable('x-powered-by').disable('etag');
+  for (const route of routes) app.use(route);
+  const recordUnserved = createUnservedRecords(plan);
+  app.use(async (req: Request, res: Response) => {
+    const path = pathOf(req.originalUrl);
+    const error = whyUnserved(plan, path, req.method);
+    await recordUnserved(req, res, path, error);
+    reject(res, path, error);
+  });
+  app.use((error: unknown, req: Request, res: Response, _next: NextFunction) => {
+    const path = pathOf(req.originalUrl);
+    const { request_id, trace } = identityOf(res);
+    log.error({ err: error, method: req.method, path, request_id, trace_id: trace.trace_id }, 'a request failed');
+    if (res.headersSent) res.destroy();
+    else reject(res, path, asStageError(error));
+  });
+  return { ...plan, app };
+}
+
+/** Express marks what is the client's fault, such as a path that can't be decoded, by a status. */
+function asStageError(error: unknown): StageError {
+  if (error instanceof StageError) return error;
+  const { status } = error as { status?: unknown };
+  if (status === 400) return new StageError('bad_http', 'The request cannot be read: its path or body is malformed.');
+  return new StageError('internal_error', 'The gateway failed; its log says why.', { cause: error });
+}

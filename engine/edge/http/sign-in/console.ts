@@ -1,0 +1,677 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type Request, type Response, Router } from 'express';
+import { LRUCache } from 'lru-cache';
+import { clientPackageUrl } from '../../../base/contract/client-package.ts';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { StageError } from '../../../base/contract/errors.ts';
+import type { Clock, Log } from '../../../base/contract/services.ts';
+import type { Telemetry } from '../../../base/contract/telemetry.ts';
+import { jsonTypeProblem } from '../../../base/kit/media-type.ts';
+import { atMost } from '../../../base/kit/memory.ts';
+import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
+import { programVersion } from '../../../base/kit/package-root.ts';
+import type { Database } from '../../../base/store/database.ts';
+import {
+  type AskingAbout,
+  endAsRefused,
+  noteVerified,
+  recheckSession,
+  takeSession,
+} from '../../../domain/identity/deprovisioning/recheck-session.ts';
+import type { Identity } from '../../../domain/identity/identity.ts';
+import type { Person } from '../../../domain/identity/provider/admit.ts';
+import { issuerOf, ProviderError } from '../../../domain/identity/provider/provider.ts';
+import {
+  type ConsoleSession,
+  type ConsoleSessions,
+  createConsoleSessions,
+} from '../../../domain/identity/sessions/console-sessions.ts';
+import { endTokensTheyLost } from '../../../domain/identity/tokens/tokens.ts';
+import { type Caller, programCaller } from '../../admin/calls.ts';
+import { createOriginReader } from '../client.ts';
+import { clientPackage } from '../client-package.ts';
+import { CONSOLE_HEADERS } from '../console-files.ts';
+import { prefixOf } from '../request-identity.ts';
+import { answerOrPass, methodNotAllowed, sendJson } from '../send-error.ts';
+import {
+  type ConsoleAttempt,
+  isSameOrigin,
+  isUnseen,
+  newConsoleAttempt,
+  type SessionCookie,
+  sessionCookie,
+  signInCookies,
+} from './cookies.ts';
+import { errorPage, type Html, html, layout, mark } from './pages.ts';
+import {
+  CONSOLE_LINK_PATH,
+  CONSOLE_PATH,
+  CONSOLE_SESSION_PATH,
+  CONSOLE_SIGN_IN_PATH,
+  CONSOLE_SIGN_OUT_PATH,
+  CONSOLE_SIGNED_OUT_PATH,
+} from './paths.ts';
+import { type Entrance, providerTrouble, refuseAddress, storeTrouble, type WayBack, whoCame } from './refusals.ts';
+import {
+  type Answer,
+  demandRoom,
+  demandSeen,
+  logged,
+  mountRoutes,
+  type Route,
+  readQuery,
+  type SignIn,
+  type Visit,
+} from './routes.ts';
+import { suspendUnlessVerified } from './token.ts';
+
+const PAGE_MAX_CHARS = 1000;
+const NO_PAGES = [
+  CONSOLE_SIGN_IN_PATH,
+  CONSOLE_SESSION_PATH,
+  CONSOLE_LINK_PATH,
+  CONSOLE_SIGN_OUT_PATH,
+  CONSOLE_SIGNED_OUT_PATH,
+];
+const ANY_BASE = 'http://gateway.invalid';
+
+/**
+ * The page of the console that somebody wants, as path and query below the public URL; its first page for whatever is none,
+ * such as an address of another site.
+ * @param prefix the path of the public URL, which may stand before that of the page.
+ */
+export function wantedPage(given: string | undefined, prefix: string): string {
+  const text = prefix !== '' && given?.startsWith(`${prefix}/`) ? given.slice(prefix.length) : given;
+  if (text === undefined || text.length > PAGE_MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return CONSOLE_PATH;
+  if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, ANY_BASE)) return CONSOLE_PATH;
+  const { origin, pathname, search } = new URL(text, ANY_BASE);
+  const is_page = origin === ANY_BASE && (pathname === CONSOLE_PATH || pathname.startsWith(`${CONSOLE_PATH}/`));
+  const page = `${pathname}${search}`;
+  // Letters beyond ASCII take up to nine characters each, and a cookie keeps this one until the browser is back.
+  return is_page && !NO_PAGES.includes(pathname.replace(/\/+$/, '')) && page.length <= PAGE_MAX_CHARS
+    ? page
+    : CONSOLE_PATH;
+}
+
+const BROWSERS: readonly (readonly [RegExp, string])[] = [
+  [/\bEdg\w*\/(\d{1,4})/, 'Edge'],
+  [/\bOPR\/(\d{1,4})/, 'Opera'],
+  [/\bFirefox\/(\d{1,4})/, 'Firefox'],
+  [/\b(?:Headless)?Chrome\/(\d{1,4})/, 'Chrome'],
+  [/\bVersion\/(\d{1,4})[\d.]* (?:Mobile\/\w+ )?Safari\//, 'Safari'],
+];
+const SYSTEMS: readonly (readonly [RegExp, string])[] = [
+  [/\bWindows\b/, 'Windows'],
+  [/\b(?:iPhone|iPad)\b/, 'iOS'],
+  [/\bMac OS X\b/, 'macOS'],
+  [/\bAndroid\b/, 'Android'],
+  [/\bCrOS\b/, 'ChromeOS'],
+  [/\bLinux\b/, 'Linux'],
+];
+
+/** What people call the browser of a user-agent header: `Firefox 140 on Linux`. Repeats nothing of the header but a number. */
+export function browserName(user_agent = ''): string {
+  const agent = user_agent.slice(0, 500);
+  const browsers = BROWSERS.map(([pattern, name]) => [pattern.exec(agent)?.[1], name] as const);
+  const [version, name] = browsers.find(([found]) => found !== undefined) ?? [];
+  const system = SYSTEMS.find(([pattern]) => pattern.test(agent))?.[1];
+  const browser = name === undefined ? 'a browser' : `${name} ${version}`;
+  return system === undefined ? browser : `${browser} on ${system}`;
+}
+
+const FORWARDING = ['forwarded', 'via', 'x-forwarded-for', 'x-forwarded-host', 'x-forwarded-proto', 'x-real-ip'];
+const LOOPBACK = /^(?:::ffff:)?127(?:\.\d{1,3}){3}$|^::1$/;
+
+type HeadAndSocket = Pick<IncomingMessage, 'headers' | 'socket'>;
+
+/** Whether a request comes from this machine, and no proxy says that it passed it on. */
+function isLocal({ headers, socket }: HeadAndSocket): boolean {
+  return LOOPBACK.test(socket.remoteAddress ?? '') && FORWARDING.every((name) => headers[name] === undefined);
+}
+
+/** Refuses a request that does not come from this machine itself, for what takes no sign-in. Raises forbidden. */
+export function demandLocal(request: HeadAndSocket, { server }: Pick<GatewayConfig, 'server'>): void {
+  // A tunnel that adds no header still brings the name by which others know this machine.
+  const is_named_so = isLoopbackUrl(`http://${request.headers.host}`);
+  if (isLocal(request) && is_named_so && isLoopbackUrl(server.public_url)) return;
+  throw new StageError(
+    'forbidden',
+    'Without an identity provider the console opens on the machine of the gateway only, with a server.public_url such as http://127.0.0.1:8080. Open it there (or through "ssh -L"), or set auth.oidc in gateway.yaml so that people can sign in.',
+  );
+}
+
+/**
+ * Whether a browser certainly came by another name of this machine than the public URL has, such as `localhost` for 127.0.0.1:
+ * cookies heed the name and not the port (RFC 6265 section 8.5), so those it gets here would be missing when it comes back.
+ * A proxy may write whatever it likes into the Host header; what a browser sends itself says `Connection: keep-alive`, which
+ * belongs to one connection (RFC 9110 section 7.6.1).
+ */
+function cameByOtherName(request: HeadAndSocket, public_url: string): boolean {
+  const { host, connection } = request.headers;
+  const came_to = `http://${host}`;
+  if (!isLoopbackUrl(public_url) || !isLoopbackUrl(came_to)) return false;
+  if (!isLocal(request) || connection?.toLowerCase() !== 'keep-alive') return false;
+  return new URL(came_to).hostname !== new URL(public_url).hostname;
+}
+
+/** What the console sends with each request of its own; no form, image or link of another site can. */
+const CONSOLE_HEADER = 'x-console';
+
+/**
+ * Refuses a request whose cookie says who asks, unless a page of this gateway sent it: a browser sends cookies whoever has it
+ * ask. What changes something takes a proof of the origin, the header of the console and, for a body, JSON; what is read takes
+ * the origin, or the header where the browser tells no origin (files that are downloaded and event streams have no header).
+ * Raises forbidden.
+ * @param origin the gateway's own, from its public URL; the Host header has no say.
+ */
+function demandTrusted({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, origin: string): void {
+  const marked = headers[CONSOLE_HEADER] !== undefined;
+  if (method === 'GET' || method === 'HEAD') {
+    const is_told = headers['sec-fetch-site'] !== undefined || headers.origin !== undefined;
+    if (is_told ? isSameOrigin(headers, origin) : marked) return;
+    throw untrusted();
+  }
+  if (!marked || !isSameOrigin(headers, origin)) throw untrusted();
+  const { 'content-type': type, 'content-length': length, 'transfer-encoding': coding } = headers;
+  const has_body = coding !== undefined || (length !== undefined && length !== '0');
+  if ((has_body || type !== undefined) && jsonTypeProblem(type ?? '') !== undefined) throw untrusted();
+}
+
+function untrusted(): StageError {
+  return new StageError(
+    'forbidden',
+    'This request came with the cookie of the console, and not from a page of the console. Use the console itself, or a session token.',
+  );
+}
+
+/** How old may be what is known of a person. */
+const DUE_MS = 15 * 60_000;
+/** How soon the provider is asked again after it gave no usable answer. */
+const RETRY_MS = 60_000;
+const MAX_TRIED = 10_000;
+
+/** Who somebody is by now, and from where that is known. */
+interface Checked {
+  readonly person: Person;
+  /** Whether the identity provider was just asked. */
+  readonly is_anew: boolean;
+}
+
+/**
+ * Makes the function that asks the identity provider about the person of a session, every 15 minutes. While it gives no answer,
+ * sessions go on for as long as a session token would. Raises credential_revoked, temporarily_unavailable, store_unavailable.
+ */
+function createRecheck(asking: AskingAbout) {
+  const { clock, config, identity, log } = asking;
+  const tried = new LRUCache<string, number>(atMost(MAX_TRIED));
+  const longest_ms = (config.auth?.session.ttl_minutes ?? 0) * 60_000;
+
+  return async (about: NonNullable<ConsoleSession['person']>): Promise<Checked> => {
+    const { session_id, person, groups, checked_at } = about;
+    const known = {
+      person: { ...person, groups: person.groups.filter((group) => groups.includes(group)) },
+      is_anew: false,
+    };
+    const age_ms = clock.now() - checked_at.getTime();
+    if (age_ms < DUE_MS) return known;
+    const is_too_old = age_ms > Math.max(longest_ms, DUE_MS);
+    const again_ms = (tried.get(session_id) ?? 0) - clock.monotonic();
+    if (again_ms > 0) {
+      if (is_too_old) throw gaveNoAnswer(again_ms);
+      return known;
+    }
+    const taken = await takeSession(asking, session_id);
+    // Another request asks at this moment.
+    if (taken === undefined) {
+      if (is_too_old) throw gaveNoAnswer(1000);
+      return known;
+    }
+    const rechecked = await recheckSession(asking, taken, { when: 'when the console asked about them' });
+    switch (rechecked.outcome) {
+      case 'stays':
+        if ((await noteVerified(asking, { id: session_id, ...rechecked })) !== 'verified') throw endedForGood();
+        return { person: rechecked.person, is_anew: true };
+      case 'unavailable': {
+        tried.set(session_id, clock.monotonic() + RETRY_MS);
+        const fields = { reason: rechecked.error.message, email: person.email, session: session_id };
+        log.warn(fields, 'the identity provider gives no usable answer about somebody who uses the console');
+        if (is_too_old) throw gaveNoAnswer(RETRY_MS);
+        return known;
+      }
+      case 'refused':
+        await suspendUnlessVerified(asking, taken);
+        throw endedForGood();
+      case 'unaskable':
+        await endAsRefused(asking, taken, rechecked.error);
+        throw endedForGood();
+      case 'not_admitted':
+        throw new StageError('credential_revoked', rechecked.message);
+      case 'unreadable':
+      case 'other_provider':
+      case 'other_identity':
+        await identity.sessions.end(session_id, 'the identity provider could not be asked again');
+        throw endedForGood();
+    }
+  };
+}
+
+function endedForGood(): StageError {
+  return new StageError('credential_revoked', 'The identity provider did not renew your sign-in; sign in again.');
+}
+
+function gaveNoAnswer(wait_ms: number): StageError {
+  return new StageError(
+    'temporarily_unavailable',
+    'The identity provider gives no usable answer, so the gateway cannot tell whether you may still be here. Try again shortly.',
+    { headers: { 'retry-after': String(Math.ceil(wait_ms / 1000)) } },
+  );
+}
+
+interface ConsoleCallerOptions {
+  readonly config: GatewayConfig;
+  /** Absent where there is no identity provider: then a link opens the console. */
+  readonly identity: Identity | undefined;
+  readonly database: Pick<Database, 'query'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly telemetry: Pick<Telemetry, 'operation'>;
+}
+
+/** Whose a request is, and the session by which that is known. */
+interface ConsoleVisit {
+  readonly caller: Caller;
+  readonly session: ConsoleSession;
+}
+
+/** Makes what tells callers by the cookie of the console, for one configuration. */
+export function createConsoleCallers(options: ConsoleCallerOptions) {
+  const { config, identity, database, clock } = options;
+  const issuer = issuerOf(config);
+  const { origin } = new URL(issuer);
+  const cookie = sessionCookie(issuer);
+  const origin_reader = createOriginReader(config.server);
+  const sessions = identity?.console_sessions ?? createConsoleSessions({ database, clock });
+  const callerOf = createCallerOf(options, sessions, cookie);
+
+  const lookUp = async (req: IncomingMessage, text: string): Promise<ConsoleSession | undefined> => {
+    if (identity === undefined || identity.tokens.marks.fit(text)) return sessions.find(text);
+    const address = origin_reader.address(req.socket.remoteAddress, req.headers);
+    const attempt = { text, address, is_ours: false };
+    const asked = await identity.attempts.ask(
+      attempt,
+      () => sessions.find(text),
+      (found) => found !== undefined,
+    );
+    if ('answer' in asked) return asked.answer;
+    const problem = 'Too many requests from your address came to nothing; try again later.';
+    const headers = { 'retry-after': String(asked.retry_after_seconds) };
+    throw new StageError('temporarily_unavailable', problem, { headers });
+  };
+
+  return {
+    cookie,
+    sessions,
+    /** Whether a request comes from a browser with a session, or from the console without one. */
+    concerns: ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
+      cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
+    /** The session of a request of the console, whoever has it and whether or not they may still be here. Raises forbidden. */
+    async find(req: IncomingMessage): Promise<ConsoleSession | undefined> {
+      const text = cookie.read(req.headers);
+      if (text === undefined) return undefined;
+      demandTrusted(req, origin);
+      return lookUp(req, text);
+    },
+    /**
+     * Who asks. Gives the browser another cookie where what they may do has changed. A request that a page makes
+     * by itself, with nobody there, does not keep the session: its header says so (`x-console: 0`).
+     * Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
+     */
+    async identify(req: IncomingMessage, res: ServerResponse): Promise<ConsoleVisit> {
+      const text = cookie.read(req.headers);
+      if (text === undefined) throw new StageError('credential_missing', 'You are signed out: sign in to the console.');
+      demandTrusted(req, origin);
+      const session = await lookUp(req, text);
+      if (session === undefined) throw new StageError('credential_expired', OVER);
+      const caller = await callerOf(session, req, res);
+      if (req.headers[CONSOLE_HEADER] === '1') await sessions.keep(session);
+      return { caller, session };
+    },
+  };
+}
+
+/** Finds out who asks by the cookie of a browser. */
+export type ConsoleCallers = ReturnType<typeof createConsoleCallers>;
+
+const OVER = 'Your session is over: it was ended, or not used for 30 minutes. Sign in again.';
+
+function createCallerOf(options: ConsoleCallerOptions, sessions: ConsoleSessions, cookie: SessionCookie) {
+  const { identity, config } = options;
+  const recheck = identity === undefined ? undefined : createRecheck({ ...options, identity });
+  return async (session: ConsoleSession, req: IncomingMessage, res: ServerResponse): Promise<Caller> => {
+    const { person: about, operator } = session;
+    if (operator !== undefined) {
+      // Who could print a link before there was an identity provider is asked to sign in once there is one.
+      if (identity !== undefined) throw new StageError('credential_revoked', 'People sign in now: sign in.');
+      demandLocal(req, config);
+      return programCaller(`command:${operator}`, operator, { kind: 'command', name: operator });
+    }
+    if (identity === undefined || recheck === undefined || about === undefined || about.revoked_at !== null) {
+      throw new StageError('credential_revoked', OVER);
+    }
+    const before = identity.tokens.principalOf(about.session_id, about.person);
+    const { person, is_anew } = await recheck(about);
+    const principal = is_anew ? identity.tokens.principalOf(about.session_id, person) : before;
+    const current = { ...principal, groups: principal.groups.filter((group) => person.groups.includes(group)) };
+    if (is_anew && String(principal.groups) !== String(before.groups)) {
+      const next = await sessions.replace(session);
+      if (next !== undefined) res.setHeader('set-cookie', cookie.keep(next));
+    }
+    const { email } = principal;
+    return {
+      principal: current,
+      email,
+      is_admin: current.roles.includes('admin'),
+      actor: { kind: 'person', name: email },
+    };
+  };
+}
+
+function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): WayBack {
+  const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?back_to=${encodeURIComponent(to)}`;
+  return other_account ? { href: `${href}&other=1`, label: 'Sign in as somebody else' } : { href, label: 'Try again' };
+}
+
+/** Sends the browser to the identity provider, from where it comes back to the page of the console that was wanted (`back_to`). */
+export function beginConsole(sign_in: SignIn): Route {
+  const { identity, clock, issuer } = sign_in;
+  const cookies = signInCookies(issuer);
+  const prefix = prefixOf(issuer);
+  const isExposed = !issuer.startsWith('https:') && !isLoopbackUrl(issuer);
+  return {
+    path: CONSOLE_SIGN_IN_PATH,
+    speaks: 'page',
+    told_as: 'gateway.sign_in',
+    head: false,
+    async get(visit) {
+      const { req } = visit;
+      demandSeen(req);
+      demandRoom(sign_in, req);
+      if (isExposed) return overHttp(visit);
+      const query = readQuery(req.originalUrl);
+      const to = wantedPage(query.get('back_to'), prefix);
+      // At most once: who followed a link of the console, or this redirect, is at the public URL whatever Host says.
+      if (query.get('at') !== 'public_url' && cameByOtherName(req, issuer)) {
+        return { status: 303, location: `${signInAgain(sign_in, to).href}&at=public_url` };
+      }
+      const attempt = newConsoleAttempt(to, clock.now());
+      try {
+        const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
+        const sealed = await identity.tokens.seal(attempt, 'sign-in-attempt');
+        const headers = { 'set-cookie': cookies.keep(req.headers, attempt.state, sealed) };
+        return { status: 303, location: url.href, headers, told: { outcome: 'begun' } };
+      } catch (error) {
+        if (error instanceof ProviderError) return providerTrouble(sign_in, visit, signInAgain(sign_in, to), error);
+        throw error;
+      }
+    },
+  };
+}
+
+/** The same for the address with a slash at its end, as some proxies write it. */
+export function beginConsoleWithSlash(sign_in: SignIn): Route {
+  return { ...beginConsole(sign_in), path: `${CONSOLE_SIGN_IN_PATH}/` };
+}
+
+/** Whoever reads along on the way could use the cookie. */
+function overHttp({ reference }: Visit): Answer {
+  const page = errorPage({
+    title: 'The console needs https',
+    sentence: 'This gateway is served over http, where others on the network could take over your session.',
+    advice: 'Tell your administrator: server.public_url in gateway.yaml must begin with https, or be on this machine.',
+    reference,
+  });
+  return { status: 403, page, told: { outcome: 'refused', error_type: 'http' } };
+}
+
+/**
+ * The end of a sign-in to the console, in the browser that began it. The session is a new one whatever cookie the browser
+ * brings, and the one it had ends.
+ */
+export async function comeBackToConsole(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): Promise<Answer> {
+  const { issuer } = sign_in;
+  const over = signInCookies(issuer).clear(attempt.state);
+  const entrance = consoleEntrance(sign_in, visit, attempt.to);
+  const answer = await finish(sign_in, visit, entrance, attempt).catch((error) =>
+    storeTrouble(visit, entrance.again, error),
+  );
+  const { 'set-cookie': set = [] } = answer.headers ?? {};
+  return { ...answer, headers: { ...answer.headers, 'set-cookie': [over, ...[set].flat()] } };
+}
+
+async function finish(sign_in: SignIn, visit: Visit, entrance: Entrance, attempt: ConsoleAttempt): Promise<Answer> {
+  const { identity, issuer, log } = sign_in;
+  const came = await whoCame(sign_in, visit, entrance, attempt);
+  if ('status' in came) return came;
+  const { person, grant } = came;
+  const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
+  const { client, client_address } = entrance;
+  const opened = await identity.console_sessions.open({ person, sealed_grant, client, client_address });
+  if (opened === undefined) {
+    const problem = (await identity.claimProblem(person)) ?? 'other_account';
+    return refuseAddress(sign_in, visit, entrance, { person, problem });
+  }
+  await endTokensTheyLost(sign_in, person);
+  await endFormer(sign_in, visit);
+  log.info(
+    { email: person.email, session: opened.id, client, client_address, ...logged(visit) },
+    'a session of the console began',
+  );
+  const headers = { 'set-cookie': sessionCookie(issuer).keep(opened.cookie) };
+  return { status: 303, location: `${issuer}${attempt.to}`, headers, told: { outcome: 'approved' } };
+}
+
+/** The session that the browser had until now: it forgets the cookie of that. */
+async function endFormer({ identity, issuer }: SignIn, { req }: Visit): Promise<void> {
+  const cookie = sessionCookie(issuer).read(req.headers);
+  if (cookie === undefined || !identity.tokens.marks.fit(cookie)) return;
+  const former = await identity.console_sessions.find(cookie);
+  if (former?.person !== undefined) await identity.sessions.end(former.person.session_id, 'signed in anew', 'person');
+}
+
+function consoleEntrance({ issuer, addressOf }: SignIn, { req, reference }: Visit, to: string): Entrance {
+  return {
+    client: browserName(req.headers['user-agent']),
+    client_address: addressOf(req),
+    again: signInAgain({ issuer }, to),
+    async refuse({ message, advice = 'To try again, sign in again.', reason }) {
+      const again = signInAgain({ issuer }, to, true);
+      const page = errorPage({ title: 'Access denied', sentence: message, advice, again, reference });
+      return { status: 403, page, told: { outcome: 'refused', error_type: reason } };
+    },
+  };
+}
+
+const HOW = 'On the machine of the gateway, run "appscli console": it prints a link that opens the console.';
+
+/** Opens the console by a link that a command printed, where there is no identity provider; once, and on its machine only. */
+function consoleLink(
+  config: GatewayConfig,
+  { cookie, sessions }: Pick<ConsoleCallers, 'cookie' | 'sessions'>,
+  log: Log,
+): Route {
+  const issuer = issuerOf(config);
+  return {
+    path: CONSOLE_LINK_PATH,
+    speaks: 'page',
+    head: false,
+    async get(visit) {
+      const { req, reference } = visit;
+      const no = (status: number, sentence: string, advice = HOW): Answer => ({
+        status,
+        page: errorPage({ title: 'This link does not open the console', sentence, advice, reference }),
+      });
+      if (isUnseen(req.headers)) return no(403, 'It cannot be part of another page.');
+      try {
+        demandLocal(req, config);
+      } catch (error) {
+        if (error instanceof StageError)
+          return no(403, error.message, 'The link is still good for the rest of its minute.');
+        throw error;
+      }
+      const opened = await sessions.openLink(readQuery(req.originalUrl).get('once') ?? '');
+      if (opened === undefined) return no(404, 'It was used before, or is older than a minute.');
+      log.info({ operator: opened.operator, ...logged(visit) }, 'a session of the console began, by a link');
+      const headers = { 'set-cookie': cookie.keep(opened.cookie) };
+      return { status: 303, location: `${issuer}${CONSOLE_PATH}`, headers };
+    },
+  };
+}
+
+/** What is said where somebody wants to sign in and nobody can. */
+function consoleWithoutProvider(): Route {
+  const page = errorPage({
+    title: 'Open the console with a link',
+    sentence: 'This gateway has no identity provider, so nobody signs in here.',
+    advice: HOW,
+  });
+  return { path: CONSOLE_SIGN_IN_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
+}
+
+/** What is said of a link where people sign in. */
+function consoleLinkOff(issuer: string): Route {
+  const page = errorPage({
+    title: 'People sign in here',
+    sentence: 'Links of "appscli console" are for gateways without an identity provider.',
+    advice: 'Sign in with the account you have at work.',
+    again: { href: `${issuer}${CONSOLE_SIGN_IN_PATH}`, label: 'Sign in' },
+  });
+  return { path: CONSOLE_LINK_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
+}
+
+function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): Route {
+  return {
+    path: CONSOLE_SIGNED_OUT_PATH,
+    speaks: 'page',
+    async get() {
+      // The page is worth showing whatever becomes of the provider.
+      const url = await atProvider().catch(() => undefined);
+      return { status: 200, page: signedOutPage(`${issuer}${CONSOLE_PATH}`, url) };
+    },
+  };
+}
+
+function signedOutPage(console_url: string, provider_url: URL | undefined): string {
+  return layout({
+    title: 'Signed out',
+    content: html`${mark('good')}
+<div role="status">
+<h1>You are signed out of the console</h1>
+<p>The session in this browser has ended. Programs in your terminal stay signed in.</p>
+</div>
+${provider_url && stillSignedIn(provider_url)}
+<p class="actions"><a class="button primary" href="${console_url}">Sign in again</a></p>`,
+  });
+}
+
+function stillSignedIn({ href }: URL): Html {
+  return html`<p class="soft">Your company's sign-in may still know this browser, and then lets it in again without a password. On a machine that others use, <a href="${href}" rel="noreferrer">sign out there, too</a>.</p>`;
+}
+
+/** Makes the function that tells the console who is signed in (`ConsoleSession` of engine/edge/console/api.ts). Raises forbidden, temporarily_unavailable, store_unavailable. */
+function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
+  const common = {
+    sign_in: config.auth?.oidc === undefined ? 'link' : 'provider',
+    name: config.branding?.name ?? 'Model gateway',
+    support_url: config.branding?.support_url ?? null,
+    version: programVersion(),
+    time_zone: config.spend_limits?.time_zone ?? 'UTC',
+    public_url: issuerOf(config),
+    client_url: clientPackageUrl(issuerOf(config)),
+    client_profile: (config.server.profile.clients && config.server.profile_name) ?? null,
+    notice: config.branding?.notice ?? null,
+  } as const;
+  return async (req: Request, res: Response): Promise<object> => {
+    const client_sha256 = (await clientPackage(config))?.sha256 ?? null;
+    try {
+      return { ...shown(await callers.identify(req, res)), signed_out_because: null, client_sha256, ...common };
+    } catch (error) {
+      if (!(error instanceof StageError) || error.status !== 401) throw error;
+      const signed_out_because = error.code === 'credential_missing' ? null : error.message;
+      return { person: null, expires_at: null, idle_until: null, signed_out_because, client_sha256, ...common };
+    }
+  };
+}
+
+function shown({ caller, session }: ConsoleVisit) {
+  const { operator, person: about } = session;
+  const { principal, is_admin, email } = caller;
+  const person = {
+    email: operator ?? email,
+    name: principal.name ?? null,
+    is_admin,
+    session_id: about?.session_id ?? null,
+  };
+  return { person, expires_at: session.ends_at.toISOString(), idle_until: session.expires_at.toISOString() };
+}
+
+/**
+ * What a browser asks about its own session of the console.
+ *
+ * | path                | what happens                                                        |
+ * |---------------------|---------------------------------------------------------------------|
+ * | /console/sign-in    | goes to the identity provider, which sends back to /oauth/callback  |
+ * | /console/link       | opens the console where there is no identity provider               |
+ * | /console/session    | tells the console who is signed in                                  |
+ * | /console/sign-out   | ends the session                                                    |
+ * | /console/signed-out | says so                                                             |
+ */
+export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: ConsoleCallers): Router {
+  const { config, identity, log } = options;
+  const issuer = issuerOf(config);
+  const { origin } = new URL(issuer);
+  const provider = async () => identity?.provider.signOutUrl();
+  const pages = [
+    signedOut(issuer, provider),
+    ...(identity === undefined
+      ? [consoleWithoutProvider(), consoleLink(config, callers, log)]
+      : [consoleLinkOff(issuer)]),
+  ];
+  const router = Router({ caseSensitive: true, strict: true });
+  router.use(CONSOLE_PATH, (_req, res, next) => {
+    res.setHeaders(new Headers(CONSOLE_HEADERS));
+    next();
+  });
+  router.use(
+    mountRoutes(pages, { ...options, branding: config.branding, provider_url: config.auth?.oidc?.issuer_url }),
+  );
+  const tellState = createConsoleState(config, callers);
+  serve(router, CONSOLE_SESSION_PATH, 'GET', tellState);
+  serve(router, CONSOLE_SIGN_OUT_PATH, 'POST', async (req, res) => {
+    // Another site's form comes without the cookie, and the answer would take it away all the same.
+    demandTrusted(req, origin);
+    // Also where the provider is away, or the session is over already.
+    const session = await callers.find(req);
+    if (session !== undefined) await callers.sessions.forget(session);
+    const person = session?.person;
+    if (person !== undefined) await identity?.sessions.end(person.session_id, 'signed out', 'person');
+    res.setHeader('set-cookie', callers.cookie.cleared);
+    return { location: `${issuer}${CONSOLE_SIGNED_OUT_PATH}` };
+  });
+  return router;
+}
+
+function serve(
+  router: Router,
+  path: string,
+  method: 'GET' | 'POST',
+  answer: (req: Request, res: Response) => Promise<object>,
+) {
+  router.all(path, async (req, res, next) => {
+    try {
+      if (req.method !== method) throw methodNotAllowed(req, method);
+      sendJson(res, 200, await answer(req, res));
+    } catch (error) {
+      answerOrPass(error, req, res, next);
+    }
+  });
+}

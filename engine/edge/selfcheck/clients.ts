@@ -1,0 +1,353 @@
+import { randomBytes } from 'node:crypto';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, delimiter, dirname, join } from 'node:path';
+import { failed, ok, skipped, warning } from '../../base/contract/checks.ts';
+import type { Protocol } from '../../base/contract/protocol.ts';
+import { findProgram } from '../../base/kit/process/find-program.ts';
+import { type ProgramEnd, runProgram } from '../../base/kit/process/run-program.ts';
+import { printableLine, printableWord } from '../../base/kit/text/printable.ts';
+import { CLIENTS, type ClientKind, planClient, TIERS } from '../client-files/clients.ts';
+import { platformOf } from '../client-files/key-helper.ts';
+import type { ClientNames } from '../client-files/names.ts';
+import { APIS } from './apis.ts';
+import {
+  askFor,
+  type ClientSurroundings,
+  refusedOutcome,
+  requestOf,
+  type SelfCheck,
+  type SelfCheckOutcome,
+  type Subject,
+  type TokensUsed,
+} from './check.ts';
+
+interface Runnable {
+  readonly client: ClientKind;
+  readonly api: Protocol;
+  /** About what one run was seen to use, twice over: it is the client who decides. */
+  readonly uses: TokensUsed;
+  /**
+   * Arguments of a run that prints one reply and ends, with no tool that runs commands or reads and writes files: whoever
+   * answers could have the client do that here. A version without these options refuses them.
+   */
+  args(prompt: string): readonly string[];
+}
+
+const RUNNABLE: readonly Runnable[] = [
+  {
+    client: 'messages',
+    api: 'messages',
+    uses: { requests: 3, input: 30_000, output: 1000 },
+    args: (prompt) => ['-p', prompt, '--tools', ''],
+  },
+  {
+    client: 'coding-cli',
+    api: 'responses',
+    uses: { requests: 3, input: 25_000, output: 1000 },
+    args: (prompt) => [
+      'exec',
+      '--skip-git-repo-check',
+      ...['shell_tool', 'unified_exec', 'view_image'].flatMap((tool) => ['--disable', tool]),
+      prompt,
+    ],
+  },
+  {
+    client: 'build-cli',
+    api: 'chat',
+    uses: { requests: 5, input: 60_000, output: 2000 },
+    // An empty list of tools would mean all of them.
+    args: (prompt) => ['-p', prompt, '--tools', 'todo_write', '--deny', '*'],
+  },
+];
+
+/** A single run of each coding client that is installed. */
+export const CLIENT_CHECKS: readonly SelfCheck[] = RUNNABLE.map((runnable) => ({
+  id: `clients.${runnable.client.replace('-', '_')}`,
+  title: `A single run of the ${CLIENTS[runnable.client].title}`,
+  expected: 'the reply that was asked for, and no browser that opens to sign in',
+  uses: runnable.uses,
+  skipped: ({ clients }) => whyNot(runnable, clients),
+  run: (subject) => runClient(runnable, subject),
+}));
+
+function whyNot({ client }: Runnable, clients: ClientSurroundings | undefined): string | undefined {
+  if (clients === undefined) return 'no clients are looked for here';
+  if (process.platform === 'win32')
+    return 'clients are not run on Windows, where what they start can not be ended with them';
+  const found = findClient(client, clients);
+  if (found === undefined) {
+    const programs = clients.names.map((names) => CLIENTS[client].files(names).program);
+    return `no ${[...new Set(programs)].join(' or ')} is on the PATH`;
+  }
+  const managed = CLIENTS[client].files(found.names).managed_file[platformOf(process.platform)];
+  if (managed === undefined || !existsSync(managed)) return undefined;
+  return `${managed} decides on this machine where the client goes, and the token is for the gateway only`;
+}
+
+function findClient(client: ClientKind, { names, env }: ClientSurroundings) {
+  for (const each of names) {
+    const program = findProgram(CLIENTS[client].files(each).program, env, process.platform);
+    if (program !== undefined) return { program, names: each };
+  }
+  return undefined;
+}
+
+/** The word is not in the prompt, which some clients print as well. */
+const PROMPT = 'Join "self" and "check" into one word, and reply with that one word only. Use no tools.';
+const REPLY = /self-?check/i;
+
+async function runClient(runnable: Runnable, subject: Subject): Promise<SelfCheckOutcome> {
+  const { clients, echo, model, root_url, signal } = subject;
+  const found = clients === undefined ? undefined : findClient(runnable.client, clients);
+  if (clients === undefined || found === undefined || model === undefined)
+    return skipped('there is no client or no model');
+  const useless = await whyUseless(runnable, subject);
+  if (useless !== undefined) return useless;
+  const word = `echo-${randomBytes(4).toString('hex')}`;
+  const expected = echo?.expect({ text: word });
+  const prompt = expected === undefined ? PROMPT : `${PROMPT} (${expected.text})`;
+  const run = await runOnce(runnable, { ...clients, ...found, root_url, model, prompt, signal });
+  signal?.throwIfAborted();
+  const isExpected = (reply: string) => (expected?.received() === undefined ? REPLY.test(reply) : reply.includes(word));
+  return judgeRun(run, runnable, { program: found.program, isExpected, seconds: clients.seconds });
+}
+
+/**
+ * Why a run could not go well: by a short request of its API, because a client that is refused asks again and again, each
+ * time with tens of thousands of tokens.
+ */
+async function whyUseless({ api }: Runnable, subject: Subject): Promise<SelfCheckOutcome | undefined> {
+  const { path } = APIS[api];
+  const asked = await askFor(subject, { path, json: requestOf(subject, api) }, 'a short request');
+  const refused = refusedOutcome(asked);
+  if (refused === undefined) return undefined;
+  const { status, json } = asked.answer;
+  if (json !== undefined && status >= 400 && status < 500 && status !== 401 && status !== 403) {
+    return skipped(`not run: the gateway does not serve ${path}, or not with this model`, asked.travelled);
+  }
+  return { ...refused, found: `not run: the client would get the same: ${refused.found}` };
+}
+
+interface RunGiven extends Omit<ClientSurroundings, 'names'> {
+  readonly names: ClientNames;
+  readonly program: string;
+  readonly root_url: string;
+  readonly model: string;
+  readonly prompt: string;
+  readonly signal: AbortSignal | undefined;
+}
+
+interface SingleRun extends ProgramEnd {
+  /** Hosts of the pages that it opened a browser for; the rest of an address may hold a secret. */
+  readonly opened: readonly string[];
+  readonly version: string;
+}
+
+const OUTPUT_BYTES_MAX = 256 * 1024;
+const VERSION_SECONDS = 20;
+const WATCH_MS = 100;
+const CONTEXT_WINDOW = 200_000;
+
+/** For clients that are told the name of a variable. */
+const TOKEN_VARIABLE = 'APPSCLI_SELFCHECK_TOKEN';
+
+/**
+ * Runs a client once in a home directory of its own, with files as `appscli client` makes them, the token in a variable and
+ * nothing else of the person. A browser that it opens is recorded and does not open. Everything it started and wrote is
+ * gone afterwards.
+ */
+async function runOnce({ client, args }: Runnable, given: RunGiven): Promise<SingleRun> {
+  const { names, program, prompt, token, seconds, signal } = given;
+  const home = mkdtempSync(join(tmpdir(), 'appscli-selfcheck-'));
+  const pages = join(home, 'opened-pages');
+  const opened = () => (existsSync(pages) ? hostsIn(readFileSync(pages, 'utf8')) : []);
+  const enough = new AbortController();
+  // Whoever opened a browser waits for a person, and would do so until time is over.
+  const watch = setInterval(() => {
+    if (opened().length > 0) enough.abort();
+  }, WATCH_MS);
+  try {
+    const folder = join(home, 'project');
+    mkdirSync(folder);
+    const variable = client === 'messages' ? `${names.messages.variable_prefix}_AUTH_TOKEN` : TOKEN_VARIABLE;
+    writeFiles(client, variable, home, given);
+    const env = environment(given.env, home, pages);
+    const all = { folder, bytes_max: OUTPUT_BYTES_MAX };
+    const about = await runProgram({
+      ...all,
+      command: { program, args: ['--version'] },
+      env,
+      seconds: VERSION_SECONDS,
+    });
+    const end = await runProgram({
+      ...all,
+      command: { program, args: args(prompt) },
+      env: { ...env, [variable]: token },
+      seconds,
+      signal: AbortSignal.any([enough.signal, ...(signal === undefined ? [] : [signal])]),
+    });
+    return { ...end, opened: opened(), version: about.stdout.split('\n', 1)[0]!.trim() };
+  } finally {
+    clearInterval(watch);
+    try {
+      rmSync(home, { recursive: true, force: true, maxRetries: 3 });
+    } catch {
+      // A file that somebody still holds: the token is in none of them.
+    }
+  }
+}
+
+function writeFiles(client: ClientKind, variable: string, home: string, { root_url, model, names }: RunGiven): void {
+  const below = (path: string) => join(home, path.replace(/^~\//, '').replace(/^(?:[A-Za-z]:)?[\\/]+/, ''));
+  const spec = {
+    root_url,
+    credential: { variable },
+    telemetry: [],
+    model,
+    alias: client === 'build-cli' ? 'selfcheck' : undefined,
+    display_name: 'selfcheck',
+    context_window: client === 'messages' ? undefined : CONTEXT_WINDOW,
+    tiers: Object.fromEntries(TIERS.map((tier) => [tier, model])),
+  };
+  const path = below(CLIENTS[client].files(names).file);
+  const place = { path, platform: platformOf(process.platform), read: () => undefined };
+  for (const { path, after } of planClient(client, spec, names, place).drafts) {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, after, { mode: 0o600 });
+  }
+}
+
+/** What programs start to open a page, by the systems they know. */
+const BROWSERS = [
+  'xdg-open',
+  'open',
+  'gio',
+  'gnome-open',
+  'kde-open',
+  'wslview',
+  'sensible-browser',
+  'x-www-browser',
+  'www-browser',
+  'firefox',
+  'chromium',
+  'google-chrome',
+];
+
+/** Variables that say how the network is reached and in which language to speak, and nothing of a person. */
+const KEPT = /^(?:PATH|LANG|LC_\w+|TZ|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|SystemRoot)$/i;
+
+function environment(env: NodeJS.ProcessEnv, home: string, pages: string): NodeJS.ProcessEnv {
+  const kept = Object.fromEntries(Object.entries(env).filter(([name]) => KEPT.test(name)));
+  const [programs, temporary] = [join(home, 'programs'), join(home, 'tmp')];
+  for (const folder of [programs, temporary]) mkdirSync(folder);
+  for (const name of BROWSERS) {
+    const path = join(programs, name);
+    writeFileSync(path, `#!/bin/sh\nfor each in "$@"; do printf '%s\\n' "$each" >> '${pages}'; done\n`);
+    chmodSync(path, 0o700);
+  }
+  return {
+    ...kept,
+    PATH: `${programs}${delimiter}${env.PATH ?? ''}`,
+    BROWSER: join(programs, 'xdg-open'),
+    HOME: home,
+    XDG_CONFIG_HOME: join(home, '.config'),
+    XDG_CACHE_HOME: join(home, '.cache'),
+    XDG_DATA_HOME: join(home, '.local', 'share'),
+    XDG_STATE_HOME: join(home, '.local', 'state'),
+    TMPDIR: temporary,
+    TERM: 'dumb',
+    NO_COLOR: '1',
+  };
+}
+
+function hostsIn(pages: string): string[] {
+  const urls = pages.split('\n').filter((line) => URL.canParse(line) && /^https?:/.test(line));
+  return [...new Set(urls.map((line) => new URL(line).host))];
+}
+
+/** How clients say that they do not know an option. */
+const NO_SUCH_OPTION = /^error: (?:unknown (?:option|feature flag)|unexpected argument|invalid value)\b/im;
+
+const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
+  [
+    /certificate|self.signed|\bTLS\b|\bSSL\b/i,
+    'it may trust other authorities than this program: name a file with yours in NODE_EXTRA_CA_CERTS and SSL_CERT_FILE',
+  ],
+  [/\b401\b|unauthorized/i, 'the gateway refuses the token as this client sends it, in the header authorization'],
+  [
+    /^(?!.*metadata).*model\b.{0,40}(?:not found|not exist|not supported)/im,
+    'the client asks for a model that this token may not use: name another with --model, or ask for a token of another group',
+  ],
+];
+
+function judgeRun(
+  run: SingleRun,
+  { client, api, args }: Runnable,
+  context: { readonly program: string; readonly isExpected: (reply: string) => boolean; readonly seconds: number },
+): SelfCheckOutcome {
+  const { program, seconds, isExpected } = context;
+  const { ending, exit_code, opened, version, stdout, stderr } = run;
+  const { path } = APIS[api];
+  const reply = printableLine(stdout.trim());
+  const end = exit_code === undefined ? ending.replaceAll('_', ' ') : `exit code ${exit_code}`;
+  const more = {
+    sent: `${[basename(program), ...args('<prompt>')].map(printableWord).join(' ')}, in a home directory of its own`,
+    came: `${end}, ${reply === '' ? 'no reply' : `the reply: ${shorten(reply)}`}`,
+    details: [
+      `${program}${version === '' ? '' : `, version ${shorten(version)}`}`,
+      // Where something went wrong its reason is in the last lines.
+      ...(exit_code === 0 ? [] : linesOf(stderr).map((line) => `it said: ${shorten(line)}`)),
+    ],
+  };
+  if (opened.length > 0)
+    return failed(
+      `it opened a browser at ${opened.join(' and ')} to sign in, so it read no key or got none accepted`,
+      `does the gateway take this token for ${path}? appscli doctor ${client} looks at the files of the client here`,
+      more,
+    );
+  if (ending === 'no_start') return skipped(`${program} can not be started`, more);
+  if (ending === 'too_late')
+    return failed(
+      `it gave no reply within ${seconds} seconds`,
+      'see what the other checks say of streams and errors; clients try again for minutes before they tell of an error',
+      more,
+    );
+  if (ending === 'exit' && exit_code !== 0 && NO_SUCH_OPTION.test(stderr))
+    return skipped(
+      'this version can not be run without its tools, which a gateway could have read files and run commands here',
+      { ...more, remedy: 'update the client, if it is an old one' },
+    );
+  if (ending !== 'exit' || exit_code !== 0) {
+    const said = [...linesOf(stderr), ...linesOf(stdout)].join('\n');
+    const known = REMEDIES.find(([pattern]) => pattern.test(said))?.[1];
+    const how = ending === 'exit' ? `it ended with exit code ${exit_code}` : 'it was ended, or printed without end,';
+    const remedy = known ?? 'its last lines say why; the other checks show what the gateway answers';
+    return failed(`${how} and gave no reply`, remedy, more);
+  }
+  if (isExpected(stdout)) return ok('it replied as asked, and opened no browser', more);
+  if (reply === '')
+    return failed(
+      'it ended well and printed no reply',
+      `look at what the gateway answers on ${path}: an empty answer, or one without its last event, does this`,
+      more,
+    );
+  return warning(
+    `it printed something else than was asked for, and opened no browser: ${shorten(reply)}`,
+    'a model may not have done as it was told: run it again, or with another --model',
+    more,
+  );
+}
+
+const SHOWN_MAX = 300;
+const LINES_MAX = 4;
+
+function linesOf(output: string): string[] {
+  const lines = output.split('\n').map((line) => printableLine(line).trim());
+  return [...new Set(lines.filter((line) => line !== ''))].slice(-LINES_MAX);
+}
+
+function shorten(text: string): string {
+  const line = printableLine(text);
+  return line.length <= SHOWN_MAX ? line : `${line.slice(0, SHOWN_MAX - 1)}…`;
+}

@@ -1,0 +1,121 @@
+/** Plays the client of a test: one request over a real connection to the gateway under test. */
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
+import type { Caller, CaseRequest } from '../../pipeline/load/tests/test-case.ts';
+import { presentHeaders } from './upstream-script.ts';
+
+/** A response as the client got it. */
+export interface ClientResponse {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+}
+
+/** A request ready to be sent. */
+export interface ClientRequest {
+  readonly method: string;
+  /** Path and query string. */
+  readonly path: string;
+  /** Names and values in turn. */
+  readonly headers: readonly string[];
+  readonly body: Buffer;
+  readonly leaves: CaseRequest['leaves'];
+}
+
+/** Address of a caller whose test does not name one but stands behind a proxy. */
+const SOMEBODY = '192.0.2.1';
+const FORWARDED_FOR = 'x-forwarded-for';
+
+/** The headers that carry a credential. */
+export function credentialHeaders(credential: Caller['credential'], token: string): string[] {
+  if (credential === 'none') return [];
+  return credential === 'x-api-key' ? ['x-api-key', token] : ['authorization', `Bearer ${token}`];
+}
+
+/** The headers that a trusted proxy in front of the gateway would add. */
+export function proxyHeaders(
+  { address = SOMEBODY, region }: Caller,
+  own: string | null | undefined,
+  region_header: string | undefined,
+): string[] {
+  const forwarded_for = [FORWARDED_FOR, own ? `${own}, ${address}` : address];
+  return region === undefined || region_header === undefined
+    ? forwarded_for
+    : [...forwarded_for, region_header, region];
+}
+
+/**
+ * The request of a case. A header that the case names itself replaces one of `added`, but for x-forwarded-for, which
+ * the proxy has the last word on.
+ */
+export function clientRequest(request: CaseRequest, path: string, added: readonly string[]): ClientRequest {
+  const { method = 'POST', json, text, headers = {}, leaves } = request;
+  const body = Buffer.from(text ?? (json === undefined ? '' : JSON.stringify(json)));
+  const framing = body.length > 0 ? ['content-type', 'application/json', 'content-length', String(body.length)] : [];
+  const behind_proxy = added.includes(FORWARDED_FOR);
+  const ours = pairs([...added, ...framing]).filter(([name]) => name === FORWARDED_FOR || headers[name] === undefined);
+  const theirs = pairs(presentHeaders(headers)).filter(([name]) => !(behind_proxy && name === FORWARDED_FOR));
+  return { method, path: request.path ?? path, headers: [...ours, ...theirs].flat(), body, leaves };
+}
+
+/** Names with values, of names and values in turn. */
+export function pairs(list: readonly string[]): (readonly [name: string, value: string])[] {
+  return list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!] as const] : []));
+}
+
+/** What a client in the middle of its request is told and tells. */
+export interface Surroundings {
+  /** Resolves when an upstream has the request and does not answer it. */
+  readonly unanswered: Promise<unknown>;
+  /** How many bytes the upstream that answers sends before it falls silent. */
+  answerBytes(): number;
+  /** Is told of everything that arrives. */
+  onArrival(): void;
+}
+
+/**
+ * Sends a request and reads the response.
+ * @returns the response; `undefined` when the client left before it, or the connection ended without one.
+ */
+export async function send(
+  gateway_url: string,
+  wanted: ClientRequest,
+  around: Surroundings,
+): Promise<ClientResponse | undefined> {
+  const { host, hostname, port } = new URL(gateway_url);
+  const { method, path, body, leaves } = wanted;
+  const headers = ['host', host, ...wanted.headers];
+  const req = httpRequest({ hostname, port, method, path, headers, agent: false });
+  const failed = new Promise<undefined>((resolve) => req.on('error', () => resolve(undefined)));
+  const answered = once(req, 'response').then(([head]) => head as IncomingMessage);
+  answered.catch(() => {});
+  req.end(body);
+  const left = leaves === 'before_answer' ? around.unanswered.then(() => undefined) : failed;
+  const head = await Promise.race([answered, left, failed]);
+  around.onArrival();
+  if (head === undefined) {
+    req.destroy();
+    return undefined;
+  }
+  const enough = leaves === 'during_answer' ? around.answerBytes() : Number.POSITIVE_INFINITY;
+  const received = await readUpTo(head, enough, around.onArrival);
+  req.destroy();
+  return { status: head.statusCode!, headers: head.headers, body: received };
+}
+
+/** Reads a body to its end, however abrupt, or up to a number of bytes. */
+async function readUpTo(head: IncomingMessage, bytes: number, onArrival: () => void): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of head as AsyncIterable<Buffer>) {
+      onArrival();
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= bytes) break;
+    }
+  } catch {
+    // A stream that was cut: what came of it is what the client got.
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,150 @@
+import { relative, sep } from 'node:path';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { secretFile, secretInFile } from '../../../base/kit/secret-names.ts';
+import type { PipelineSpec, Policy } from '../../../base/source/spec.ts';
+
+/** A configuration without errors. */
+export interface Usable {
+  readonly config: GatewayConfig;
+  readonly pipelines: readonly PipelineSpec[];
+  readonly policies: readonly Policy[];
+  /** Where its gateway.yaml stands; paths below it count as relative to it. */
+  readonly directory: string;
+}
+
+/** One difference between two configurations, told by what it means for whom. */
+export interface Change {
+  readonly section:
+    | 'models'
+    | 'access'
+    | 'policies'
+    | 'routes'
+    | 'prices'
+    | 'limits'
+    | 'upstreams'
+    | 'pipelines'
+    | 'settings'
+    | 'requests';
+  /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
+  readonly subject: string;
+  /** What changes, in words. */
+  readonly change: string;
+  /** Further lines. */
+  readonly details?: readonly string[];
+  /** How many requests of the past it is about, and whose they were. */
+  readonly requests?: number;
+  readonly people?: readonly { readonly person: string; readonly requests: number }[];
+}
+
+/** The names in both, only in the old, only in the new; each in order of appearance. */
+export function compareNames(
+  old_names: Iterable<string>,
+  new_names: Iterable<string>,
+): { readonly kept: string[]; readonly lost: string[]; readonly gained: string[] } {
+  const before = new Set(old_names);
+  const after = new Set(new_names);
+  return {
+    kept: [...before].filter((name) => after.has(name)),
+    lost: [...before].filter((name) => !after.has(name)),
+    gained: [...after].filter((name) => !before.has(name)),
+  };
+}
+
+/** A change that is told in several lines; none without any. */
+export function told(section: Change['section'], subject: string, [change, ...details]: readonly string[]): Change[] {
+  if (change === undefined) return [];
+  return [{ section, subject, change, ...(details.length > 0 && { details }) }];
+}
+
+/** What goes, comes and changes of things with names, in this order. */
+export function diffByName<T>(
+  section: Change['section'],
+  [before, after]: readonly [ReadonlyMap<string, T>, ReadonlyMap<string, T>],
+  tell: { gone(old: T): string; added(added: T): string; changed(old: T, now: T): readonly string[] },
+  subject = (name: string) => name,
+): Change[] {
+  const { kept, lost, gained } = compareNames(before.keys(), after.keys());
+  return [
+    ...lost.flatMap((name) => told(section, subject(name), [tell.gone(before.get(name)!)])),
+    ...gained.flatMap((name) => told(section, subject(name), [tell.added(after.get(name)!)])),
+    ...kept.flatMap((name) => told(section, subject(name), tell.changed(before.get(name)!, after.get(name)!))),
+  ];
+}
+
+/** What a list loses and gains, as parts of a sentence. */
+export function lossAndGain(before: readonly string[], after: readonly string[]): string[] {
+  const { lost, gained } = compareNames(before, after);
+  return [
+    ...(lost.length === 0 ? [] : [`loses ${lost.join(', ')}`]),
+    ...(gained.length === 0 ? [] : [`gains ${gained.join(', ')}`]),
+  ];
+}
+
+/** Whether two plain values are the same, whatever the order of their keys. */
+export function isSame(a: unknown, b: unknown): boolean {
+  return ordered(a) === ordered(b);
+}
+
+function ordered(value: unknown): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    typeof item === 'object' && item !== null && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : item,
+  );
+}
+
+/** The same value with paths below a directory relative to it, so that a copy elsewhere is no difference. */
+export function relativePaths(value: unknown, directory: string): unknown {
+  return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
+    typeof item === 'string' ? relativePath(item, directory) : item,
+  );
+}
+
+function relativePath(text: string, directory: string): string {
+  const file = secretFile(text);
+  if (file !== undefined) return secretInFile(relativePath(file, directory));
+  return text.startsWith(directory + sep) ? relative(directory, text) : text;
+}
+
+/** A value that differs, by its place below the values that were compared. */
+export interface ValueChange {
+  /** Keys joined by dots; empty when the compared values themselves differ. */
+  readonly path: string;
+  /** `300 -> 60`. */
+  readonly change: string;
+}
+
+function isMapping(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The innermost values that differ; lists are told as a whole, long ones by what they lose and gain. */
+export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
+  if (isMapping(before) && isMapping(after)) {
+    const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
+    // Settings may be called like something that every object has.
+    const own = (value: Record<string, unknown>, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
+    return [...keys].flatMap((key) =>
+      compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
+    );
+  }
+  if (isSame(before, after)) return [];
+  const change = Array.isArray(before) && Array.isArray(after) ? compareLists(before, after) : undefined;
+  return [{ path, change: change ?? `${shown(before)} -> ${shown(after)}` }];
+}
+
+/** So many items, before and after together, can be compared at a glance. */
+const FEW_ITEMS = 12;
+
+/** What a list of many items loses and gains; `undefined` when that would not tell all, or all can be shown. */
+function compareLists(before: readonly unknown[], after: readonly unknown[]): string | undefined {
+  const parts = lossAndGain(before.map(ordered), after.map(ordered));
+  return before.length + after.length <= FEW_ITEMS || parts.length === 0 ? undefined : parts.join('; ');
+}
+
+/** A value in a sentence. */
+export function shown(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  // A text of several lines would read like several changes.
+  return typeof value === 'string' && !/[\n\r\t]/.test(value) ? value : JSON.stringify(value);
+}

@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { secretPlace } from '../../base/kit/secret-names.ts';
+import { flatFacts } from '../../base/rules/fact-view.ts';
+import type { Loaded } from '../../base/source/spec.ts';
+import {
+  accessSteps,
+  type DryRun,
+  decisionOf,
+  entryStep,
+  limitSteps,
+  routingSteps,
+  type SentStep,
+  type StageStep,
+  spendingSteps,
+  upstreamSteps,
+} from '../../pipeline/explain/dry-run.ts';
+import { type ClientResponse, pairs } from './client.ts';
+import { parsed } from './suite/expectations.ts';
+import type { Call, Played } from './suite/played.ts';
+import type { StageTrace } from './suite/watch.ts';
+
+/** Facts that a dry run makes up: the token is new, and nobody answers. */
+const MADE_UP =
+  /^(?:principal\.(?:id|token\.(?:id|name))|request\.id|upstream\..*|usage\..*|outcome\.(?!error|status).*)$/;
+
+const isReal = (path: string, told: ReadonlySet<string>): boolean => told.has(path) || !MADE_UP.test(path);
+
+function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlySet<string>): StageStep {
+  const { entry, list, guard, ran, wrote, raised } = trace;
+  const skipped = guard?.held === false || shadow.includes(entry.id);
+  return {
+    ...entryStep(entry, list),
+    ...(guard === undefined || entry.when === undefined ? {} : { guard: decisionOf(entry.when, guard.facts) }),
+    fate: ran ? 'runs' : skipped ? 'skipped' : 'unreached',
+    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path, told))),
+    ...(raised === undefined ? {} : { raised }),
+  };
+}
+
+/** The headers that were sent, with what is told of those whose value is a secret of the upstream. */
+function headerPairs({ upstream, raw_headers }: Call, config: GatewayConfig, host: string): [string, string][] {
+  const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === upstream)!;
+  const bearer_env = auth_token_env ?? api_key_env;
+  const secretOf = (secret: string) => `the value of ${secretPlace(secret)}`;
+  const fixed = Object.entries(headers).flatMap(([name, header]) =>
+    typeof header === 'string' ? [] : [[name, secretOf(header.value_env)] as const],
+  );
+  const told = new Map([
+    ...fixed,
+    ...(api_key_env === undefined ? [] : [['x-api-key', secretOf(api_key_env)] as const]),
+    ...(bearer_env === undefined ? [] : [['authorization', `Bearer, ${secretOf(bearer_env)}`] as const]),
+    ['host', host],
+  ]);
+  return pairs(raw_headers).map(([name, value]) => [name, told.get(name.toLowerCase()) ?? value]);
+}
+
+function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): SentStep | undefined {
+  const [call] = calls;
+  if (call === undefined) return undefined;
+  const { origin, host } = new URL(config.upstreams.find(({ name }) => name === call.upstream)!.base_url);
+  return {
+    upstream: call.upstream,
+    method: call.method,
+    url: `${origin}${call.url}`,
+    headers: headerPairs(call, config, host),
+    body_bytes: call.body.length,
+    sha256: createHash('sha256').update(call.body).digest('hex'),
+    unchanged: call.body.equals(sent_body),
+    rewrites: (Object.fromEntries(flatFacts(facts))['outcome.rewrites'] as readonly string[] | undefined) ?? [],
+  };
+}
+
+/** What the request was charged: counting tokens, for one, costs nothing. `undefined` where no budget was asked. */
+function chargeOf({ reservations }: Played): 'full' | 'nothing' | undefined {
+  if (reservations.length === 0) return undefined;
+  return reservations.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
+}
+
+/** What the gateway answered itself; its error is that of the clause which answers in its place, or the one that was raised. */
+function answerOf({ status, body }: ClientResponse, stages: readonly StageStep[], raised: unknown) {
+  const told = stages.find(({ list, raised: by_clause }) => list === 'on_error' && by_clause?.code !== undefined);
+  const { error } = (parsed(body) as { error?: { message?: string } } | null | undefined) ?? {};
+  return { status, error: told?.raised?.code ?? (raised as string | undefined), message: error?.message ?? '' };
+}
+
+/**
+ * What was played, as an account of every decision. `undefined` when no pipeline serves the request.
+ * @param told facts that are made up elsewhere, and were told here.
+ */
+export function describePlayed(
+  loaded: Loaded,
+  config: GatewayConfig,
+  played: Played,
+  told: ReadonlySet<string> = new Set(),
+): DryRun | undefined {
+  const { trace, facts, response } = played;
+  if (trace === undefined) return undefined;
+  const known = Object.fromEntries(flatFacts(facts));
+  const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
+  const stages = trace.stages.map((stage) => stageStep(stage, shadow, told));
+  const sent = sentStep(played, config);
+  const charge = chargeOf(played);
+  return {
+    pipeline: trace.pipeline.name,
+    // What came after sending is made up, its outcome included.
+    facts: Object.fromEntries(
+      Object.entries(known).filter(
+        ([path]) => isReal(path, told) && (sent === undefined || !/^(?:outcome|error)\./.test(path)),
+      ),
+    ),
+    stages,
+    routing: known['route.rule'] === undefined ? [] : routingSteps(loaded, config, facts),
+    upstreams: upstreamSteps(config, known),
+    access: known['route.upstream'] === undefined ? [] : accessSteps(loaded, config, facts),
+    spending: charge === undefined ? [] : spendingSteps(loaded, config, facts, charge),
+    limits: played.reservations.flatMap(({ statuses }) => limitSteps(statuses)),
+    shadow,
+    ...(sent !== undefined && { sent }),
+    ...(sent === undefined && response !== undefined && { answer: answerOf(response, stages, known['outcome.error']) }),
+  };
+}

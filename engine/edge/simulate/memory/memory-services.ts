@@ -1,0 +1,174 @@
+/** Everything a stage may ask for, without anything outside the process. */
+
+import { randomUUID } from 'node:crypto';
+import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
+import { StageError } from '../../../base/contract/errors.ts';
+import type {
+  AuditRecord,
+  BearerTokens,
+  Clock,
+  Log,
+  Principal,
+  SharedServices,
+} from '../../../base/contract/services.ts';
+import type { FrozenClock } from '../../../base/kit/clock.ts';
+import { compileCondition } from '../../../base/rules/compile.ts';
+import type { Loaded } from '../../../base/source/spec.ts';
+import type { Database } from '../../../base/store/database.ts';
+import { createSecrets } from '../../../base/store/secrets.ts';
+import { servesWithoutReservations } from '../../../domain/budget/spool/without-store.ts';
+import { AccessTokens } from '../../../domain/identity/tokens/access-tokens.ts';
+import { generateToken, hashToken } from '../../../domain/identity/tokens/token-format.ts';
+import { createManagedPolicies } from '../../../domain/policies/managed-policies.ts';
+import { createModelCatalog } from '../../../domain/upstreams/models.ts';
+import { createUpstreamStates, tellUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
+import type { RequestContext } from '../../../pipeline/run/context.ts';
+import type { LogRecord } from '../suite/played.ts';
+import { MemoryLedger } from './memory-ledger.ts';
+
+/** Stands in every made-up secret, so that one that gets out is recognised. */
+export const SECRET_MARK = 'secret-of-';
+
+/** What stages said on one request. */
+export interface Recorded {
+  readonly audit: AuditRecord[];
+  readonly log: LogRecord[];
+  readonly refused: { destination: string; stage: string | undefined }[];
+}
+
+function createLog(records: LogRecord[]): SharedServices['log'] {
+  const at = (level: LogRecord['level']) => (fields: object, message: string) => {
+    const error = 'err' in fields ? fields.err : undefined;
+    records.push({ level, message, reason: error instanceof Error ? error.message : undefined });
+  };
+  return { debug() {}, info() {}, warn: at('warn'), error: at('error') };
+}
+
+/**
+ * Opens services on a stopped clock, and what tests do with them. While `isAway()` says so, the database seems to be away.
+ * @param options.upstreams as they are configured: which of them have an address and a credential in common.
+ */
+export function openMemoryServices(options: {
+  readonly loaded: Pick<Loaded, 'pipelines' | 'policies'> & { readonly config: GatewayConfig };
+  readonly upstreams: readonly UpstreamConfig[];
+  readonly clock: FrozenClock;
+  readonly isAway: () => boolean;
+}) {
+  const { loaded, clock, isAway } = options;
+  const { config } = loaded;
+  const recorded: Recorded = { audit: [], log: [], refused: [] };
+  const log = createLog(recorded.log);
+  const ledger = new MemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
+  const tokens = openMemoryTokens({ clock, log, isAway });
+  const made_up = new Proxy({}, { get: (_, name) => `${SECRET_MARK}${String(name)}` });
+  const keepRecord = (record: AuditRecord) => {
+    // One record may go to the table and to a file.
+    if (!recorded.audit.includes(record)) recorded.audit.push(record);
+  };
+  const policies = createManagedPolicies(config, loaded.policies);
+  const states = createUpstreamStates({ upstreams: options.upstreams, clock, log, random: () => 0.5 });
+  const services: SharedServices = {
+    config,
+    clock,
+    log,
+    tokens,
+    ledger,
+    upstreams: states,
+    limits_in_force: { changes: async (name) => ledger.changes(name) },
+    secret: createSecrets(loaded, made_up, () => {}),
+    models: createModelCatalog(config, policies),
+    policies,
+    audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
+    health: {
+      check: async () => ({
+        database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
+        spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
+        upstreams: { ok: true, told: tellUpstreams(states.list()) },
+      }),
+    },
+    condition: compileCondition,
+    // Contexts are the engine's own, also those of contained stages.
+    facts: (ctx) => (ctx as unknown as RequestContext).copyFacts(),
+    record: (ctx, now) => (ctx as unknown as RequestContext).auditRecord(now),
+  };
+  return { services, ledger, tokens, states, recorded };
+}
+
+/** Whom a credential is made for. Times in milliseconds since the epoch. */
+interface CredentialWish {
+  /** Id of the token or session. */
+  readonly id: string;
+  readonly user: string;
+  /** Of the token; `test` where absent. */
+  readonly name?: string | undefined;
+  /** Token group; a session may have none. */
+  readonly group: string | undefined;
+  /** Groups of the identity provider, and the roles of a session. */
+  readonly groups: readonly string[];
+  readonly roles: readonly string[];
+  readonly team?: string | undefined;
+  readonly project?: string | undefined;
+  readonly expires_at?: number | undefined;
+  readonly revoked_at?: number | undefined;
+}
+
+/** Credentials that live as long as their process; what verifies access tokens is the gateway's own code. */
+export interface MemoryTokens extends BearerTokens {
+  /** Makes an access token and returns its text. */
+  add(wish: CredentialWish): string;
+  /** Lets somebody sign in and returns the session token, which is none that a gateway would make. */
+  signIn(wish: CredentialWish): string;
+}
+
+/** Opens an empty set of credentials. While `isAway()` says so, tokens that were not seen before can't be verified. */
+function openMemoryTokens(options: {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly isAway: () => boolean;
+}): MemoryTokens {
+  const { clock, log, isAway } = options;
+  const rows = new Map<string, object>();
+  const table: Pick<Database, 'query' | 'listen'> = {
+    async query<Row>(statement: string, _text: string, [hashes]: readonly unknown[]): Promise<Row[]> {
+      if (isAway()) throw new StageError('store_unavailable', 'The test says that the database is away.');
+      return statement === 'token_lookup'
+        ? ((hashes as string[]).flatMap((hash) => rows.get(hash) ?? []) as Row[])
+        : [];
+    },
+    async listen() {},
+  };
+  const access = new AccessTokens({ database: table, clock, log, every: () => () => {} });
+  const sessions = new Map<string, () => Principal>();
+  const dateOf = (moment: number | undefined) => (moment === undefined ? null : new Date(moment));
+  return {
+    verify: (token) => sessions.get(token)?.() ?? access.verify(token),
+    signIn(wish) {
+      const token = `session-${randomUUID()}`;
+      const principal = principalOf(wish);
+      sessions.set(token, () => {
+        const { revoked_at = Infinity, expires_at = Infinity } = wish;
+        if (clock.now() >= revoked_at) throw new StageError('credential_revoked', 'This session was ended.');
+        if (clock.now() >= expires_at) throw new StageError('credential_expired', 'This session has expired.');
+        return principal;
+      });
+      return token;
+    },
+    add({ id, user, name = 'test', group, groups, team = null, project = null, expires_at, revoked_at }) {
+      const token = generateToken();
+      const hash = hashToken(token);
+      const email = user.toLowerCase();
+      rows.set(hash, {
+        ...{ hash, id, name, token_group: group, team, project, principal_id: `user:${email}`, email, groups },
+        ...{ expires_at: dateOf(expires_at), revoked_at: dateOf(revoked_at) },
+      });
+      return token;
+    },
+  };
+}
+
+function principalOf({ id, user, group, groups, roles, team, project }: CredentialWish): Principal {
+  const email = user.toLowerCase();
+  const token = Object.freeze({ id, name: 'sign-in', group });
+  const lists = { groups: Object.freeze([...groups]), roles: Object.freeze([...roles]) };
+  return Object.freeze({ id: `user:${email}`, email, kind: 'session', ...lists, team, project, token });
+}

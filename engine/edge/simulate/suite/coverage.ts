@@ -1,0 +1,184 @@
+/** Which decisions of a configuration the tests have seen fall one way, and which the other. */
+
+import { compileCondition } from '../../../base/rules/compile.ts';
+import { accessRules, routingRules } from '../../../base/rules/config-rules.ts';
+import type { SourcePosition } from '../../../base/source/node.ts';
+import type { Loaded, PipelineSpec, StageEntry } from '../../../base/source/spec.ts';
+import { spendLimits } from '../../../domain/budget/limits/spend-limits.ts';
+import { constantGuard } from '../../../pipeline/load/lints.ts';
+import type { Played } from './played.ts';
+
+/** A decision and the ways it can fall, each with whether a test saw it. */
+export interface Point {
+  readonly position: SourcePosition;
+  readonly kind: 'guard' | 'on_error' | 'routing rule' | 'access rule' | 'spend rule';
+  readonly name: string;
+  readonly outcomes: ReadonlyMap<string, boolean>;
+}
+
+/** The decisions of one file. */
+export interface FileCoverage {
+  readonly file: string;
+  readonly points: readonly Point[];
+  /** Outcomes seen, and all there are. */
+  readonly seen: number;
+  readonly total: number;
+}
+
+/** A record of decisions seen. */
+export type Coverage = ReturnType<typeof createCoverage>;
+
+interface OpenPoint extends Point {
+  readonly outcomes: Map<string, boolean>;
+  /** The entry it is part of, where one place of a file is part of several: a fragment is seen in each of its uses. */
+  readonly use?: Use | undefined;
+}
+
+interface Use {
+  readonly pipeline: string;
+  readonly id: string;
+}
+
+function keyOf(position: SourcePosition, kind: Point['kind'], use: Use | undefined): string {
+  return [kind, placeOf(position), use?.pipeline, use?.id].join('\n');
+}
+
+const placeOf = ({ file, line, column }: SourcePosition): string => `${file}\n${line}\n${column}`;
+
+/** An empty record. */
+export function createCoverage() {
+  const points = new Map<string, OpenPoint>();
+
+  const expectPoint = (...[position, kind, name, outcomes, use]: ExpectPoint): void => {
+    const key = keyOf(position, kind, use);
+    if (points.has(key)) return;
+    points.set(key, { position, kind, name, use, outcomes: new Map(outcomes.map((outcome) => [outcome, false])) });
+  };
+
+  function note(position: SourcePosition | undefined, kind: Point['kind'], outcome: string, use?: Use): void {
+    const outcomes = position && points.get(keyOf(position, kind, use))?.outcomes;
+    if (outcomes?.has(outcome)) outcomes.set(outcome, true);
+  }
+
+  function seeStages({ trace }: Played): void {
+    const pipeline = trace?.pipeline.name ?? '';
+    for (const { entry, list, guard, ran } of trace?.stages ?? []) {
+      const use = { pipeline, id: entry.id };
+      if (guard !== undefined) note(entry.when_position, 'guard', String(guard.held), use);
+      if (list === 'on_error' && ran) note(entry.position, 'on_error', 'entered', use);
+    }
+  }
+
+  /** Rules are asked in order until one decides, those in shadow mode besides: routing, and access once the route is chosen. */
+  function seeRules({ config, positionOf }: Loaded, { facts }: Played): void {
+    const { rule, upstream } = (facts.route as { rule?: string; upstream?: string } | undefined) ?? {};
+    const asked = (
+      section: string,
+      kind: Point['kind'],
+      rules: readonly Pick<ReturnType<typeof accessRules>[number], 'index' | 'name' | 'logic' | 'mode'>[],
+      decides: (rule: { name: string; mode: string }, holds: boolean) => boolean,
+    ) => {
+      for (const one of rules) {
+        const holds = Boolean(compileCondition(one.logic)(facts));
+        note(positionOf(`/${section}/rules/${one.index}`), kind, holds ? 'matching' : 'not matching');
+        if (one.mode !== 'shadow' && decides(one, holds)) return;
+      }
+    };
+    if (config === undefined) return;
+    if (rule !== undefined) asked('routing', 'routing rule', routingRules(config), ({ name }) => name === rule);
+    if (upstream !== undefined) asked('access', 'access rule', accessRules(config), (_, holds) => holds);
+  }
+
+  function seeSpending(loaded: Loaded, { reservations }: Played): void {
+    const limits = loaded.config === undefined ? [] : spendLimits(loaded.config);
+    for (const { statuses } of reservations) {
+      for (const { pointer, name, window, unit } of limits) {
+        const demand = statuses.find((one) => one.rule === name && one.window === window && one.unit === unit);
+        if (demand === undefined || demand.limit === null) continue;
+        note(loaded.positionOf(pointer), 'spend rule', demand.room ? 'letting pass' : 'refusing');
+      }
+    }
+  }
+
+  function files(): FileCoverage[] {
+    const by_file = Map.groupBy(named(points.values()), ({ position }) => position.file);
+    return [...by_file].map(([file, all]) => {
+      const outcomes = all.flatMap((point) => [...point.outcomes.values()]);
+      const sorted = all.toSorted((a, b) => a.position.line - b.position.line || a.position.column - b.position.column);
+      return { file, points: sorted, seen: outcomes.filter(Boolean).length, total: outcomes.length };
+    });
+  }
+
+  return {
+    /** Adds the decisions of the pipelines that stand in some files and, where it was read from a file, of gateway.yaml. */
+    expect(loaded: Loaded, isOurs: (position: SourcePosition) => boolean, gateway_file: string | undefined): void {
+      for (const pipeline of loaded.pipelines) expectStages(pipeline, isOurs, expectPoint);
+      if (gateway_file !== undefined) expectRules(loaded, gateway_file, expectPoint);
+    },
+    see(loaded: Loaded, played: Played): void {
+      seeStages(played);
+      seeRules(loaded, played);
+      seeSpending(loaded, played);
+    },
+    files,
+    /** Share of the outcomes that were seen, 0 to 100, rounded down; 100 when there is nothing to decide. */
+    percent(): number {
+      const all = files();
+      const total = all.reduce((sum, file) => sum + file.total, 0);
+      const seen = all.reduce((sum, file) => sum + file.seen, 0);
+      return total === 0 ? 100 : Math.floor((100 * seen) / total);
+    },
+  };
+}
+
+/** Points with names that tell the uses of one place apart. */
+function named(points: Iterable<OpenPoint>): readonly OpenPoint[] {
+  const by_place = Map.groupBy(points, ({ kind, position }) => `${kind}\n${placeOf(position)}`);
+  return [...by_place.values()].flatMap((uses) =>
+    uses.length === 1 ? uses : uses.map((point) => ({ ...point, name: `${point.use?.pipeline}/${point.name}` })),
+  );
+}
+
+type ExpectPoint = [
+  position: SourcePosition,
+  kind: Point['kind'],
+  name: string,
+  outcomes: readonly string[],
+  use?: Use,
+];
+
+function expectStages(
+  spec: PipelineSpec,
+  isOurs: (position: SourcePosition) => boolean,
+  expectPoint: (...point: ExpectPoint) => void,
+): void {
+  const { name: pipeline, file, match, stages, on_error, finally: last } = spec;
+  const expectGuard = ({ id, when, when_position }: StageEntry) => {
+    if (when_position === undefined || !isOurs(when_position)) return;
+    // What an entry of all pipelines says of paths, say, is settled in each of them.
+    const settled = when_position.file === file ? undefined : constantGuard(when, match);
+    if (settled === undefined) expectPoint(when_position, 'guard', id, ['true', 'false'], { pipeline, id });
+  };
+  for (const entry of [...stages, ...on_error, ...last]) expectGuard(entry);
+  // A clause in shadow mode is never entered.
+  for (const { position, id, mode } of on_error) {
+    if (mode !== 'shadow' && isOurs(position)) expectPoint(position, 'on_error', id, ['entered'], { pipeline, id });
+  }
+}
+
+function expectRules({ config, positionOf }: Loaded, file: string, expectPoint: (...point: ExpectPoint) => void): void {
+  if (config === undefined) return;
+  const expectRule = (pointer: string, kind: Point['kind'], name: string, outcomes: readonly string[]) => {
+    const position = positionOf(pointer);
+    if (position?.file === file) expectPoint(position, kind, name, outcomes);
+  };
+  const BOTH = ['matching', 'not matching'];
+  for (const { index, name, logic } of routingRules(config))
+    expectRule(`/routing/rules/${index}`, 'routing rule', name, logic === true ? ['matching'] : BOTH);
+  for (const { index, name } of accessRules(config)) expectRule(`/access/rules/${index}`, 'access rule', name, BOTH);
+  // A rule with several amounts is one decision: it refuses when any of them has no room.
+  for (const { pointer, name } of spendLimits(config)) {
+    if (pointer.startsWith('/spend_limits/rules/'))
+      expectRule(pointer, 'spend rule', name, ['refusing', 'letting pass']);
+  }
+}

@@ -1,0 +1,342 @@
+import type { GatewayConfig, RouteUpstream, RoutingRuleConfig } from '../../base/contract/config.ts';
+import type { DropReason } from '../../base/contract/forwarding.ts';
+import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
+import type { FactView, LimitChanges } from '../../base/contract/services.ts';
+import { nanoToUsd } from '../../base/kit/money.ts';
+import { compileCondition } from '../../base/rules/compile.ts';
+import { accessRules, formatRoute, routingRules } from '../../base/rules/config-rules.ts';
+import { flatFacts } from '../../base/rules/fact-view.ts';
+import { formatCondition } from '../../base/rules/format-condition.ts';
+import { type Reason, reasonsOf, traceCondition } from '../../base/rules/trace.ts';
+import type { Loaded, StageEntry } from '../../base/source/spec.ts';
+import {
+  type Counted,
+  type DemandStatus,
+  demandStatuses,
+  type Needs,
+  withCounters,
+} from '../../domain/budget/limits/room.ts';
+import { compileLimits, describeLimit, type SpendLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+import { modelOf } from '../../domain/budget/prices/known-models.ts';
+import type { RequestAttempt } from '../../domain/budget/reports/request-ledger.ts';
+import { cacheChoice } from '../../domain/upstreams/routes.ts';
+import { ACCESS_EFFECT } from './rules.ts';
+
+/** A condition as it turned out for a request. */
+export interface Decision {
+  readonly text: string;
+  readonly held: boolean;
+  readonly reasons: readonly Reason[];
+}
+
+/** What became of one entry of the pipeline. */
+export interface StageStep {
+  readonly list: 'stages' | 'on_error' | 'finally';
+  readonly id: string;
+  readonly stage: string;
+  readonly line: number;
+  readonly mode: 'enforce' | 'shadow';
+  /** Absent for an entry without a condition, and for one that was not reached. */
+  readonly guard?: Decision;
+  /** `skipped` by its guard or its mode; `unknown` where its guard depends on what the audit log does not keep. */
+  readonly fate: 'runs' | 'skipped' | 'unreached' | 'unknown';
+  /** Facts that the guard depends on and nobody knows any more. */
+  readonly missing?: readonly string[];
+  readonly wrote: Readonly<Record<string, unknown>>;
+  /** What it refused the request with, or how it failed. */
+  readonly raised?: { readonly code: string | undefined; readonly message: string };
+}
+
+/** A rule of gateway.yaml as it turned out. */
+export interface RuleStep extends Decision {
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  readonly line: number | undefined;
+  readonly after_decision: boolean;
+  readonly effect: string;
+}
+
+/** What an upstream would be sent. */
+export interface SentStep {
+  readonly upstream: string;
+  readonly method: string;
+  readonly url: string;
+  /** Names and values; credentials by the name of their variable. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly body_bytes: number;
+  readonly sha256: string;
+  /** Whether the body is the client's, byte for byte. */
+  readonly unchanged: boolean;
+  /** Top-level keys of the body that a stage rewrote; `*` for the whole body. */
+  readonly rewrites: readonly string[];
+}
+
+/** A request of the past, with what became of it then. */
+export interface PastRequest {
+  readonly request_id: string;
+  /** Absent where its record is of a time when none was kept. */
+  readonly trace_id?: string;
+  readonly received_at: string;
+  readonly why: string;
+  /** In order; none where it was not sent, or nobody knows any more. */
+  readonly attempts: readonly RequestAttempt[];
+  /** Upstreams that were not asked, each as `name: reason`. */
+  readonly dropped: readonly string[];
+}
+
+/** All that can be told about a request without sending it. */
+export interface DryRun {
+  readonly pipeline: string;
+  readonly facts: Readonly<Record<string, unknown>>;
+  readonly stages: readonly StageStep[];
+  readonly routing: readonly RuleStep[];
+  /** The upstreams of the route, where it has several. */
+  readonly upstreams: readonly UpstreamStep[];
+  readonly access: readonly RuleStep[];
+  readonly spending: readonly RuleStep[];
+  readonly limits: readonly LimitStep[];
+  readonly shadow: readonly string[];
+  readonly sent?: SentStep;
+  /** What the gateway itself would answer; absent when the upstream's answer would be passed on. */
+  readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
+  /** The request of the past that this is about, of which only the rules were looked at again. */
+  readonly past?: PastRequest;
+}
+
+/** How a condition turns out for these facts. */
+export function decisionOf(logic: unknown, facts: FactView): Decision {
+  const trace = traceCondition(logic, facts);
+  const held = Array.isArray(trace.value) ? trace.value.length > 0 : Boolean(trace.value);
+  return { text: formatCondition(logic), held, reasons: reasonsOf(trace) };
+}
+
+/** What is known about an entry before any request. */
+export function entryStep(
+  entry: StageEntry,
+  list: StageStep['list'],
+): Pick<StageStep, 'list' | 'id' | 'stage' | 'line' | 'mode'> {
+  return { list, id: entry.id, stage: entry.definition.name, line: entry.position.line, mode: entry.mode };
+}
+
+/** Rules of gateway.yaml in order, with what each said about these facts; those below the first that decides are not asked. */
+function stepsOf<R extends { index: number; name: string; mode: RuleStep['mode']; logic: unknown }>(
+  rules: readonly R[],
+  facts: FactView,
+  told: (rule: R) => Pick<RuleStep, 'line' | 'effect'>,
+): RuleStep[] {
+  let decided = false;
+  return rules.map((rule) => {
+    const { name, mode, logic } = rule;
+    const step = { ...decisionOf(logic, facts), name, mode, after_decision: decided, ...told(rule) };
+    decided ||= step.held && mode === 'enforce';
+    return step;
+  });
+}
+
+/** Every routing rule. */
+export function routingSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
+  return stepsOf(routingRules(config), facts, (rule) => ({
+    line: loaded.positionOf(`/routing/rules/${rule.index}`)?.line,
+    effect: `goes to ${formatRoute(rule)}`,
+  }));
+}
+
+/** Every access rule. */
+export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactView): RuleStep[] {
+  return stepsOf(accessRules(config), facts, ({ index }) => ({
+    line: loaded.positionOf(`/access/rules/${index}`)?.line,
+    effect: ACCESS_EFFECT,
+  }));
+}
+
+/** What keeps the limits of a rule from a caller, although its condition holds. */
+function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
+  const principal = facts.principal as { readonly groups?: readonly string[] } | undefined;
+  const known = new Set(flatFacts(facts).map(([path]) => path));
+  const lacking = scopes.filter(
+    (scope) => (scope === 'team' || scope === 'project') && !known.has(`principal.${scope}`),
+  );
+  const in_no_group = limit === undefined && !principal?.groups?.some((group) => Object.hasOwn(by_group ?? {}, group));
+  return [...lacking.map((scope) => `has no ${scope}`), ...(in_no_group ? ['is in none of these groups'] : [])];
+}
+
+/** What the limits of one spend rule allow, for whom. */
+function spendingEffect(limits: readonly SpendLimit[], facts: FactView): string {
+  const effect = limits.map((each) => describeLimit(each)).join(' and ');
+  const reasons = [...new Set(limits.flatMap((limit) => spared(limit, facts)))];
+  return reasons.length === 0 ? effect : `${effect}, and the caller ${reasons.join(' and ')}`;
+}
+
+/**
+ * Every spend rule, with whether it applies to these facts. Rules on what a request costs or uses are left out where it is
+ * charged nothing.
+ */
+export function spendingSteps(
+  loaded: Loaded,
+  config: GatewayConfig,
+  facts: FactView,
+  charge: 'full' | 'nothing' = 'full',
+): RuleStep[] {
+  const limits = spendLimits(config).filter(({ pointer }) => pointer.startsWith('/spend_limits/rules/'));
+  const asked = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
+  return [...Map.groupBy(asked, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
+    ...decisionOf(of_rule[0]!.logic, facts),
+    name: of_rule[0]!.name,
+    mode: of_rule[0]!.mode,
+    line: loaded.positionOf(pointer)?.line,
+    after_decision: false,
+    effect: spendingEffect(of_rule, facts),
+  }));
+}
+
+/** A limit as the request would find it; amounts in the unit. */
+export interface LimitStep {
+  readonly rule: string;
+  readonly scope: string;
+  readonly key: string;
+  readonly window: string;
+  readonly unit: 'usd' | 'requests' | 'tokens';
+  readonly limit: number;
+  readonly spent: number;
+  readonly reserved: number;
+  readonly needed: number;
+  readonly room: boolean;
+  /** What administrators changed about it at run time; absent where nothing was. */
+  readonly changed?: ChangedStep;
+}
+
+/** Who set a limit and granted room on top of it; amounts in the unit of the limit, moments as ISO 8601. */
+interface ChangedStep {
+  readonly set: { readonly at: string; readonly by: string } | null;
+  readonly grants: readonly {
+    readonly amount: number;
+    readonly at: string;
+    readonly by: string;
+    readonly expires_at: string;
+  }[];
+}
+
+const isoTime = (at: number) => new Date(at).toISOString();
+
+function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => number): ChangedStep {
+  return {
+    set: set && { at: isoTime(set.at), by: set.by },
+    grants: grants.map(({ amount, at, by, expires_at }) => ({
+      ...{ amount: shown(amount), at: isoTime(at), by, expires_at: isoTime(expires_at) },
+    })),
+  };
+}
+
+/** The limits among what a request is counted under; money in USD, for people. */
+export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
+  return statuses.flatMap((status) => {
+    const { rule, scope, key, window, unit, room, in_force, spent, reserved, needed, shadow, changes } = status;
+    // Counted, not limited.
+    if (in_force === null) return [];
+    const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
+    return {
+      ...{ rule, scope, key, window, unit: unit === 'nano_usd' ? ('usd' as const) : unit },
+      ...{ limit: shown(in_force), spent: shown(spent), reserved: shown(reserved), needed: shown(needed), room },
+      ...(changes !== undefined && shadow !== true && { changed: changedStep(changes, shown) }),
+    };
+  });
+}
+
+/**
+ * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
+ * is likely to: the most depends on its body.
+ */
+export function limitsOfPast(
+  config: GatewayConfig,
+  facts: Readonly<Record<string, unknown>>,
+  view: FactView,
+  counted: Counted,
+  charge: 'full' | 'nothing' = 'full',
+): LimitStep[] {
+  const text = (path: string) => facts[path] as string | undefined;
+  const number = (path: string) => Number(facts[path] ?? 0);
+  const keys = {
+    user: text('principal.email'),
+    team: text('principal.team'),
+    project: text('principal.project'),
+    token: text('principal.token.id'),
+    model: text('request.model'),
+    upstream: text('route.upstream'),
+  };
+  const { spend_limits } = config;
+  const amount_nano_usd = number('route.worst_case_nano_usd') || number('route.estimate_nano_usd');
+  const likely: Needs = {
+    amount_nano_usd,
+    most_nano_usd: amount_nano_usd,
+    tokens: number('request.input_tokens_estimate') + number('request.max_tokens') * (number('request.choices') || 1),
+    ...(spend_limits?.reserve === 'typical' && { overshoot_percent: spend_limits.overshoot_percent }),
+  };
+  const groups = (facts['principal.groups'] as readonly string[] | undefined) ?? [];
+  const { demands } = compileLimits(config, compileCondition, { charge }).demandsOf(keys, groups, () => view);
+  return limitSteps(demandStatuses(withCounters(demands, counted, Date.now()), likely));
+}
+
+/** An upstream of the route of a request, and whether it can serve it. */
+export interface UpstreamStep {
+  readonly upstream: string;
+  readonly upstream_model: string;
+  readonly order: number;
+  readonly weight: number;
+  /** From 1, of those to be tried; absent where it is not asked. */
+  readonly turn?: number;
+  readonly dropped?: DropReason;
+  /** Whether it is asked all the same when all others have failed. */
+  readonly is_last_resort?: true;
+  readonly translated_into?: Protocol;
+  /** Whether the request would ask it for five minutes where the client asks for a prompt cache of an hour. */
+  readonly cache_downgraded?: true;
+}
+
+type Facts = Readonly<Record<string, unknown>>;
+
+/** The upstreams of a request's route: those that can serve it in the order to be tried, then the others. None where there is one. */
+export function upstreamSteps(config: GatewayConfig, facts: Facts): UpstreamStep[] {
+  const candidates = facts['route.candidates'] as readonly string[] | undefined;
+  if (candidates === undefined) return [];
+  const rule = config.routing.rules.find(({ name }) => name === facts['route.rule']);
+  const entries = rule?.upstreams ?? config.routing.default_upstreams;
+  const entryOf = (name: string) => entries.find(({ upstream }) => upstream === name)!;
+  const reasons = new Map(
+    ((facts['route.dropped'] ?? []) as readonly string[]).map((text) => text.split(': ') as [string, DropReason]),
+  );
+  const about = (name: string) => stepOf(entryOf(name), config, facts, rule);
+  return [
+    ...candidates.map((name, index) => {
+      const { step, changes } = about(name);
+      return { ...step, ...changes, turn: index + 1 };
+    }),
+    ...entries.flatMap(({ upstream: name }): UpstreamStep[] => {
+      const dropped = reasons.get(name);
+      if (dropped === undefined || candidates.includes(name)) return [];
+      const { step, changes, fate } = about(name);
+      if (dropped === 'cache' && fate !== 'refuse') return [{ ...step, ...changes, dropped, is_last_resort: true }];
+      // What would become of the request there never does.
+      return [{ ...step, dropped }];
+    }),
+  ];
+}
+
+function stepOf(
+  { upstream: name, order, weight }: RouteUpstream,
+  config: GatewayConfig,
+  facts: Facts,
+  rule: RoutingRuleConfig | undefined,
+) {
+  const upstream = config.upstreams.find((each) => each.name === name)!;
+  const model = modelOf(config, String(facts['request.model']))!;
+  const keeps_hour = upstream.supports.prompt_cache_1h && model.supports.prompt_cache_1h;
+  const { fate } = cacheChoice(facts['cache.requested_ttl'] as string | undefined, keeps_hour, upstream, rule);
+  const spoken = protocolOf(String(facts['request.protocol']));
+  const is_translated = spoken !== undefined && !upstream.protocols.includes(spoken);
+  const step: UpstreamStep = { upstream: name, upstream_model: model.upstream_ids[name] ?? model.id, order, weight };
+  const changes: Partial<UpstreamStep> = {
+    ...(is_translated && { translated_into: upstream.protocols[0]! }),
+    ...(fate === 'downgrade' && { cache_downgraded: true }),
+  };
+  return { step, changes, fate };
+}

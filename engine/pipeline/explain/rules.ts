@@ -1,0 +1,94 @@
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { ERRORS, type ErrorCode } from '../../base/contract/errors.ts';
+import { accessRules, formatRoute, formatUpstreams, routingRules } from '../../base/rules/config-rules.ts';
+import { formatCondition } from '../../base/rules/format-condition.ts';
+import { shownPath } from '../../base/source/diagnostics/render.ts';
+import type { SourcePosition } from '../../base/source/node.ts';
+import type { Loaded, StageEntry } from '../../base/source/spec.ts';
+import { describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
+
+/** A rule in force with the position it comes from. */
+export interface EffectiveRule {
+  readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
+  readonly name: string;
+  readonly mode: 'enforce' | 'shadow';
+  /** JSON-Logic after expansion; `true` for always. */
+  readonly logic: unknown;
+  readonly text: string;
+  readonly effect: string;
+  readonly file: string;
+  readonly line: number;
+}
+
+/** A rule as it is told; of a configuration that is no longer in force nobody knows the logic. */
+export type RuleInWords = Omit<EffectiveRule, 'kind' | 'logic'> & { readonly kind: string; readonly logic?: unknown };
+
+/** What becomes of a request for which an access rule holds. */
+export const ACCESS_EFFECT = 'refuses: 403 forbidden';
+
+/** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
+export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
+  const inForce = (
+    kind: EffectiveRule['kind'],
+    { name, logic, mode = 'enforce' }: { name: string; logic: unknown; mode?: EffectiveRule['mode'] },
+    effect: string,
+    position: SourcePosition | undefined,
+  ): EffectiveRule => ({
+    ...{ kind, name, mode, logic, text: logic === true ? 'always' : formatCondition(logic), effect },
+    file: position === undefined ? 'gateway.yaml' : shownPath(position.file, cwd),
+    line: position?.line ?? 1,
+  });
+  const at = (pointer: string) => loaded.positionOf(pointer);
+  const default_at = at('/routing/default_upstream') ?? at('/routing/default_upstreams');
+  const default_effect = `goes to ${formatUpstreams(config.routing.default_upstreams)}`;
+  return [
+    ...routingRules(config).map((rule) =>
+      inForce('routing', rule, `goes to ${formatRoute(rule)}`, at(`/routing/rules/${rule.index}`)),
+    ),
+    { ...inForce('routing', { name: 'default', logic: true }, default_effect, default_at), text: 'otherwise' },
+    ...accessRules(config).map((rule) => inForce('access', rule, ACCESS_EFFECT, at(`/access/rules/${rule.index}`))),
+    ...spendLimits(config).map((limit) =>
+      inForce('spend', limit, `at most ${describeLimit(limit, config.spend_limits?.time_zone)}`, at(limit.pointer)),
+    ),
+    ...loaded.pipelines.flatMap((pipeline) => [
+      ...pipeline.rules.map(({ name, logic, position }) =>
+        inForce('named', { name: `${pipeline.name}/${name}`, logic }, 'is a name for this condition', position),
+      ),
+      ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+        pipeline[list].flatMap((entry) => {
+          const errors = 'errors' in entry ? (entry.errors as readonly string[] | undefined) : undefined;
+          const { id, mode, when, position, when_position = position } = entry;
+          if (when === undefined && errors === undefined) return [];
+          const rule = { name: `${pipeline.name}/${id}`, mode, logic: when ?? true };
+          const handled = errors === undefined ? '' : ` for ${errors.join(', ')}`;
+          return inForce(
+            list === 'on_error' ? 'on_error' : 'guard',
+            rule,
+            `${effectOf(entry)}${handled}`,
+            when_position,
+          );
+        }),
+      ),
+    ]),
+  ];
+}
+
+/** What an entry does to the requests that its guard lets through. */
+function effectOf({ definition, options, id }: StageEntry): string {
+  const given = options as { readonly error?: ErrorCode; readonly status?: number };
+  if (definition.name === 'reject' && given.error !== undefined) {
+    return `refuses: ${given.status ?? ERRORS[given.error].status} ${given.error}`;
+  }
+  if (definition.name === 'respond') return `answers: ${given.status ?? 200}`;
+  return definition.terminal ? `answers by ${id}` : `runs ${id}`;
+}
+
+/** What rules of a kind do, as a title above them; in the order to be shown. */
+export const RULE_TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
+  routing: 'Routing: the first that holds decides',
+  access: 'Access: whatever holds refuses',
+  spend: 'Spending: every limit that applies must have room',
+  guard: 'Guards of stages',
+  on_error: 'Answers to errors: the first that holds',
+  named: 'Names for conditions',
+};

@@ -1,0 +1,271 @@
+import { existsSync, statSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { ERRORS } from '../../base/contract/errors.ts';
+import { isAddressRange, isLoopbackUrl, isTimeZone, originProblem, urlProblem } from '../../base/kit/net/addresses.ts';
+import { readSecretFile, type SecretFileError, secretKeys } from '../../base/kit/secret-names.ts';
+import { didYouMean, listed } from '../../base/kit/text/suggest.ts';
+import type { Condition, ConditionChecker } from '../../base/rules/check.ts';
+import { DIAGNOSTICS } from '../../base/source/diagnostics/codes.ts';
+import { isEnvironmentName, looksSecret } from '../../base/source/diagnostics/secrets.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import {
+  childOf,
+  entriesOf,
+  isWritten,
+  keyName,
+  type Node,
+  nodeAt,
+  pointerTokens,
+  quote,
+} from '../../base/source/node.ts';
+import { namesBeside } from '../../base/source/read-text.ts';
+import { reportLiteralSecret } from '../../base/source/schema-errors.ts';
+import type { Annotation, Validated } from '../../base/source/validate.ts';
+import { reportExclusive, reportUnknown } from './link/link-keys.ts';
+
+/** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
+export interface KnownNames {
+  readonly upstream: readonly string[] | undefined;
+  readonly model: readonly string[] | undefined;
+  readonly 'token-group': readonly string[] | undefined;
+}
+
+/** What the checks of annotated values need to know. */
+export interface AnnotationContext {
+  readonly findings: Findings;
+  readonly env: NodeJS.ProcessEnv;
+  readonly environment: 'required' | 'ignored';
+  /** Absent until the names are known; references are then not checked. */
+  readonly names?: KnownNames;
+  readonly conditions: ConditionChecker;
+}
+
+/** Acts on every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
+export function checkAnnotations(node: Node, validated: Validated, context: AnnotationContext): void {
+  for (const annotation of validated.annotations) {
+    const at = nodeAt(node, annotation.pointer);
+    // A value that comes from a default has nothing to point at and nothing wrong.
+    if (!isWritten(node, annotation.pointer)) continue;
+    checkOne(annotation, at, validated, context);
+    if (annotation.kind !== 'x-secret-file') continue;
+    const owner = nodeAt(node, annotation.pointer.replace(/\/[^/]*$/, ''));
+    reportExclusive(owner, secretKeys(String(annotation.parameter)), context.findings);
+  }
+}
+
+type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;
+
+/** The checks of annotated texts; conditions can be of any type. */
+const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule'>, Check>> = {
+  'x-secret': environmentVariable,
+  'x-secret-file': secretInFile,
+  'x-ref': reference,
+  'x-path': path,
+  'x-url': url,
+  'x-address': address,
+  'x-time-zone': timeZone,
+};
+
+function checkOne(annotation: Annotation, node: Node, validated: Validated, context: AnnotationContext): void {
+  const { kind, pointer, value } = annotation;
+  if (kind === 'x-rule') {
+    const condition = context.conditions.check(node);
+    if (condition === undefined) return;
+    replaceAt(validated.value, pointer, condition.logic);
+    checkReads(condition, annotation.parameter, context);
+  } else if (value === '' || (node.kind === 'scalar' && node.value === '')) {
+    context.findings.report('C3007', node.mark, 'the text is empty', {
+      expected: 'at least one character',
+      help: 'fill it in, or leave the key out if nothing is meant',
+    });
+  } else if (typeof value === 'string') {
+    TEXT_CHECKS[kind](annotation, node, context);
+  }
+}
+
+/** @param known facts, or what facts begin with, that are there when the condition is evaluated; `true` for all. */
+function checkReads(condition: Condition, known: unknown, { findings }: AnnotationContext): void {
+  if (!Array.isArray(known)) return;
+  const paths = known as readonly string[];
+  for (const { path, mark } of condition.reads) {
+    if (paths.some((there) => path === there || path.startsWith(`${there}.`))) continue;
+    const [facts, sections] = [
+      paths.filter((there) => there.includes('.')),
+      paths.filter((there) => !there.includes('.')),
+    ];
+    findings.report('C6003', mark, `the fact ${path} is not known yet when this is decided`, {
+      expected: [`a fact below ${listed(sections)}`, ...facts].join(', or '),
+    });
+  }
+}
+
+function environmentVariable({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const { findings, env, environment } = context;
+  const name = String(value);
+  if (!isEnvironmentName(name)) {
+    reportLiteralSecret(node, parameter, findings);
+    return;
+  }
+  if ((env[name] ?? '') !== '') return;
+  const state = env[name] === undefined ? 'is not set' : 'is empty';
+  const code = environment === 'required' ? 'C4011' : 'W7004';
+  const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
+  if (/^[A-Z][A-Z0-9_]*$/.test(name)) {
+    findings.report(code, node.mark, `the environment variable ${name} ${state}`, {
+      help: `${keyName(key)} needs it: export ${name}=...`,
+      once: true,
+    });
+  } else {
+    // Few variables have such names, many passwords do.
+    findings.hide(node);
+    findings.report(code, node.mark, `the environment variable named here ${state}`, {
+      help: `${keyName(key)} holds the name of a variable, such as UPSTREAM_KEY; if it holds the secret itself, replace the secret`,
+    });
+  }
+}
+
+/** Whether a text is a path, and not the secret itself in its place: many passwords are file names, too. */
+function isPath(text: string, file: string): boolean {
+  if (looksSecret(text)) return false;
+  return /^\.{0,2}\//.test(text) || (text.includes('/') && existsSync(dirname(file)));
+}
+
+function secretInFile({ value }: Annotation, node: Node, { findings, environment }: AnnotationContext): void {
+  const file = String(value);
+  findings.readSecret(file);
+  try {
+    readSecretFile(file);
+  } catch (error) {
+    const { message, help } = error as SecretFileError;
+    const key = keyName(node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1));
+    const code = environment === 'required' ? 'C4021' : 'W7007';
+    const text = node.kind === 'scalar' ? String(node.value) : '';
+    if (existsSync(file) || isPath(text, file)) {
+      findings.report(code, node.mark, message, { expected: `a secret in the file ${file}`, help: `${key}: ${help}` });
+      return;
+    }
+    findings.hide(node);
+    findings.report(code, node.mark, 'there is no such file', {
+      found: 'something that is no path of a file here (not shown: it may be a secret)',
+      expected: 'a path such as /run/secrets/upstream-key, or ./upstream-key beside this file',
+      help: `put the secret into a file, and its path into ${key}`,
+    });
+  }
+}
+
+function reference({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const kind = parameter as keyof KnownNames | 'error-code';
+  const known = kind === 'error-code' ? Object.keys(ERRORS) : context.names?.[kind];
+  const written = { text: String(value), mark: node.mark };
+  if (known !== undefined) reportUnknown(written, kind.replace('-', ' '), known, context.findings);
+}
+
+/** Whether a file name ends like a module that can be imported. */
+export function isModule(file: string): boolean {
+  return /\.m?[jt]s$/.test(file);
+}
+
+function path({ parameter, value }: Annotation, node: Node, context: AnnotationContext): void {
+  const { findings, environment } = context;
+  const file = String(value);
+  const exists = existsSync(file);
+  if (parameter === 'directory' && !(exists && statSync(file).isDirectory())) {
+    const help = exists ? undefined : didYouMean(basename(file), namesBeside(file, 'directories'));
+    findings.report('C4015', node.mark, exists ? 'this is not a directory' : 'the directory does not exist', {
+      expected: `a directory at ${file}`,
+      help,
+    });
+  }
+  if (parameter === 'module' && isModule(file) && !exists) {
+    findings.report('C4012', node.mark, 'the stage module does not exist', {
+      expected: `a file at ${file}`,
+      help: didYouMean(basename(file), namesBeside(file, 'all').filter(isModule)),
+    });
+  }
+  if (parameter === 'file' && !exists) {
+    const code = environment === 'required' ? 'C4021' : 'W7007';
+    findings.report(code, node.mark, 'the file does not exist', { expected: `a file at ${file}` });
+  }
+}
+
+function url({ parameter: kind, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  if (kind === 'origin') {
+    origin(String(value), node, findings);
+    return;
+  }
+  const problem = urlProblem(String(value), kind);
+  if (problem === undefined) return;
+  if (/credentials/.test(problem)) findings.hide(node);
+  const help = /credentials/.test(problem)
+    ? 'name the variable that holds the credential in a key that ends in _env'
+    : /metadata/.test(problem)
+      ? 'name the address of the service that is meant'
+      : meantUrl(String(value));
+  findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
+    expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
+    help,
+  });
+}
+
+function origin(text: string, node: Node, findings: Findings): void {
+  const { problem, meant } = originProblem(text) ?? {};
+  if (problem === undefined) return;
+  if (text.includes('@')) findings.hide(node);
+  findings.report('C4010', node.mark, `the origin cannot be used: ${problem}`, {
+    expected: 'scheme://host[:port] as browsers send it, such as https://chat.example.com',
+    help: meant === undefined ? undefined : `write ${meant}`,
+  });
+}
+
+/** The URL that somebody probably meant who left out a part of it. */
+function meantUrl(text: string): string | undefined {
+  if (/^\$/.test(text)) return 'write the URL: variables are not put in';
+  const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
+  const scheme = /^http:/i.test(text) || isLoopbackUrl(`http://${rest}`) ? 'http' : 'https';
+  const meant = `${scheme}://${rest}`;
+  const is_host = /^[\w-]+(?:\.[\w-]+)*(?::\d{1,5})?(?:\/[^\s@]*)?$/.test(rest);
+  return is_host && meant !== text && urlProblem(meant, 'base') === undefined ? `write ${meant}` : undefined;
+}
+
+function address({ parameter, value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  const is_single = parameter === 'single';
+  if (isAddressRange(String(value)) && !(is_single && String(value).includes('/'))) return;
+  const expected = is_single ? 'an IP address' : 'an IP address or a range such as 10.0.0.0/8';
+  findings.report('C3006', node.mark, `${quote(String(value))} is not an address`, { expected });
+}
+
+function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationContext): void {
+  if (isTimeZone(String(value))) return;
+  const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
+  const zones = Intl.supportedValuesOf('timeZone');
+  // People know the city; the name of its zone begins with a continent.
+  const city = String(value).toLowerCase().replaceAll(' ', '_');
+  const meant = zones.find((zone) => zone.toLowerCase().endsWith(`/${city}`));
+  const help = didYouMean(String(value), zones) ?? (meant && `did you mean \`${meant}\`?`);
+  findings.report('C3006', node.mark, `there is no time zone ${quote(String(value))}`, { expected, help });
+}
+
+/** Puts a value at a JSON pointer of a plain value. */
+function replaceAt(root: unknown, pointer: string, value: unknown): void {
+  const tokens = pointerTokens(pointer);
+  const last = tokens.pop();
+  if (last === undefined) return;
+  let owner = root as Record<string, unknown>;
+  for (const token of tokens) owner = owner[token] as Record<string, unknown>;
+  owner[last] = value;
+}
+
+/**
+ * Silences the warnings that a file allows under `allow:`.
+ * @param more files that it extends.
+ */
+export function allowWarnings(root: Node, findings: Findings, more: readonly string[] = []): void {
+  for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
+    findings.allow(key_mark, key, more);
+    // The schema refuses what has not even the form of a code.
+    if (Object.hasOwn(DIAGNOSTICS, key) || !/^W\d{4}$/.test(key)) continue;
+    findings.report('C3004', key_mark, `there is no warning ${keyName(key)}`, {
+      expected: 'a code as the warning shows it, such as W7008',
+    });
+  }
+}

@@ -1,0 +1,373 @@
+// biome-ignore-all lint/suspicious/noTemplateCurlyInString: placeholders of fragments look like this
+
+import { existsSync, readdirSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { didYouMean, oneOf } from '../../base/kit/text/suggest.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import {
+  type Chain,
+  childOf,
+  type Entry,
+  entriesOf,
+  entryOf,
+  keyName,
+  type ListNode,
+  type MapNode,
+  type Node,
+  quote,
+  remark,
+  type ScalarNode,
+  scalarsOf,
+  textOf,
+} from '../../base/source/node.ts';
+import { FRAGMENT_SCHEMA } from '../../base/source/schemas.ts';
+import { readSource } from '../../base/source/source.ts';
+import { validate } from '../../base/source/validate.ts';
+
+const PLACEHOLDER = /^\$\{\{\s*([A-Za-z_][\w-]*)\s*\}\}$/;
+
+/** A placeholder as it is written in a fragment. */
+export const placeholder = (name: string): string => `\${{ ${name} }}`;
+
+/** Names of the placeholders in a text. */
+function placeholdersIn(text: string): string[] {
+  return [...text.matchAll(/\$\{\{\s*([A-Za-z_][\w-]*)/g)].map((match) => match[1] ?? '');
+}
+
+const holdsPlaceholder = (node: ScalarNode): boolean => typeof node.value === 'string' && node.value.includes('${{');
+
+/** Reports placeholders in a file that is no fragment. */
+function refusePlaceholders(root: MapNode, findings: Findings): void {
+  for (const scalar of scalarsOf(root)) {
+    if (!holdsPlaceholder(scalar)) continue;
+    findings.report('C2005', scalar.mark, 'placeholders exist in fragments only', { help: 'write the value' });
+  }
+}
+
+/** A copy of a fragment's node with every placeholder replaced by the parameter's value. */
+function substitute(node: Node, values: ReadonlyMap<string, Node>, findings: Findings): Node {
+  if (node.kind === 'list') return { ...node, items: node.items.map((item) => substitute(item, values, findings)) };
+  if (node.kind === 'map') {
+    const entries = node.entries.map((entry) => {
+      if (entry.key.includes('${{')) {
+        findings.report('C2005', entry.key_mark, 'a key cannot be a placeholder', { help: 'write the key' });
+      }
+      return { ...entry, value: substitute(entry.value, values, findings) };
+    });
+    return { ...node, entries };
+  }
+  return holdsPlaceholder(node) ? replacement(node, values, findings) : node;
+}
+
+function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findings: Findings): Node {
+  const name = PLACEHOLDER.exec(String(node.value))?.[1];
+  if (name === undefined) {
+    const closed = String(node.value).includes('}}');
+    findings.report('C2005', node.mark, 'a placeholder stands for a whole value, not for a part of one', {
+      expected: '${{ name }} and nothing else',
+      help: closed ? 'make the whole text a parameter' : 'close it with }}',
+    });
+    return node;
+  }
+  const value = values.get(name);
+  if (value !== undefined) return value;
+  findings.report('C2005', node.mark, `the fragment declares no parameter ${keyName(name)}`, {
+    help: didYouMean(name, values.keys(), 'declare it under `parameters:`'),
+  });
+  return node;
+}
+
+// Named rules of a fragment: written out where its stages refer to them, so that they stay its own.
+
+/** A part of a fragment with the conditions of its rules in the place of `{ rule: name }`; other names stay. */
+function withRules(node: Node, rules: Node | undefined, findings: Findings): Node {
+  const own = new Map(entriesOf(rules).map((entry) => [entry.key, entry.value]));
+  return own.size === 0 ? node : written(node, own, [], findings);
+}
+
+function written(node: Node, rules: ReadonlyMap<string, Node>, open: readonly string[], findings: Findings): Node {
+  const inner = (each: Node, opened = open) => written(each, rules, opened, findings);
+  if (node.kind === 'scalar') return node;
+  if (node.kind === 'list') return { ...node, items: node.items.map((item) => inner(item)) };
+  const name = node.entries.length === 1 ? textOf(entryOf(node, 'rule')?.value) : undefined;
+  const rule = name === undefined ? undefined : rules.get(name);
+  if (name === undefined || rule === undefined) {
+    return { ...node, entries: node.entries.map((entry): Entry => ({ ...entry, value: inner(entry.value) })) };
+  }
+  if (!open.includes(name)) return inner(rule, [...open, name]);
+  const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
+  findings.report('C5010', entryOf(node, 'rule')!.value.mark, `the rule ${keyName(name)} refers to itself`, {
+    found: circle.length > 2 ? circle.join(' -> ') : undefined,
+    help: 'write the condition out at one of them',
+  });
+  return { kind: 'scalar', value: false, mark: node.mark, range: [0, 0] };
+}
+
+/** Names of rules that a part of a fragment refers to. */
+function rulesIn(node: Node): readonly string[] {
+  if (node.kind === 'scalar') return [];
+  if (node.kind === 'list') return node.items.flatMap(rulesIn);
+  return node.entries.flatMap(({ key, value }) => [
+    ...(key === 'rule' ? [textOf(value) ?? []].flat() : []),
+    ...rulesIn(value),
+  ]);
+}
+
+/** A fragment file that was read and has the right keys. */
+export interface Fragment {
+  readonly name: string;
+  readonly file: string;
+  readonly root: MapNode;
+}
+
+/** The fragments a pipeline can use. */
+export interface FragmentLibrary {
+  /** The fragment that a `use:` value names; `undefined` after reporting why there is none. */
+  find(use: Node): Fragment | undefined;
+}
+
+const NAME = /^fragments\/([a-z0-9]+(?:[-_/][a-z0-9]+)*)$/;
+
+function namesIn(directory: string): string[] {
+  const fragments = join(directory, 'fragments');
+  if (!existsSync(fragments)) return [];
+  return readdirSync(fragments)
+    .filter((name) => name.endsWith('.yaml') && !name.endsWith('.test.yaml'))
+    .map((name) => `fragments/${name.slice(0, -'.yaml'.length)}`);
+}
+
+function checkName(root: MapNode, file: string, findings: Findings): void {
+  const written = childOf(root, 'fragment');
+  const expected = basename(file).replace(/\.ya?ml$/, '');
+  if (written === undefined || textOf(written) === expected) return;
+  findings.report('C2010', written.mark, `the fragment is called ${quote(textOf(written) ?? '')}, its file is not`, {
+    expected,
+    help: 'rename one of them: pipelines use a fragment by the name of its file',
+  });
+}
+
+/** Reports parameters that no placeholder stands for, at what was meant to be one where there is such a text. */
+function reportUnused(root: MapNode, findings: Findings): void {
+  const scalars = ['stages', 'rules'].flatMap((key) => scalarsOf(childOf(root, key) ?? root));
+  const used = new Set(scalars.flatMap(({ value }) => placeholdersIn(String(value))));
+  for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
+    if (used.has(key)) continue;
+    const half = scalars.find(({ value }) => String(value).replaceAll(' ', '').includes(`{${key}}`));
+    findings.report('W7030', half?.mark ?? key_mark, `no placeholder stands for the parameter ${keyName(key)}`, {
+      help: `${half === undefined ? 'remove it, or use it' : 'a placeholder is written'}: ${placeholder(key)}`,
+    });
+  }
+}
+
+/** Reads and checks one fragment file by itself. */
+export function readFragment(file: string, name: string, findings: Findings): Fragment | undefined {
+  const root = readSource(file, findings);
+  if (root === undefined || !validate(FRAGMENT_SCHEMA, root, dirname(file), findings).ok) return undefined;
+  checkName(root, file, findings);
+  reportUnused(root, findings);
+  reportUnusedRules(root, findings);
+  return { name, file, root };
+}
+
+/** Reports named rules that no condition of the fragment refers to. */
+function reportUnusedRules(root: MapNode, findings: Findings): void {
+  const parts = entriesOf(root).filter(({ key }) => key === 'stages' || key === 'rules');
+  const used = new Set(parts.flatMap(({ value }) => rulesIn(value)));
+  for (const { key, key_mark } of entriesOf(childOf(root, 'rules'))) {
+    if (used.has(key)) continue;
+    findings.report('W7008', key_mark, `nothing refers to the rule ${keyName(key)}`, {
+      help: `remove it, or refer to it: when: { rule: ${key} }`,
+    });
+  }
+}
+
+/** The name somebody probably meant who wrote a path. */
+function meantBy(text: string): string | undefined {
+  const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
+  return NAME.test(meant) ? `did you mean \`${meant}\`?` : undefined;
+}
+
+/** @param directories where `fragments/` is looked for, in order. */
+export function createFragmentLibrary(directories: readonly string[], findings: Findings): FragmentLibrary {
+  const read = new Map<string, Fragment | undefined>();
+  return {
+    find(use) {
+      const name = textOf(use);
+      // Whatever is no text is reported by validation.
+      if (name === undefined) return undefined;
+      if (!NAME.test(name)) {
+        findings.report('C2001', use.mark, 'this does not name a fragment', {
+          expected: 'fragments/<name>, without an ending',
+          help: meantBy(name),
+        });
+        return undefined;
+      }
+      const file = directories.map((directory) => join(directory, `${name}.yaml`)).find((path) => existsSync(path));
+      if (file === undefined) {
+        const known = [...new Set(directories.flatMap(namesIn))];
+        findings.report('C2001', use.mark, `there is no fragment ${keyName(name)}`, {
+          help: oneOf(name, known, 'fragments'),
+        });
+        return undefined;
+      }
+      if (!read.has(file)) read.set(file, readFragment(file, name, findings));
+      return read.get(file);
+    },
+  };
+}
+
+/** What an entry with `use` says about each stage of its fragment. */
+const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];
+
+/** An id that validation lets pass. */
+const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
+
+const STAGE_LISTS = ['stages', 'finally'];
+
+/** A pipeline with its fragments put in. */
+export interface Expanded {
+  readonly root: MapNode;
+  /** Whether every fragment was found; otherwise stages are missing. */
+  readonly complete: boolean;
+}
+
+/** Replaces every `use:` entry of a pipeline by the stages of its fragment. */
+export function expand(root: MapNode, library: FragmentLibrary, findings: Findings): Expanded {
+  refusePlaceholders(root, findings);
+  const before = findings.errors();
+  const expansion = new Expansion(library, findings);
+  const entries = root.entries.map((entry) => {
+    if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    return { ...entry, value: expansion.list(entry.value, []) };
+  });
+  return { root: { ...root, entries }, complete: findings.errors() === before };
+}
+
+class Expansion {
+  private readonly library: FragmentLibrary;
+  private readonly findings: Findings;
+
+  constructor(library: FragmentLibrary, findings: Findings) {
+    this.library = library;
+    this.findings = findings;
+  }
+
+  /** @param open files of the fragments being put in, outermost first. */
+  list(list: ListNode, open: readonly string[]): ListNode {
+    return { ...list, items: list.items.flatMap((item) => (item.kind === 'map' ? this.item(item, open) : [item])) };
+  }
+
+  private item(item: MapNode, open: readonly string[]): readonly Node[] {
+    const use = entryOf(item, 'use');
+    if (use === undefined) {
+      const stray = entryOf(item, 'with');
+      if (stray !== undefined && entryOf(item, 'stage') !== undefined) {
+        this.findings.report('C2008', stray.key_mark, '`with` is for fragments', { help: 'a stage takes `options`' });
+        return [{ ...item, entries: item.entries.filter((entry) => entry !== stray) }];
+      }
+      return [item];
+    }
+    const clash = entryOf(item, 'stage') ?? entryOf(item, 'options');
+    if (clash !== undefined) {
+      this.findings.report('C2008', clash.key_mark, `an entry with \`use\` has no ${keyName(clash.key)}`, {
+        help: clash.key === 'options' ? 'a fragment takes `with`' : 'make two entries of it',
+      });
+      return [unresolved(item, use)];
+    }
+    const before = this.findings.errors();
+    const stages = this.fragment(item, use, open);
+    return this.findings.errors() === before && stages !== undefined ? stages : [unresolved(item, use)];
+  }
+
+  private fragment(item: MapNode, use: Entry, open: readonly string[]): readonly Node[] | undefined {
+    const fragment = this.library.find(use.value);
+    if (fragment === undefined) return undefined;
+    if (open.includes(fragment.file)) {
+      this.findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
+        help: `the circle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
+      });
+      return [];
+    }
+    const { mark } = use.value;
+    const chain: Chain = [...(mark.chain ?? []), { file: mark.file, line: mark.line }];
+    const placed = remark(fragment.root, (inner) => ({ ...inner, chain })) as MapNode;
+    const values = this.parameters(item, use, placed);
+    const stages = childOf(placed, 'stages');
+    if (values === undefined || stages?.kind !== 'list') return [];
+    const ruled = withRules(stages, childOf(placed, 'rules'), this.findings) as ListNode;
+    const filled = substitute(ruled, values, this.findings) as ListNode;
+    return this.list(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
+  }
+
+  /** The value of every parameter; `undefined` after reporting what is missing. */
+  private parameters(item: MapNode, use: Entry, fragment: MapNode): ReadonlyMap<string, Node> | undefined {
+    const declared = entriesOf(childOf(fragment, 'parameters'));
+    const written = childOf(item, 'with');
+    // What is no mapping was reported by validation.
+    if (written !== undefined && written.kind !== 'map') return undefined;
+    const given = entriesOf(written);
+    const names = declared.map((parameter) => parameter.key);
+    const unknown = given.filter((entry) => !names.includes(entry.key));
+    for (const { key, key_mark } of unknown) {
+      this.findings.report('C2003', key_mark, `the fragment has no parameter ${keyName(key)}`, {
+        help: oneOf(key, names, 'parameters', 'it has no parameters'),
+      });
+    }
+    const values = new Map<string, Node>();
+    let complete = unknown.length === 0;
+    for (const { key, value } of declared) {
+      const set = given.find((entry) => entry.key === key)?.value ?? childOf(value, 'default');
+      if (set !== undefined) {
+        values.set(key, set);
+      } else if (childOf(item, key) !== undefined) {
+        // It stands beside `use`, which validation has reported.
+        complete = false;
+      } else if (complete) {
+        this.findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
+          help: `add it: with: { ${key}: ... }`,
+        });
+        complete = false;
+      }
+    }
+    return complete ? values : undefined;
+  }
+}
+
+/** What stands for a fragment that could not be put in, so that the list is not also reported as empty. */
+function unresolved(item: MapNode, use: Entry): MapNode {
+  return { ...item, entries: [use] };
+}
+
+const baseName = (file: string): string => file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1);
+
+/** A stage of a fragment under the guard of the entry that uses it, its id prefixed with that entry's. */
+function withOuter(stage: Node, item: MapNode): Node {
+  if (stage.kind !== 'map') return stage;
+  const guard = entryOf(item, 'when');
+  const prefix = entryOf(item, 'id');
+  let { entries } = stage;
+  if (prefix !== undefined && ID.test(textOf(prefix.value) ?? '')) {
+    const own = entryOf(stage, 'id')?.value ?? childOf(stage, 'stage');
+    const value = { ...prefix.value, value: `${textOf(prefix.value)}/${textOf(own) ?? 'stage'}` } as Node;
+    entries = [...entries.filter((entry) => entry.key !== 'id'), { ...prefix, value }];
+  }
+  for (const key of INHERITED) {
+    const outer = entryOf(item, key);
+    const own = entryOf(stage, key);
+    // A shadowed fragment never runs, whatever its stages say; of limits the stage's own counts.
+    if (outer === undefined || (own !== undefined && textOf(outer.value) !== 'shadow')) continue;
+    entries = [...entries.filter((entry) => entry.key !== key), outer];
+  }
+  if (guard !== undefined) {
+    const inner = entryOf(stage, 'when');
+    const value = inner === undefined ? guard.value : both(guard, inner);
+    entries = [...entries.filter((entry) => entry.key !== 'when'), { ...guard, value }];
+  }
+  return { ...stage, entries };
+}
+
+function both(outer: Entry, inner: Entry): MapNode {
+  const { mark } = outer.value;
+  const operands: ListNode = { kind: 'list', mark, items: [outer.value, inner.value] };
+  return { kind: 'map', mark, entries: [{ key: 'and', key_mark: mark, value: operands }] };
+}

@@ -1,0 +1,122 @@
+import { dirname } from 'node:path';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { NO_STAGE_FACTS } from '../../base/contract/own-facts.ts';
+import { type ConditionChecker, createGatewayChecker } from '../../base/rules/check.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import { childOf, itemsOf, type MapNode, textOf } from '../../base/source/node.ts';
+import { GATEWAY_SCHEMA } from '../../base/source/schemas.ts';
+import { type Validated, validate } from '../../base/source/validate.ts';
+import { type AnnotationContext, allowWarnings, checkAnnotations, isModule, type KnownNames } from './annotations.ts';
+import { shapeConfig } from './config-shape.ts';
+import { factNames, linkGroups } from './link/known-names.ts';
+import { checkRoutes, linkGateway, linkWays } from './link/link-gateway.ts';
+import { textsAt } from './link/link-keys.ts';
+import { checkPrices } from './link/link-money.ts';
+import { type PolicySource, policySource } from './policies.ts';
+import { loadProfiles } from './profile.ts';
+import type { StageSet } from './stage-modules.ts';
+
+/** gateway.yaml with its form validated, before anything in it is looked up. */
+export interface ValidGateway {
+  readonly file: string;
+  readonly root: MapNode;
+  readonly validated: Validated;
+  /** Absolute paths of stage modules, also when something else is wrong. */
+  readonly modules: readonly string[];
+  /** Whether `modules` holds all that the file means to name. */
+  readonly knows_modules: boolean;
+}
+
+/** gateway.yaml after its passes. */
+export interface CheckedGateway {
+  /** Absent when the file has errors. */
+  readonly config: GatewayConfig | undefined;
+  /** Absolute path of the operator's pipelines, also when something else is wrong. */
+  readonly pipelines: string | undefined;
+  /** Where policies are, also when something else is wrong; `undefined` when they are not handed out. */
+  readonly policy_source: PolicySource | undefined;
+  /** Absolute paths of the other files it names, such as certificates. */
+  readonly named_files: readonly string[];
+  /** What stage options may refer to. */
+  readonly names: KnownNames;
+  /** Checks conditions against its named rules. */
+  readonly conditions: ConditionChecker;
+}
+
+/** The names in a section; `undefined` when it is missing, or a name is or stands there twice: references cannot be judged then. */
+function namesOf(root: MapNode, section: string, key: string): readonly string[] | undefined {
+  const items = itemsOf(childOf(root, section));
+  const names = items.flatMap((item) => textOf(childOf(item, key)) ?? []);
+  const complete = names.length > 0 && names.length === items.length;
+  return complete && new Set(names).size === names.length ? names : undefined;
+}
+
+/** The paths of one kind that gateway.yaml names. */
+const pathsOf = ({ annotations }: Validated, what: string): readonly string[] =>
+  annotations
+    .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
+    .map(({ value }) => String(value));
+
+/** Validates the form of gateway.yaml, and finds the stage modules that it names. */
+export function validateGateway(source: MapNode, file: string, findings: Findings): ValidGateway {
+  const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
+  const root = validated.node as MapNode;
+  const modules = pathsOf(validated, 'module').filter(isModule);
+  const named = childOf(root, 'stages');
+  return {
+    file,
+    root,
+    validated,
+    // Listed twice is reported; loaded twice its stage would seem to be there already.
+    modules: [...new Set(modules)],
+    knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
+  };
+}
+
+const NO_STAGES = { facts: NO_STAGE_FACTS, complete: true };
+
+/** Links gateway.yaml. */
+export function checkGateway(
+  { file, root, validated }: ValidGateway,
+  options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
+  stages: Pick<StageSet, 'facts' | 'complete'> = NO_STAGES,
+): CheckedGateway {
+  const { findings } = options;
+  const before = findings.errors();
+  const names: KnownNames = {
+    upstream: namesOf(root, 'upstreams', 'name'),
+    model: namesOf(root, 'models', 'id'),
+    'token-group': childOf(root, 'token_groups') === undefined ? ['all'] : namesOf(root, 'token_groups', 'name'),
+  };
+  const fact_names = factNames(root, names);
+  const headers = textsAt(root, 'facts.headers.*').map(({ text }) => text.toLowerCase());
+  const conditions = createGatewayChecker(childOf(root, 'rules'), findings, {
+    headers,
+    of_stages: stages.facts,
+    knows_stages: stages.complete,
+    names: fact_names,
+  });
+  // The checker looks at named rules itself, each once.
+  const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
+  checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
+  linkGateway(root, names, findings);
+  linkWays(root, { ...options, directory: dirname(file) });
+  linkGroups(root, fact_names.get('principal.groups'), findings);
+  allowWarnings(root, findings);
+  const profiles = loadProfiles(root, file, options);
+  const config =
+    validated.ok && findings.errors() === before
+      ? shapeConfig(validated.value, { root, directory: dirname(file), profiles, env: options.env })
+      : undefined;
+  if (config !== undefined) checkPrices(config, root, findings);
+  if (config !== undefined) checkRoutes(config, root, findings);
+  const value = validated.value as { pipelines?: unknown };
+  return {
+    config: findings.errors() === before ? config : undefined,
+    named_files: [...pathsOf(validated, 'file'), ...profiles.files],
+    names,
+    conditions,
+    pipelines: typeof value.pipelines === 'string' ? value.pipelines : undefined,
+    policy_source: policySource(root, value, fact_names.get('principal.groups')),
+  };
+}

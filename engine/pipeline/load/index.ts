@@ -1,0 +1,107 @@
+import { resolve } from 'node:path';
+import { MACHINE_KEYS } from '../../base/contract/machine-keys.ts';
+import type { StageDefinition } from '../../base/contract/stage.ts';
+import { createFindings, type Findings } from '../../base/source/findings.ts';
+import {
+  childOf,
+  isWritten,
+  type MapNode,
+  nodeAt,
+  replaceScalar,
+  type SourcePosition,
+  scalarsAt,
+} from '../../base/source/node.ts';
+import { readSource } from '../../base/source/source.ts';
+import type { Policy } from '../../base/source/spec.ts';
+import { type Loaded, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
+import { type CheckedGateway, checkGateway, validateGateway } from './gateway.ts';
+import { lintFoundModels, lintPrices, lintRoutes, lintRouting, lintTranslation } from './lints.ts';
+import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipelines.ts';
+import { loadPolicies } from './policies.ts';
+import { loadStages, type StageSet } from './stage-modules.ts';
+
+/** How to load a configuration. */
+export interface LoadOptions {
+  /** The shipped stages. */
+  readonly stages: readonly StageDefinition[];
+  readonly env: NodeJS.ProcessEnv;
+  /** `required`: environment variables and files that the configuration names must be there. `ignored`: warn only. */
+  readonly environment: 'required' | 'ignored';
+  /** Directory of the shipped pipelines; those of this package by default. */
+  readonly shipped_pipelines?: string;
+  /** `host:port` in place of `server.listen`. */
+  readonly listen?: string | undefined;
+  /** How gateway.yaml is read, for tests that change it on the way; `readSource` by default. */
+  readonly read?: (file: string, findings: Findings) => MapNode | undefined;
+}
+
+/** What one gateway.yaml brings along. */
+export interface LoadedGateway extends CheckedGateway {
+  readonly root: MapNode;
+  readonly compiled: readonly PipelineSpec[];
+  readonly other_requests: PipelineSpec | undefined;
+  readonly policies: readonly Policy[];
+  readonly stages: StageSet;
+}
+
+/** Compiles gateway.yaml with its pipelines into the given findings; `undefined` when it cannot be read at all. */
+export async function loadInto(
+  file: string,
+  options: LoadOptions,
+  findings: Findings,
+): Promise<LoadedGateway | undefined> {
+  const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = options;
+  const written = (options.read ?? readSource)(file, findings);
+  if (written === undefined) return undefined;
+  const root = options.listen === undefined ? written : replaceScalar(written, ['server', 'listen'], options.listen);
+  const valid = validateGateway(root, file, findings);
+  // Conditions of gateway.yaml may speak of what they find out.
+  const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
+  const gateway = checkGateway(valid, { env, environment, findings }, stages);
+  const { config, names, pipelines, conditions: shared_conditions } = gateway;
+  if (config !== undefined) lintRouting(config, root, findings);
+  if (config !== undefined) lintRoutes(config, root, findings);
+  if (config !== undefined) lintPrices(root, findings);
+  if (config !== undefined) lintFoundModels(config, root, findings);
+  const all_pipelines = childOf(root, 'all_pipelines');
+  const context = { env, environment, findings, stages, config, names, shipped, all_pipelines, shared_conditions };
+  const compiled = loadPipelines(pipelines, context);
+  const other_requests = compileOtherRequests({ ...context, own: pipelines });
+  // Pipelines use them, too.
+  if (config !== undefined) shared_conditions.reportUnused();
+  if (config !== undefined) lintTranslation(config, compiled, root, findings);
+  const policies = loadPolicies(gateway.policy_source, config, findings);
+  return { ...gateway, root, compiled, other_requests, policies, stages };
+}
+
+function positionInGateway(root: MapNode | undefined, pointer: string): SourcePosition | undefined {
+  if (root === undefined || !isWritten(root, pointer)) return undefined;
+  return positionOf(nodeAt(root, pointer).mark);
+}
+
+/**
+ * Compiles gateway.yaml and the pipelines it brings along. Never throws for a mistake in them: everything found, all
+ * mistakes of all passes, is in `diagnostics`. Runs the code of the operator's own stage modules.
+ */
+export async function load(given_file: string, options: LoadOptions): Promise<Loaded> {
+  const file = resolve(given_file);
+  const findings = createFindings();
+  const gateway = await loadInto(file, options, findings);
+  const more_files = gateway === undefined ? [] : [...gateway.named_files, ...gateway.stages.files];
+  return Object.freeze({
+    config: gateway?.config,
+    pipelines: Object.freeze(gateway?.compiled ?? []),
+    other_requests: gateway?.other_requests,
+    policies: gateway?.policies ?? [],
+    diagnostics: findings.diagnostics(),
+    files: [...new Set([file, ...findings.files(), ...more_files])],
+    secret_files: findings.secret_files(),
+    pipelines_directory: gateway?.pipelines,
+    policies_directory: gateway?.policy_source?.directory,
+    positionOf: (pointer: string) => positionInGateway(gateway?.root, pointer),
+    sources: findings.sources(),
+    of_machine: MACHINE_KEYS.flatMap((keys) => scalarsAt(gateway?.root, keys)).flatMap(({ mark, value }) => {
+      return typeof value === 'string' ? { mark, value } : [];
+    }),
+  });
+}

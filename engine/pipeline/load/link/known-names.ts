@@ -1,0 +1,194 @@
+/** The names that a configuration knows, and what is said of others. */
+import { matchesGlob } from '../../../base/kit/glob.ts';
+import { almost, didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
+import type { FactNames, NameProblem, NameSet } from '../../../base/rules/check.ts';
+import type { Findings } from '../../../base/source/findings.ts';
+import { childOf, entriesOf, type MapNode, quote, textOf } from '../../../base/source/node.ts';
+import type { KnownNames } from '../annotations.ts';
+import { FORGOTTEN, isKept, keptGroups } from './link-auth.ts';
+import { itemsAt, textsAt, type Written } from './link-keys.ts';
+
+/** Names of which there may be others: only one that is almost another is a mistake. */
+function openNames(what: string, known: readonly string[], otherwise: string): NameSet {
+  return {
+    problemOf(name) {
+      const meant = known.includes(name) ? undefined : almost(name, known);
+      if (meant === undefined) return undefined;
+      const message = `the ${what} ${quote(name)} is almost ${quote(meant)}`;
+      return { code: 'W7201', message, help: `did you mean \`${meant}\`? ${otherwise}` };
+    },
+    problemOfGlob: () => undefined,
+  };
+}
+
+/** Where groups are named that decide who may do what, so that they are there: those told of first are surest. */
+const GROUP_SOURCES = [
+  'known_groups.*',
+  'oidc.keep_groups.*',
+  'oidc.allowed_groups.*',
+  'admin_groups.*',
+  'teams.*.groups.*',
+  'projects.*.groups.*',
+];
+
+function groupSources(root: MapNode): readonly (readonly Written[])[] {
+  return GROUP_SOURCES.map((path) => {
+    const texts = textsAt(childOf(root, 'auth'), path);
+    return path.startsWith('oidc.keep_groups') ? texts.filter(({ text }) => !text.includes('*')) : texts;
+  });
+}
+
+const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
+
+/** The groups a request can be of; `undefined` where the configuration says nothing of groups. */
+function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
+  if (token_groups === undefined) return undefined;
+  const is_told = childOf(root, 'auth', 'oidc') !== undefined;
+  // A file without either may well be one that is still being written.
+  if (!is_told && childOf(root, 'token_groups') === undefined) return undefined;
+  const kept = is_told ? keptGroups(root) : [];
+  const sources = is_told ? groupSources(root).flatMap((texts) => texts.map(({ text }) => text)) : [];
+  const known = [...new Set([...sources, ...token_groups])];
+  const open =
+    is_told && childOf(root, 'auth', 'known_groups') === undefined ? openNames('group', known, MAKE_KNOWN) : undefined;
+  const problem = (name: string, message: string): NameProblem => {
+    const help = oneOf(name, known, 'groups');
+    const where = 'f the identity provider has it, name it under `auth.known_groups`';
+    return { code: 'W7200', message, help: is_told ? `${help}${help.endsWith('?') ? ' I' : '; i'}${where}` : help };
+  };
+  return {
+    problemOf(name) {
+      if (known.includes(name)) return undefined;
+      if (!isKept(kept, name)) {
+        const message = `the group ${quote(name)} has no effect: ${FORGOTTEN.why}`;
+        return { code: 'W7050', message, help: FORGOTTEN.help };
+      }
+      if (open !== undefined) return open.problemOf(name);
+      return problem(name, `there is no group ${quote(name)}`);
+    },
+    problemOfGlob(glob) {
+      if (open !== undefined || known.some((name) => matchesGlob(glob, name))) return undefined;
+      return problem(glob, `no group matches ${quote(glob)}`);
+    },
+  };
+}
+
+function report({ text, mark }: Pick<Written, 'text' | 'mark'>, set: NameSet, findings: Findings): void {
+  const problem = set.problemOf(text);
+  if (problem === undefined) return;
+  const { code, message, help } = problem;
+  findings.report(code, mark, message, { help });
+}
+
+/** Checks groups of policies and other places beside conditions. What has a `*` in it was reported as a glob. */
+export function checkGroups(groups: readonly Written[], set: NameSet | undefined, findings: Findings): void {
+  if (set === undefined) return;
+  for (const group of groups) if (!group.text.includes('*')) report(group, set, findings);
+}
+
+/** Checks the groups that gateway.yaml names outside of conditions. */
+export function linkGroups(root: MapNode, groups: NameSet | undefined, findings: Findings): void {
+  if (groups === undefined) return;
+  for (const path of ['routing.rules.*.group', 'models.*.aliases.*.groups.*'])
+    checkGroups(textsAt(root, path), groups, findings);
+  if (childOf(root, 'auth', 'oidc') === undefined) return;
+  const kept = keptGroups(root);
+  // What `keep_groups` drops is told with all the others that it drops.
+  const members = textsAt(root, 'token_groups.*.members.*').filter(({ text }) => isKept(kept, text));
+  checkGroups(members, groups, findings);
+  const by_group = itemsAt(root, 'spend_limits.rules').flatMap((rule) =>
+    entriesOf(childOf(rule, 'limit_usd_by_group')),
+  );
+  for (const { key, key_mark } of by_group)
+    if (key.trim() !== '') report({ text: key, mark: key_mark }, groups, findings);
+  checkSources(root, findings);
+}
+
+/** Of two lists that name almost the same group, one is misspelt. */
+function checkSources(root: MapNode, findings: Findings): void {
+  const known = new Set<string>();
+  for (const names of groupSources(root)) {
+    const surer = openNames('group', [...known], MAKE_KNOWN);
+    for (const name of names) if (!known.has(name.text)) report(name, surer, findings);
+    for (const { text } of names) known.add(text);
+  }
+}
+
+const namesAt = (root: MapNode, path: string): readonly string[] => [
+  ...new Set(textsAt(root, path).map(({ text }) => text)),
+];
+
+/** Patterns by which a name is likely to be meant: `coder-*` of `coder-1`. */
+const patternsOf = (name: string): string[] =>
+  [...name.matchAll(/[-_.:/@]/g)].map(({ index }) => `${name.slice(0, index + 1)}*`);
+
+/** Names that are all listed: any other is a mistake. */
+function listedNames(what: string, many: string, known: readonly string[], meant = new Map<string, string>()): NameSet {
+  const help = (name: string) => meant.get(name) ?? oneOf(name, known, many);
+  return {
+    problemOf(name) {
+      if (known.includes(name)) return undefined;
+      return { code: 'W7202', message: `there is no ${what} ${quote(name)}`, help: help(name) };
+    },
+    problemOfGlob(glob) {
+      if (known.some((name) => matchesGlob(glob, name))) return undefined;
+      const patterns = glob.endsWith('*') ? known.flatMap(patternsOf) : [];
+      const meant = didYouMean(glob, patterns) ?? help(glob);
+      return { code: 'W7202', message: `no ${what} matches ${quote(glob)}`, help: meant };
+    },
+  };
+}
+
+/** Models are compared by their ids: an alias is resolved before conditions see it. */
+function modelNames(root: MapNode, ids: readonly string[]): ReadonlyMap<string, NameSet> {
+  const models = itemsAt(root, 'models');
+  const aliases = new Map<string, string>();
+  for (const model of models) {
+    for (const alias of itemsAt(model, 'aliases')) {
+      const name = textOf(alias) ?? textOf(childOf(alias, 'name'));
+      const id = textOf(childOf(model, 'id')) ?? '';
+      if (name === undefined || ids.includes(name)) continue;
+      aliases.set(name, `that is an alias of ${id}: write its id, or look at { var: request.alias }`);
+    }
+  }
+  const upstream_ids = models.flatMap((model) =>
+    entriesOf(childOf(model, 'upstream_ids')).flatMap(({ value }) => textOf(value) ?? []),
+  );
+  const by_id = listedNames('model', 'models', ids, aliases);
+  return new Map([
+    ['request.model', by_id],
+    ['request.other_models', by_id],
+    ['request.alias', listedNames('alias', 'aliases', [...aliases.keys()])],
+    ['model.family', listedNames('family', 'families', namesAt(root, 'models.*.family'))],
+    ['route.upstream_model', listedNames('model of an upstream', 'models', [...new Set([...upstream_ids, ...ids])])],
+  ]);
+}
+
+/** Names of teams or projects: access tokens may be made for any other. */
+function assignedNames(root: MapNode, what: 'team' | 'project'): NameSet {
+  return openNames(what, namesAt(root, `auth.${what}s.*.name`), `If both exist, name them under \`auth.${what}s\``);
+}
+
+/** The names that facts can have, as far as a gateway.yaml tells; tolerates values that validation already refused. */
+export function factNames(root: MapNode, names: KnownNames): FactNames {
+  const { upstream: upstreams, model: ids, 'token-group': token_groups } = names;
+  const known = new Map<string, NameSet>();
+  const groups = groupNames(root, token_groups);
+  if (groups !== undefined) known.set('principal.groups', groups);
+  if (token_groups !== undefined) {
+    known.set('principal.token.group', listedNames('token group', 'token groups', token_groups));
+  }
+  known.set('principal.roles', listedNames('role', 'roles', ['admin']));
+  known.set('principal.team', assignedNames(root, 'team'));
+  known.set('principal.project', assignedNames(root, 'project'));
+  if (ids !== undefined) for (const [path, set] of modelNames(root, ids)) known.set(path, set);
+  if (upstreams !== undefined) {
+    known.set('route.upstream', listedNames('upstream', 'upstreams', upstreams));
+    known.set('route.candidates', listedNames('upstream', 'upstreams', upstreams));
+    known.set('route.region', listedNames('upstream in the region', 'regions', namesAt(root, 'upstreams.*.region')));
+  }
+  const rules = itemsAt(root, 'routing.rules');
+  const rule_names = rules.map((rule, index) => textOf(childOf(rule, 'name')) ?? `routing.rules[${index}]`);
+  known.set('route.rule', listedNames('routing rule', 'routing rules', [...rule_names, 'default']));
+  return known;
+}

@@ -1,0 +1,615 @@
+import { resolve } from 'node:path';
+import type { GatewayConfig, RouteUpstream } from '../../../base/contract/config.ts';
+import { NO_MODEL } from '../../../base/contract/no-model.ts';
+import { matchesGlob } from '../../../base/kit/glob.ts';
+import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../../base/kit/net/addresses.ts';
+import { decidingVariable, proxyProblem } from '../../../base/kit/net/way.ts';
+import { secretHolder, secretIn, secretInFile } from '../../../base/kit/secret-names.ts';
+import { didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
+import { looksSecret } from '../../../base/source/diagnostics/secrets.ts';
+import type { Findings } from '../../../base/source/findings.ts';
+import {
+  childOf,
+  entriesOf,
+  entryOf,
+  itemsOf,
+  keyName,
+  type MapNode,
+  type Mark,
+  type Node,
+  nodeAt,
+  quote,
+  textOf,
+} from '../../../base/source/node.ts';
+import { DECISIVE_NAMES, fieldRule } from '../../../domain/protocols/body/decisive-fields.ts';
+import {
+  DECISIVE_HEADERS,
+  decisionOf,
+  isDecisiveHeader,
+  traceHeaderOf,
+  whyNotFixed,
+} from '../../../domain/upstreams/headers.ts';
+import type { AnnotationContext, KnownNames } from '../annotations.ts';
+import { checkGroupName, linkAuth } from './link-auth.ts';
+import {
+  itemsAt,
+  repeated,
+  reportExclusive,
+  reportExclusiveSecrets,
+  reportTwins,
+  reportUnknown,
+  secretEntryOf,
+  textsAt,
+  type Written,
+} from './link-keys.ts';
+import { linkMoney } from './link-money.ts';
+
+/** What the checks of one gateway.yaml share. */
+interface Linked {
+  readonly root: MapNode;
+  readonly names: KnownNames;
+  readonly findings: Findings;
+}
+
+/** Lists whose entries have names, what an entry is called, and the key of its name. */
+const NAMED = [
+  ['upstream', 'upstreams', 'name'],
+  ['model', 'models', 'id'],
+  ['token group', 'token_groups', 'name'],
+  ['spend rule', 'spend_limits.rules', 'name'],
+  ['routing rule', 'routing.rules', 'name'],
+  ['access rule', 'access.rules', 'name'],
+] as const;
+
+/** Checks what must fit together in gateway.yaml; tolerates values that validation already refused. */
+export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
+  const linked = { root, names, findings };
+  for (const [what, path, key] of NAMED) reportTwins(what, itemsAt(root, path), key, findings);
+  checkReserved(linked);
+  reportExclusive(childOf(root, 'database'), ['postgres', 'embedded'], findings);
+  for (const upstream of itemsAt(root, 'upstreams')) checkUpstream(upstream, findings);
+  checkModels(linked);
+  checkAliases(itemsAt(root, 'models'), findings);
+  checkTokenGroups(linked);
+  checkRouting(linked);
+  for (const glob of textsAt(root, 'access.rules.*.models.*')) checkMatch(glob, 'C4004', linked);
+  checkHeaders(linked);
+  checkRegions(linked);
+  linkMoney(root, names, findings);
+  linkAuth(root, findings);
+  linkMetrics(root, findings);
+  linkTelemetryUrls(root, findings);
+}
+
+/** Names that mean something else where the ledger and the audit log tell routes and models apart. */
+function checkReserved({ root, findings }: Linked): void {
+  for (const { text, mark } of textsAt(root, 'routing.rules.*.name')) {
+    if (text !== 'default') continue;
+    findings.report('C4005', mark, 'the name "default" belongs to the default route', {
+      help: 'give the rule another name: audit rows tell routes apart by it',
+    });
+  }
+  for (const model of itemsAt(root, 'models')) {
+    for (const name of [childOf(model, 'id'), ...itemsAt(model, 'aliases')]) {
+      if (name === undefined || (textOf(name) ?? textOf(childOf(name, 'name'))) !== NO_MODEL.id) continue;
+      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} belongs to requests that name no model`, {
+        help: 'give the model another name: the ledger tells the two apart by it',
+      });
+    }
+  }
+}
+
+function checkUpstream(upstream: Node, findings: Findings): void {
+  const keys = ['api_key_env', 'auth_token_env'];
+  reportExclusiveSecrets(upstream, keys, findings);
+  checkProtocols(upstream, findings);
+  checkBaseUrl(upstream, findings);
+  linkHeaders(upstream, findings);
+  linkQuery(upstream, findings);
+  linkAllowed(upstream, findings);
+  const name = childOf(upstream, 'name');
+  const has_secret_header = entriesOf(childOf(upstream, 'headers')).some(
+    ({ value }) => textOf(secretEntryOf(value, 'value_env')?.value) !== undefined,
+  );
+  if (has_secret_header || keys.some((key) => secretEntryOf(upstream, key) !== undefined)) return;
+  if (name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
+  findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
+    help: 'if it needs one: api_key_env or auth_token_env, or a file: api_key_file or auth_token_file',
+  });
+}
+
+const isCompat = (upstream: Node): boolean => textOf(childOf(upstream, 'type')) === 'compat';
+
+function checkProtocols(upstream: Node, findings: Findings): void {
+  const report = (mark: Mark, message: string, help: string) => findings.report('C4022', mark, message, { help });
+  const supports = childOf(upstream, 'supports');
+  const [profile, bound, protocols] = ['profile', 'max_tokens_field', 'protocols'].map((key) => entryOf(upstream, key));
+  const spoken = itemsOf(protocols?.value).map(textOf);
+  const is_compat = isCompat(upstream);
+  if (is_compat && supports !== undefined && flagOf(supports, 'count_tokens') === true)
+    report(
+      childOf(supports, 'count_tokens')!.mark,
+      'an upstream of type compat has no call that counts tokens',
+      'leave `count_tokens` out, or write false',
+    );
+  if (is_compat && profile !== undefined)
+    report(
+      profile.key_mark,
+      'only headers of the Messages protocol have names by vendor',
+      'leave `profile` out; what an upstream of type compat is sent has the same names everywhere',
+    );
+  if (bound !== undefined && (!is_compat || (spoken.length > 0 && !spoken.includes('chat'))))
+    report(
+      bound.key_mark,
+      'only chat completions have two fields that bound an answer',
+      'leave `max_tokens_field` out, or write `type: compat` where the upstream speaks chat completions',
+    );
+  if (protocols !== undefined && !is_compat)
+    report(
+      protocols.key_mark,
+      'an upstream of type vendor speaks Messages and nothing else',
+      'leave `protocols` out, or write `type: compat` where it speaks chat completions or Responses',
+    );
+}
+
+/** What a base URL ends with when it holds part of the paths of requests. The version belongs into a compat one. */
+const VENDOR_API_PATH = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/;
+const COMPAT_API_PATH = /^https?:\/\/[^/]+.*?(\/chat\/completions|\/responses)\/?$/;
+
+/** A base URL that ends where the paths of requests begin, or whose requests anybody on the way could read. */
+function checkBaseUrl(upstream: Node, findings: Findings): void {
+  for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
+    const path = (isCompat(upstream) ? COMPAT_API_PATH : VENDOR_API_PATH).exec(url)?.[1];
+    // `append_v1: false` says that it is complete.
+    if (path !== undefined && !(path === '/v1' && flagOf(upstream, 'append_v1') === false))
+      findings.report('W7031', mark, `the path of a request is added to this URL, which has ${path} already`, {
+        help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
+      });
+    if (/^http:/i.test(url) && urlProblem(url, 'base') === undefined)
+      reportUnencrypted(mark, url, 'prompts and the credential travel', findings);
+  }
+}
+
+function reportUnencrypted(mark: Mark, url: string, what: string, findings: Findings): void {
+  if (isLoopbackUrl(url)) return;
+  const { host } = new URL(url);
+  findings.report('W7042', mark, `${what} to ${host} without encryption`, {
+    help: `write https://, or allow it where the network is yours: allow: { W7042: "${host} is in our cluster" }`,
+  });
+}
+
+/** Names of headers that hold secrets. */
+const SECRET_NAME =
+  /(?:^|-)(?:api-?key|key|token|secret|password|passwd|auth|authorization|credentials?|cookie|jwt|signature)$/;
+
+/** Cookies and keys of accounts are credentials whatever they are called. */
+const isCookie = (key: string): boolean =>
+  key === 'cookie2' || (decisionOf(key) === 'account' && /key|cookie/.test(key));
+
+/** Finds fixed headers of an upstream that cannot be set for every request, and secrets among them that are written out. */
+function linkHeaders(upstream: Node, findings: Findings): void {
+  for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'headers'))) {
+    const refused = whyNotFixed(key);
+    const text = textOf(value);
+    const is_secret = text !== undefined && (SECRET_NAME.test(key) || isCookie(key) || looksSecret(text));
+    if (is_secret) findings.hide(value);
+    if (refused !== undefined) {
+      const message = `the header ${quote(key)} cannot be set for an upstream: ${refused.why}`;
+      findings.report('C4080', key_mark, message, { help: refused.help });
+    } else if (is_secret) {
+      const variable = key.toUpperCase().replaceAll('-', '_');
+      const message = `the header ${quote(key)} holds a secret, which does not belong into the file`;
+      findings.report('C4081', value.mark, message, {
+        expected: 'the name of an environment variable with the value',
+        help: `write \`${key}: { value_env: ${variable} }\` and put the value into the environment`,
+      });
+    }
+  }
+}
+
+/** Names of query parameters that hold secrets, which servers and proxies write into their logs. */
+const SECRET_PARAMETER =
+  /^code$|(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|jwt|sig|signature)$/i;
+
+/** Finds query parameters of an upstream that decide what limits and bills have to know, and secrets among them. */
+function linkQuery(upstream: Node, findings: Findings): void {
+  for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'query'))) {
+    const decides = fieldRule(key, true)?.decides;
+    const text = textOf(value);
+    if (text !== undefined && (SECRET_PARAMETER.test(key) || looksSecret(text))) {
+      findings.hide(value);
+      findings.report('C4081', value.mark, `the query parameter ${quote(key)} holds a secret`, {
+        expected: 'a parameter that may be seen in logs, such as api-version',
+        help: 'name the variable of a key with api_key_env or auth_token_env, or in headers with value_env',
+      });
+    } else if (decides === 'model' || decides === 'price') {
+      const message = `the query parameter ${quote(key)} cannot be set for an upstream: it decides over the ${decides}, and limits and bills would not know`;
+      const help = 'say in `models` and `prices` what is asked for and what it costs';
+      findings.report('C4080', key_mark, message, { help });
+    }
+  }
+}
+
+const TRACE_HELP = {
+  baggage: 'take it out: baggage never reaches an upstream',
+  trace: 'take it out: telemetry.propagate says what upstreams get of the trace of a request',
+} as const;
+
+/** Finds names in `allow_fields` and `allow_headers` that need no allowance, or get none there: most likely they are misspelt. */
+function linkAllowed(upstream: Node, findings: Findings): void {
+  const report = (mark: Mark, problem: string, help: string) => findings.report('W7032', mark, problem, { help });
+  const otherwise = 'see the reference of decisive fields';
+  for (const { text: field, mark } of textsAt(upstream, 'allow_fields.*')) {
+    const keys = field.replaceAll('[]', '').split('.');
+    const { rule = 'pass' } = fieldRule(keys.at(-1)!, keys.length === 1) ?? {};
+    if (field === 'tools[]' || rule !== 'pass') continue;
+    report(mark, `the field ${quote(field)} is not refused anywhere`, didYouMean(field, DECISIVE_NAMES, otherwise));
+  }
+  const known = DECISIVE_HEADERS.map(({ name }) => name);
+  for (const { text: header, mark } of textsAt(upstream, 'allow_headers.*')) {
+    if (isDecisiveHeader(header)) continue;
+    const carries = traceHeaderOf(header.toLowerCase());
+    if (carries === undefined)
+      report(mark, `the header ${quote(header)} is not dropped anywhere`, didYouMean(header, known, otherwise));
+    else report(mark, `whether the header ${quote(header)} passes is not decided here`, TRACE_HELP[carries]);
+  }
+}
+
+function checkModels({ root, names: { upstream: upstreams }, findings }: Linked): void {
+  const models = itemsAt(root, 'models');
+  for (const model of upstreams === undefined ? [] : models) {
+    const by_upstream = ['upstream_ids', 'context_windows'].flatMap((name) => entriesOf(childOf(model, name)));
+    for (const { key, key_mark } of by_upstream)
+      reportUnknown({ text: key, mark: key_mark }, 'upstream', upstreams!, findings);
+  }
+  const section = childOf(root, 'models');
+  if (section?.kind !== 'list' || models.length > 0) return;
+  findings.report('W7003', section.mark, 'there are no models: every request will be refused', {
+    help: 'list them, of large providers the id is enough: `- id: ...`; or leave `models` out, to serve what the upstreams list',
+  });
+}
+
+/** An alias as it is written: for everybody, or for some groups. */
+interface Alias {
+  readonly node: Node;
+  readonly name: string | undefined;
+  readonly groups: readonly (string | undefined)[] | undefined;
+}
+
+function aliasesOf(model: Node): readonly Alias[] {
+  return itemsAt(model, 'aliases').map((item) => {
+    if (item.kind !== 'map') return { node: item, name: textOf(item), groups: undefined };
+    const node = childOf(item, 'name') ?? item;
+    return { node, name: textOf(node), groups: itemsAt(item, 'groups').map(textOf) };
+  });
+}
+
+/** A request names one model: by its id, or by one of its aliases, which for each group is that of one model. */
+function checkAliases(models: readonly Node[], findings: Findings): void {
+  const taken = new Map<string, { readonly mark: Mark; readonly what: string }>();
+  const claim = (key: string, name: string, { mark }: Node, what: string, of = '') => {
+    const first = taken.get(key);
+    if (first === undefined) taken.set(key, { mark, what });
+    // Twice in one list is for the schema to tell.
+    if (first === undefined || first.what === what) return;
+    findings.report('C4005', mark, `${quote(name)} is ${first.what} already${of}`, {
+      help: `that is in line ${first.mark.line}; a request names one model`,
+    });
+  };
+  for (const { text, mark } of models.flatMap((model) => textsAt(model, 'id')))
+    if (!taken.has(text)) taken.set(text, { mark, what: 'the id of a model' });
+  const ids = new Set(taken.keys());
+  for (const model of models) {
+    const what = `an alias of ${quote(textOf(childOf(model, 'id')) ?? '')}`;
+    for (const { node, name, groups } of aliasesOf(model)) {
+      if (name === undefined) continue;
+      if (groups === undefined || ids.has(name)) claim(name, name, node, what);
+      else
+        for (const group of groups)
+          claim(`${name}\n${group}`, name, node, what, ` for the group ${quote(group ?? '')}`);
+    }
+  }
+}
+
+function checkTokenGroups(linked: Linked): void {
+  const { root, names, findings } = linked;
+  if (names.model === undefined) return;
+  for (const glob of textsAt(root, 'token_groups.*.models.*')) checkMatch(glob, 'W7002', linked);
+  const families = [...new Set(textsAt(root, 'models.*.family').map(({ text }) => text))];
+  for (const { text, mark } of textsAt(root, 'token_groups.*.families.*')) {
+    if (families.includes(text)) continue;
+    findings.report('W7002', mark, `no model is of the family ${quote(text)}`, {
+      help: oneOf(text, families, 'families', 'no model has a family'),
+    });
+  }
+}
+
+function checkMatch({ text, mark }: Written, code: 'W7002' | 'C4004', { root, names, findings }: Linked): void {
+  const { model: ids } = names;
+  if (ids === undefined || ids.some((id) => matchesGlob(text, id))) return;
+  const meant = itemsAt(root, 'models').find((model) => aliasesOf(model).some(({ name }) => name === text));
+  const id = meant && textOf(childOf(meant, 'id'));
+  findings.report(code, mark, `no model matches ${quote(text)}`, {
+    help: id === undefined ? oneOf(text, ids, 'models') : `that is an alias; the id of the model is ${quote(id)}`,
+  });
+}
+
+/** Whether a route is written as one upstream or as several, and no upstream stands there twice. */
+function linkRoute(owner: Node | undefined, [one, several]: readonly [string, string], findings: Findings): void {
+  reportExclusive(owner, [one, several], findings);
+  const names = itemsOf(childOf(owner, several)).map((entry) => childOf(entry, 'upstream') ?? entry);
+  for (const [node, first] of repeated(names, textOf)) {
+    findings.report('C3010', node.mark, `${quote(textOf(node)!)} is listed twice`, {
+      help: `remove one of the two: the first is in line ${first.mark.line}; \`weight\` says how much goes there`,
+    });
+  }
+}
+
+function checkRouting(linked: Linked): void {
+  const { root, findings } = linked;
+  linkRoute(childOf(root, 'routing'), ['default_upstream', 'default_upstreams'], findings);
+  for (const rule of itemsAt(root, 'routing.rules')) {
+    linkRoute(rule, ['upstream', 'upstreams'], findings);
+    for (const glob of textsAt(rule, 'models.*')) checkMatch(glob, 'C4004', linked);
+    const group = childOf(rule, 'group');
+    if (group !== undefined) checkGroupName(group, findings);
+  }
+}
+
+/** Headers that hold who somebody is, and must be known to nobody else. */
+const CREDENTIALS = /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|api-key)$|token|secret|password/;
+
+function checkHeaders({ root, findings }: Linked): void {
+  for (const { text: name, mark } of textsAt(root, 'facts.headers.*')) {
+    if (!CREDENTIALS.test(name)) continue;
+    findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
+      help: 'facts are written to the audit log; conditions tell callers apart by `principal.*`',
+    });
+  }
+}
+
+/** The region of a client is known only where a trusted proxy names it. */
+function checkRegions({ root, findings }: Linked): void {
+  const server = childOf(root, 'server');
+  const header = childOf(server, 'region_header');
+  if (header === undefined) {
+    for (const region of itemsAt(root, 'routing.rules').flatMap((rule) => childOf(rule, 'region') ?? []))
+      findings.report('W7040', region.mark, 'the region of a client is never known, so this rule never matches', {
+        help: 'name the header that tells it under `server`: region_header: x-client-region',
+      });
+  } else if (itemsAt(server, 'trusted_proxies').length === 0) {
+    findings.report('W7040', header.mark, 'no proxy is trusted to name the region of a client', {
+      help: 'list the proxies that set this header under `trusted_proxies`',
+    });
+  }
+}
+
+const EVERYWHERE = ['0.0.0.0', '::'];
+
+const meet = (one: string, other: string): boolean =>
+  one === other || EVERYWHERE.includes(one) || EVERYWHERE.includes(other);
+
+const gatewayAddress = (root: MapNode) => parseListenAddress(textOf(childOf(root, 'server', 'listen')) ?? '');
+
+/** Checks where metrics can be read: never by anybody, and never at the gateway's own port. */
+function linkMetrics(root: MapNode, findings: Findings): void {
+  const metrics = childOf(root, 'telemetry', 'metrics');
+  const token = secretEntryOf(metrics, 'token_env');
+  if (token !== undefined && entryOf(metrics, 'listen') === undefined) {
+    findings.report('W7050', token.key_mark, `${keyName(token.key)} has no effect: there is no \`listen\``, {
+      help: 'say with `listen` where metrics are read, or remove the key',
+    });
+  }
+  for (const { text: listen, mark } of textsAt(metrics, 'listen')) {
+    const address = parseListenAddress(listen);
+    if (address === undefined) return;
+    const { host, port } = address;
+    if (token === undefined && !isLoopbackUrl(`http://${listen}`)) {
+      findings.report('C4050', mark, 'other machines could read the metrics without a token', {
+        help: `write 127.0.0.1:${port}, or name the variable with a token for readers: \`token_env: METRICS_TOKEN\``,
+      });
+    }
+    const gateway = gatewayAddress(root);
+    if (gateway?.port !== port || port === 0 || !meet(gateway.host, host)) return;
+    findings.report('C4023', mark, 'metrics are not served at the port of the gateway itself', {
+      help: 'give them a port of their own, such as 9464',
+    });
+  }
+}
+
+const SIGNALS = ['traces', 'metrics', 'logs'] as const;
+const ENDPOINTS = { traces: 'endpoint', metrics: 'metrics_endpoint', logs: 'logs_endpoint' } as const;
+/** The usual port of OTLP over gRPC. */
+const GRPC_PORT = '4317';
+const SIGNAL_PATH = /\/v1\/(traces|metrics|logs)\/?$/;
+
+/** Checks where telemetry goes: of the gateway, and of clients. */
+function linkTelemetryUrls(root: MapNode, findings: Findings): void {
+  const otlp = childOf(root, 'telemetry', 'otlp');
+  for (const key of Object.values(ENDPOINTS)) checkDestination(childOf(otlp, key), findings);
+  if (otlp !== undefined) checkPaths(otlp, findings);
+  for (const destination of itemsAt(root, 'telemetry.forward_to')) {
+    const url = childOf(destination, 'url');
+    checkDestination(url, findings);
+    checkCircle(root, url, findings);
+    if (SIGNALS.some((signal) => flagOf(destination, signal) ?? signal === 'metrics')) continue;
+    findings.report('W7086', destination.mark, 'nothing is sent to this destination', {
+      help: 'write `metrics: true`, `logs: true` or `traces: true`, or take the entry out',
+    });
+  }
+}
+
+function usableUrl(node: Node | undefined): URL | undefined {
+  const text = textOf(node);
+  return text === undefined || urlProblem(text, 'endpoint') !== undefined ? undefined : new URL(text);
+}
+
+function checkDestination(node: Node | undefined, findings: Findings): void {
+  const url = usableUrl(node);
+  if (node === undefined || url === undefined) return;
+  if (url.protocol === 'http:') reportUnencrypted(node.mark, url.href, 'telemetry travels', findings);
+  if (url.port !== GRPC_PORT) return;
+  findings.report('W7087', node.mark, 'port 4317 is usually for OTLP over gRPC, which the gateway does not speak', {
+    help: "write the collector's port for HTTP, usually 4318",
+  });
+}
+
+/** A destination that is the gateway itself would get what it has sent, for ever. */
+function checkCircle(root: MapNode, node: Node | undefined, findings: Findings): void {
+  const url = usableUrl(node);
+  if (node === undefined || url === undefined) return;
+  const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+  const is_own_port = gatewayAddress(root)?.port === port && isLoopbackUrl(url.href);
+  if (url.origin !== usableUrl(childOf(root, 'server', 'public_url'))?.origin && !is_own_port) return;
+  findings.report('C4056', node.mark, 'telemetry of clients would be sent to the gateway that it comes from', {
+    help: 'write the address of a collector',
+  });
+}
+
+/** A signal that would go where another one belongs. */
+function checkPaths(otlp: Node, findings: Findings): void {
+  for (const signal of SIGNALS) {
+    const own = childOf(otlp, ENDPOINTS[signal]);
+    const node = own ?? childOf(otlp, 'endpoint');
+    const { origin, pathname = '/' } = usableUrl(node) ?? {};
+    const is_sent = flagOf(otlp, signal) ?? signal !== 'logs';
+    const ends_in = SIGNAL_PATH.exec(pathname)?.[1] ?? (own === undefined ? 'nothing' : signal);
+    const is_right = ends_in === signal || (own === undefined && ends_in === 'traces');
+    if (node === undefined || pathname === '/' || !is_sent || is_right) continue;
+    const meant = `${origin}${pathname.replace(SIGNAL_PATH, '').replace(/\/+$/, '')}/v1/${own === undefined ? 'traces' : signal}`;
+    const message =
+      own === undefined
+        ? `${signal} are sent nowhere: this URL does not end in /v1/traces`
+        : `${signal} would be sent to this URL, which does not end in /v1/${signal}`;
+    const or = own === undefined ? `, or say with \`${ENDPOINTS[signal]}\` where ${signal} go` : '';
+    findings.report('W7087', node.mark, message, { help: `write ${meant}${or}` });
+    if (own === undefined || signal === 'traces') return;
+  }
+}
+
+function flagOf(node: Node, key: string): boolean | undefined {
+  const flag = childOf(node, key);
+  return flag?.kind === 'scalar' && typeof flag.value === 'boolean' ? flag.value : undefined;
+}
+
+/** A list of upstreams as it stands in the file, with what it is after defaults. */
+export interface WrittenRoute {
+  /** The default route, or the name of the rule. */
+  readonly name: string;
+  readonly upstreams: readonly RouteUpstream[];
+  /** JSON pointer of the list; `undefined` where the route is written as one upstream. */
+  readonly pointer: string | undefined;
+}
+
+/** The routes of a configuration that are in force or in shadow mode, the default one last. */
+export function writtenRoutes({ routing }: GatewayConfig, root: MapNode): readonly WrittenRoute[] {
+  const listAt = (pointer: string) => (nodeAt(root, pointer).kind === 'list' ? pointer : undefined);
+  return [
+    ...routing.rules.map(({ name, upstreams }, index) => {
+      return { name, upstreams, pointer: listAt(`/routing/rules/${index}/upstreams`) };
+    }),
+    { name: 'default', upstreams: routing.default_upstreams, pointer: listAt('/routing/default_upstreams') },
+  ];
+}
+
+/** Where something is said of an entry of a route: at one of its keys, or at its name. */
+export function markOfEntry(root: MapNode, { pointer }: WrittenRoute, index: number, key?: string): Mark {
+  const entry = nodeAt(root, `${pointer}/${index}`);
+  return ((key === undefined ? undefined : childOf(entry, key)) ?? childOf(entry, 'upstream') ?? entry).mark;
+}
+
+/** Checks routes and breakers after defaults are filled in. */
+export function checkRoutes(config: GatewayConfig, root: MapNode, findings: Findings): void {
+  for (const route of writtenRoutes(config, root)) checkWeights(route, root, findings);
+  config.upstreams.forEach(({ breaker: { open_seconds, open_seconds_max } }, index) => {
+    if (open_seconds <= open_seconds_max) return;
+    const breaker = nodeAt(root, `/upstreams/${index}/breaker`);
+    const { mark } = childOf(breaker, 'open_seconds_max') ?? childOf(breaker, 'open_seconds')!;
+    findings.report('C4023', mark, 'the breaker opens for longer than the longest time it may', {
+      found: `open_seconds: ${open_seconds}, open_seconds_max: ${open_seconds_max}`,
+      expected: 'open_seconds_max to be open_seconds or more',
+      help: `write open_seconds_max: ${open_seconds}, or a shorter open_seconds`,
+    });
+  });
+}
+
+/** Upstreams of one order that each serve only what another of them cannot would wait for each other. */
+function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
+  const { upstreams, pointer } = route;
+  if (pointer === undefined) return;
+  for (const [order, entries] of Map.groupBy(upstreams, (entry) => entry.order)) {
+    if (entries.some(({ weight }) => weight > 0)) continue;
+    const index = upstreams.indexOf(entries[0]!);
+    const alone = entries.length === 1;
+    const message = alone
+      ? `the weight of ${quote(entries[0]!.upstream)} is 0, and no other upstream has the order ${order}`
+      : `the weights of all upstreams of order ${order} are 0`;
+    findings.report('C4023', markOfEntry(root, route, index, 'weight'), message, {
+      expected: 'an upstream of the same order with a weight above 0',
+      help: alone ? 'leave `weight` out: its order says when it is used' : 'give one of them a weight, such as 1',
+    });
+  }
+}
+
+type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'> & {
+  /** Where paths in gateway.yaml begin. */
+  readonly directory: string;
+};
+
+/** Finds proxies that cannot be used: those that upstreams name, and those of the environment that requests would go through. */
+export function linkWays(root: MapNode, options: Options): void {
+  for (const upstream of itemsAt(root, 'upstreams')) {
+    const proxy = childOf(upstream, 'proxy');
+    if (proxy !== undefined) checkProxy(proxy, options);
+    else for (const url of textsAt(upstream, 'base_url')) checkEnvironment(url, options);
+  }
+  for (const path of ['auth.oidc.issuer_url', 'telemetry.otlp.endpoint', 'telemetry.forward_to.*.url'])
+    for (const url of textsAt(root, path)) checkEnvironment(url, options);
+}
+
+const EXPECTED = 'none, http://host:port or https://host:port';
+
+function checkProxy(proxy: Node, { env, environment, findings, directory }: Options): void {
+  const entry = secretEntryOf(proxy, 'url_env');
+  const written = textOf(entry?.value);
+  if (entry !== undefined && written !== undefined) {
+    const name = entry.key === 'url_env' ? written : secretInFile(resolve(directory, written));
+    const value = secretIn(name, env) ?? '';
+    const problem = environment === 'ignored' || value === '' ? undefined : proxyProblem(value);
+    if (problem === undefined) return;
+    findings.report('C4082', entry.value.mark, `${secretHolder(name)} ${problem}`, {
+      help: `set it to an address such as http://name:password@proxy.example.com:3128`,
+    });
+    return;
+  }
+  const text = textOf(proxy);
+  if (text === undefined || text === 'none') return;
+  if (text.includes('@')) {
+    findings.hide(proxy);
+    findings.report('C4082', proxy.mark, 'the address of the proxy holds credentials', {
+      expected: EXPECTED,
+      help: 'put the whole address into an environment variable, and write `proxy: { url_env: PROXY_URL }`',
+    });
+    return;
+  }
+  const has_scheme = text.includes('://');
+  const problem = has_scheme ? proxyProblem(text) : 'has no scheme';
+  if (problem === undefined) return;
+  const meant = /[.:]/.test(text) ? `write http://${text}` : 'to use none, write `proxy: none`';
+  const help = has_scheme ? undefined : meant;
+  findings.report('C4082', proxy.mark, `${keyName('proxy')} ${problem}`, { expected: EXPECTED, help });
+}
+
+/** Where a server is reached through a proxy of the environment, that has to be one. */
+function checkEnvironment({ text, mark }: Written, { env, environment, findings }: Options): void {
+  if (environment === 'ignored' || urlProblem(text, 'endpoint') !== undefined) return;
+  const url = new URL(text);
+  const variable = decidingVariable(url, env);
+  const problem = variable?.is_proxy ? proxyProblem(env[variable.name]!) : undefined;
+  if (problem === undefined) return;
+  const { name } = variable!;
+  findings.report('C4082', mark, `requests to ${url.host} go through the proxy of ${name}, which ${problem}`, {
+    help: `correct ${name}, or list ${url.hostname} in NO_PROXY where it is reached directly`,
+    once: true,
+  });
+}

@@ -1,0 +1,89 @@
+import { secretKeys } from '../../../base/kit/secret-names.ts';
+import { oneOf } from '../../../base/kit/text/suggest.ts';
+import type { Findings } from '../../../base/source/findings.ts';
+import {
+  childOf,
+  type Entry,
+  entryOf,
+  itemsOf,
+  keyName,
+  type Mark,
+  type Node,
+  quote,
+  scalarsAt,
+  textOf,
+} from '../../../base/source/node.ts';
+
+/** A text, and where it is written. */
+export interface Written {
+  readonly node: Node;
+  readonly text: string;
+  readonly mark: Mark;
+}
+
+/** The texts at a path such as `upstreams.*.base_url`, where `*` stands for each item of a list. */
+export function textsAt(root: Node | undefined, path: string): readonly Written[] {
+  return scalarsAt(root, path.split('.')).flatMap((node) => {
+    const text = textOf(node);
+    return text === undefined ? [] : [{ node, text, mark: node.mark }];
+  });
+}
+
+/** The items of a list at keys joined by dots; none where there is no list. */
+export const itemsAt = (root: Node | undefined, path: string): readonly Node[] =>
+  itemsOf(childOf(root, ...path.split('.')));
+
+/** Reports a name of something that does not exist. @param many what the known ones are called together */
+export function reportUnknown(
+  { text, mark }: Pick<Written, 'text' | 'mark'>,
+  what: string,
+  known: readonly string[],
+  findings: Findings,
+  many = `${what}s`,
+): void {
+  if (known.includes(text)) return;
+  findings.report('C4004', mark, `there is no ${what} ${quote(text)}`, { help: oneOf(text, known, many) });
+}
+
+/** Items with a name that an earlier one has already, each with the first of that name. */
+export function repeated<T>(
+  items: readonly T[],
+  nameOf: (item: T) => string | undefined,
+): readonly (readonly [later: T, first: T])[] {
+  const named = items.filter((item) => nameOf(item) !== undefined);
+  const groups = Map.groupBy(named, nameOf).values();
+  return [...groups].flatMap(([first, ...later]) => later.map((item) => [item, first!] as const));
+}
+
+/** Reports entries of a list that have a name another one has already. */
+export function reportTwins(what: string, items: readonly Node[], key: string, findings: Findings): void {
+  const names = items.flatMap((item) => childOf(item, key) ?? []);
+  for (const [node, first] of repeated(names, textOf)) {
+    const message = `there are two ${what}s named ${quote(textOf(node) ?? '')}`;
+    findings.report('C4005', node.mark, message, { help: `the first one is in line ${first.mark.line}` });
+  }
+}
+
+const byPosition = (a: Entry, b: Entry) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column;
+
+/** The entry of a mapping that names a secret: a variable with `env_key`, or a file with the twin of that key. */
+export function secretEntryOf(owner: Node | undefined, env_key: string): Entry | undefined {
+  const [variable, file] = secretKeys(env_key);
+  return entryOf(owner, variable) ?? entryOf(owner, file);
+}
+
+/** The same as `reportExclusive` for secrets, in a variable or in a file. */
+export function reportExclusiveSecrets(owner: Node | undefined, env_keys: readonly string[], findings: Findings): void {
+  const written = env_keys.flatMap((env_key) => secretEntryOf(owner, env_key)?.key ?? []);
+  reportExclusive(owner, written, findings);
+}
+
+/** Reports each but the first of the keys of a mapping that may not stand there together. */
+export function reportExclusive(owner: Node | undefined, keys: readonly string[], findings: Findings): void {
+  const [first, ...later] = keys.flatMap((key) => entryOf(owner, key) ?? []).toSorted(byPosition);
+  for (const { key, key_mark } of later) {
+    findings.report('C4009', key_mark, `${keyName(key)} and ${keyName(first!.key)} exclude each other`, {
+      help: 'keep one of them',
+    });
+  }
+}

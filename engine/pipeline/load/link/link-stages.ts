@@ -1,0 +1,155 @@
+import { dirname } from 'node:path';
+import type { GatewayConfig } from '../../../base/contract/config.ts';
+import { ERRORS, type ErrorCode } from '../../../base/contract/errors.ts';
+import type { StageDefinition } from '../../../base/contract/stage.ts';
+import { deepFreeze } from '../../../base/kit/freeze.ts';
+import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
+import type { FactRead } from '../../../base/rules/check.ts';
+import { childOf, itemsOf, type MapNode, type Mark, type Node, quote, textOf } from '../../../base/source/node.ts';
+import { type ErrorClause, positionOf, type StageEntry } from '../../../base/source/spec.ts';
+import { validate } from '../../../base/source/validate.ts';
+import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
+import type { StageSet } from '../stage-modules.ts';
+
+/** A stage entry with what the flow check needs beyond the plan. */
+export interface LinkedStage {
+  readonly entry: ErrorClause;
+  readonly mark: Mark;
+  /** Of a guard about which nothing was reported. */
+  readonly guard_mark: Mark | undefined;
+  /** Facts its guard reads. */
+  readonly guard_reads: readonly FactRead[];
+  /** Where a clause names each of its codes. */
+  readonly error_marks: ReadonlyMap<ErrorCode, Mark>;
+}
+
+/** What linking a pipeline needs to know. */
+export interface LinkContext extends AnnotationContext {
+  readonly stages: StageSet;
+  /** Absent when gateway.yaml has errors; stages' own checks are then left out. */
+  readonly config: GatewayConfig | undefined;
+}
+
+/** Longest a hook of an operator's own stage may take where neither the pipeline nor the stage says otherwise. */
+const OWN_STAGE_SECONDS = 10;
+
+type List = 'stages' | 'on_error' | 'finally';
+
+const NO_OPTIONS = (mark: Mark): MapNode => ({ kind: 'map', entries: [], mark });
+
+/** Resolves the stage entries of one list of a pipeline; entries that cannot be resolved are reported and left out. */
+export function linkStages(pipeline: MapNode, list: List, context: LinkContext): readonly LinkedStage[] {
+  return itemsOf(childOf(pipeline, list)).flatMap((item, index) => linkStage(item, list, index, context) ?? []);
+}
+
+function linkStage(item: Node, list: List, index: number, context: LinkContext): LinkedStage | undefined {
+  const name = childOf(item, 'stage');
+  const definition = name === undefined ? undefined : findStage(name, context);
+  const guard = childOf(item, 'when');
+  const condition = guard === undefined ? undefined : context.conditions.check(guard);
+  const errors = errorCodes(childOf(item, 'errors'), context);
+  if (definition === undefined || name === undefined) return undefined;
+  // The options of a stage that cannot stand here say nothing.
+  if (!checkList(definition, name, list, context)) return undefined;
+  const written = childOf(item, 'options');
+  if (written !== undefined && written.kind !== 'map') return undefined;
+  const options = linkOptions(definition, written ?? NO_OPTIONS(name.mark), name, context);
+  if (guard !== undefined && condition === undefined) return undefined;
+  const timeout_seconds = timeLimit(item, definition, context);
+  const entry: StageEntry = {
+    id: textOf(childOf(item, 'id')) ?? (list === 'on_error' ? `on-error-${index + 1}` : definition.name),
+    definition,
+    options,
+    ...(condition === undefined ? {} : { when: deepFreeze(condition.logic), when_position: positionOf(guard!.mark) }),
+    mode: textOf(childOf(item, 'mode')) === 'shadow' ? 'shadow' : 'enforce',
+    fail_closed: scalarOf(childOf(item, 'fail_closed')) !== false,
+    ...(timeout_seconds === undefined ? {} : { timeout_seconds }),
+    position: positionOf(name.mark),
+    ...(name.mark.chain === undefined ? {} : { chain: name.mark.chain }),
+  };
+  return {
+    entry: errors === undefined ? entry : { ...entry, errors: [...errors.keys()] },
+    mark: name.mark,
+    guard_mark: condition?.linted === true ? undefined : guard?.mark,
+    guard_reads: condition?.reads ?? [],
+    error_marks: errors ?? new Map(),
+  };
+}
+
+/** Shipped stages limit themselves where they wait; the code of others is not known to. */
+function timeLimit(item: Node, definition: StageDefinition, { stages }: LinkContext): number | undefined {
+  const written = scalarOf(childOf(item, 'timeout_seconds'));
+  if (typeof written === 'number') return written;
+  return definition.timeout_seconds ?? (stages.own.has(definition.name) ? OWN_STAGE_SECONDS : undefined);
+}
+
+function scalarOf(node: Node | undefined): unknown {
+  return node?.kind === 'scalar' ? node.value : undefined;
+}
+
+function findStage(node: Node, { stages, findings }: LinkContext): StageDefinition | undefined {
+  const name = textOf(node);
+  if (name === undefined) return undefined;
+  const definition = stages.stages.get(name);
+  if (definition !== undefined) return definition;
+  const known = [...stages.stages.keys()];
+  const help = name.startsWith('fragments/') ? `write \`use: ${name}\`` : didYouMean(name, known);
+  if (!stages.complete && help === undefined) return undefined;
+  findings.report('C4001', node.mark, `there is no stage ${quote(name)}`, {
+    help: help ?? `stages: ${listed(known.toSorted(), 20)}`,
+  });
+  return undefined;
+}
+
+function errorCodes(node: Node | undefined, { findings }: LinkContext): ReadonlyMap<ErrorCode, Mark> | undefined {
+  if (node?.kind !== 'list') return undefined;
+  const known = Object.keys(ERRORS);
+  const codes = new Map<ErrorCode, Mark>();
+  for (const item of node.items) {
+    const code = textOf(item);
+    if (code === undefined) continue;
+    if (known.includes(code)) {
+      codes.set(code as ErrorCode, item.mark);
+      continue;
+    }
+    findings.report('C4004', item.mark, `there is no error code ${quote(code)}`, {
+      help: didYouMean(code, known) ?? `error codes: ${listed(known, 40)}`,
+    });
+  }
+  return codes;
+}
+
+/** @returns whether the stage can stand in the list. */
+function checkList(definition: StageDefinition, name: Node, list: List, { findings, stages }: LinkContext): boolean {
+  const stage = quote(definition.name);
+  if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
+  if (list === 'on_error') {
+    findings.report('C4008', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
+  } else {
+    findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
+      help: `move it to \`${definition.place}:\`${stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : ''}`,
+    });
+  }
+  return false;
+}
+
+function linkOptions(definition: StageDefinition, node: MapNode, name: Node, context: LinkContext): unknown {
+  const { findings, config } = context;
+  const before = findings.errors();
+  const validated = validate(definition.options, node, dirname(name.mark.file), findings);
+  checkAnnotations(node, validated, context);
+  const options = deepFreeze(validated.value);
+  if (findings.errors() > before || config === undefined) return options;
+  for (const problem of ownProblems(definition, options, config)) {
+    findings.report('C4002', name.mark, problem.replace(/\.$/, ''));
+  }
+  return options;
+}
+
+function ownProblems(definition: StageDefinition, options: unknown, config: GatewayConfig): readonly string[] {
+  try {
+    return definition.check?.(options, config) ?? [];
+  } catch (error) {
+    return [`the check of the stage ${quote(definition.name)} failed: ${(error as Error).message}`];
+  }
+}

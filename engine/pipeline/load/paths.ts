@@ -1,0 +1,304 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { basename, dirname, join, resolve, sep } from 'node:path';
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import type { StageNotCreated } from '../../base/contract/start-error.ts';
+import { didYouMean } from '../../base/kit/text/suggest.ts';
+import type { Diagnostic } from '../../base/source/diagnostics/diagnostic.ts';
+import { createFindings, type Findings } from '../../base/source/findings.ts';
+import { quote } from '../../base/source/node.ts';
+import { filesAt, namesBeside } from '../../base/source/read-text.ts';
+import { readSource } from '../../base/source/source.ts';
+import type { PipelineSpec } from '../../base/source/spec.ts';
+import { readFragment } from './fragments.ts';
+import { type LoadedGateway, type LoadOptions, loadInto } from './index.ts';
+import { compilePipeline, pipelineFiles, pipelinesOf, SHIPPED_PIPELINES } from './pipelines.ts';
+import { readPolicy } from './policies.ts';
+import { loadStages } from './stage-modules.ts';
+import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
+
+/** What a check of files and directories found. */
+export interface CheckedPaths {
+  readonly configs: readonly GatewayConfig[];
+  /** Each sound gateway.yaml with the pipelines it brings along. */
+  readonly gateways: readonly { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] }[];
+  /** Names of the pipelines that compiled. */
+  readonly pipelines: readonly string[];
+  readonly fragments: number;
+  readonly policies: number;
+  /** Test files without mistakes. */
+  readonly tests: number;
+  readonly diagnostics: readonly Diagnostic[];
+  /** Text of each file with secrets blanked out. */
+  readonly sources: ReadonlyMap<string, string>;
+}
+
+type Kind = 'gateway' | 'pipeline' | 'fragment' | 'policy' | 'test';
+
+/** Keys at the top of a file that say of which kind it is. */
+const TELLING: readonly (readonly [Kind, RegExp])[] = [
+  ['gateway', topKey('server|upstreams|routing|token_groups|spend_limits')],
+  ['pipeline', topKey('pipeline|extends|match|on_error|finally')],
+  ['fragment', topKey('fragment|parameters')],
+  ['policy', topKey('policy')],
+];
+const CASES = topKey('cases');
+
+/** A key at the beginning of a line, or of a file that is written as JSON. */
+function topKey(names: string): RegExp {
+  return new RegExp(`^(?:\\uFEFF)?(?:\\{\\s*)?["']?(?:${names})["']?\\s*:`, 'm');
+}
+
+function textOf(file: string): string {
+  try {
+    return statSync(file).isFile() ? readFileSync(file, 'utf8') : '';
+  } catch {
+    // Reading it as configuration will say why.
+    return '';
+  }
+}
+
+/** Of which kind a file is; told by its name or its text, so that a file that is not even valid YAML is told, too. */
+function kindOf(file: string): Kind | undefined {
+  if (/^gateway\.ya?ml$/.test(basename(file))) return 'gateway';
+  if (isTestFile(file)) return 'test';
+  const text = textOf(file);
+  if (CASES.test(text)) return 'test';
+  // The first tells: a key of another kind further down is the mistake.
+  const offsets = TELLING.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, offset]) => offset >= 0);
+  return offsets.toSorted((a, b) => a[1] - b[1])[0]?.[0];
+}
+
+const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';
+
+/** A gateway.yaml that loaded without errors. */
+type LoadedWell = LoadedGateway & { readonly config: GatewayConfig };
+
+/** What to check. */
+export interface PathOptions extends LoadOptions {
+  /** Creates the stages of a configuration for a moment. @returns the first that cannot be created */
+  readonly tryStages?: (gateway: LoadedWell) => Promise<StageNotCreated | undefined>;
+  /** A gateway.yaml, whatever its name and text. */
+  readonly config?: string;
+}
+
+/**
+ * Checks files and directories: every gateway.yaml with what it brings along and the tests beside that, then pipelines, fragments and policies that
+ * none of them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
+ * without any configuration is a finding.
+ */
+export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
+  const findings = createFindings();
+  const checker = new PathChecker(options, findings);
+  const config = options.config === undefined ? [] : [resolve(options.config)];
+  const wanted = new Map<string, Kind | undefined>(config.map((file) => [file, 'gateway']));
+  for (const path of paths.map((given) => resolve(given))) {
+    const before = findings.errors();
+    const found = filesAt(path, findings).map((file) => [file, kindOf(file)] as const);
+    const is_file = found.length === 1 && found[0]?.[0] === path;
+    const telling = found.filter(([, kind]) => kind !== undefined);
+    if (telling.length === 0 && findings.errors() === before) reportNothing(path, is_file, findings);
+    for (const [file, kind] of telling) if (!wanted.has(file)) wanted.set(file, kind);
+  }
+  const ofKind = (kind: Kind) => [...wanted].flatMap(([file, its]) => (its === kind ? file : []));
+  // gateway.yaml first: it says which stages there are.
+  for (const file of ofKind('gateway')) {
+    if (config.includes(file) && isMissing(file)) reportMissing(file, findings, NO_CONFIG);
+    else await checker.gateway(file);
+  }
+  for (const file of ofKind('pipeline')) if (!findings.files().includes(file)) await checker.pipeline(file);
+  for (const file of ofKind('fragment')) if (!findings.files().includes(file)) checker.fragment(file);
+  for (const file of ofKind('policy')) if (!findings.files().includes(file)) checker.policy(file);
+  const is_sound = findings.errors() === 0;
+  for (const file of checker.testsAlong()) wanted.set(file, 'test');
+  for (const file of ofKind('test')) await checker.test(file, is_sound);
+  const { configs, pipelines, fragments, policies, tests } = checker;
+  return {
+    configs,
+    gateways: checker.sound(),
+    pipelines,
+    fragments,
+    policies,
+    tests,
+    diagnostics: findings.diagnostics(),
+    sources: findings.sources(),
+  };
+}
+
+/** Reports that a path holds no configuration, or why that cannot be told. */
+function reportNothing(path: string, is_file: boolean, findings: Findings): void {
+  if (!is_file) {
+    findings.report('C1018', { file: path }, 'there is nothing to check here', {
+      expected: 'a gateway.yaml, pipelines, fragments, policies or pipeline tests, in files that end in .yaml or .yml',
+    });
+    return;
+  }
+  const before = findings.errors();
+  if (isMissing(path)) reportMissing(path, findings);
+  const root = findings.errors() === before ? readSource(path, findings) : undefined;
+  if (root === undefined || findings.errors() > before) return;
+  findings.report('C1019', root.mark, 'nothing in this file says what it is', {
+    expected:
+      'one of the keys `server` (a gateway.yaml), `pipeline` (a pipeline), `fragment` (a fragment), `policy` (a managed policy) or `cases` (a pipeline test)',
+    help: 'to check it as a gateway.yaml, name it with --config',
+  });
+}
+
+function isMissing(path: string): boolean {
+  try {
+    return statSync(path, { throwIfNoEntry: false }) === undefined;
+  } catch {
+    return false;
+  }
+}
+
+function reportMissing(path: string, findings: Findings, otherwise?: string): void {
+  const help = didYouMean(basename(path), namesBeside(path, 'all'), otherwise);
+  findings.report('C1001', { file: path }, 'the file does not exist', { help });
+}
+
+function testFilesIn(directory: string | undefined): string[] {
+  if (directory === undefined || isMissing(directory)) return [];
+  try {
+    return readdirSync(directory)
+      .filter(isTestFile)
+      .toSorted()
+      .map((name) => join(directory, name));
+  } catch {
+    // What is wrong with the directory was said where its pipelines were looked for.
+    return [];
+  }
+}
+
+class PathChecker {
+  readonly configs: GatewayConfig[] = [];
+  readonly pipelines: string[] = [];
+  fragments = 0;
+  policies = 0;
+  tests = 0;
+  private readonly gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] =
+    [];
+  /** Whether a gateway.yaml could not be read: it may name further stages. */
+  private is_unread = false;
+  /** Pipelines that no gateway.yaml brought along. */
+  private readonly alone: PipelineSpec[] = [];
+  private readonly options: PathOptions;
+  private readonly findings: Findings;
+
+  constructor(options: PathOptions, findings: Findings) {
+    this.options = options;
+    this.findings = findings;
+  }
+
+  async gateway(file: string): Promise<void> {
+    const before = this.findings.errors();
+    const loaded = await loadInto(file, this.options, this.findings);
+    if (loaded === undefined) {
+      this.is_unread = true;
+      return;
+    }
+    const { config, stages } = loaded;
+    if (config !== undefined && stages.own.size > 0 && this.findings.errors() === before) {
+      const broken = await this.options.tryStages?.({ ...loaded, config });
+      if (broken !== undefined) {
+        const mark = { file: broken.file, line: broken.line, column: 1, length: 1, pointer: '' };
+        this.findings.report('C4002', mark, `the stage ${quote(broken.stage)} cannot be created: ${broken.problem}`);
+      }
+    }
+    this.gateways.push({ file, directory: dirname(file), loaded });
+    if (loaded.config !== undefined) this.configs.push(loaded.config);
+    this.pipelines.push(...loaded.compiled.map(({ name }) => name));
+    this.policies += loaded.policies.length;
+  }
+
+  sound(): CheckedPaths['gateways'] {
+    return this.gateways.flatMap(({ loaded: { config, compiled } }) =>
+      config === undefined ? [] : [{ config, pipelines: compiled }],
+    );
+  }
+
+  /** Test files that belong to each gateway.yaml: beside it, and beside its pipelines. */
+  testsAlong(): string[] {
+    return this.gateways.flatMap(({ file, directory, loaded }) => {
+      // Its tests are called so; those of a gateway.yaml of another name are nobody's.
+      const is_called_so = /^gateway\.ya?ml$/.test(basename(file));
+      const own = testFilesIn(is_called_so ? directory : undefined).filter(
+        (name) => basename(name) === 'gateway.test.yaml',
+      );
+      return [...own, ...testFilesIn(loaded.pipelines)];
+    });
+  }
+
+  fragment(file: string): void {
+    if (readFragment(file, basename(file), this.findings) !== undefined) this.fragments += 1;
+  }
+
+  policy(file: string): void {
+    if (readPolicy(file, this.findings) !== undefined) this.policies += 1;
+  }
+
+  /** A pipeline by itself, with the stages and names of the gateway.yaml it probably belongs to. */
+  async pipeline(file: string): Promise<void> {
+    const { findings } = this;
+    const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
+    const gateway = this.gatewayOf(file);
+    const stages = gateway?.stages ?? (await loadStages(this.options.stages, [], findings, !this.is_unread));
+    const names = gateway && { names: gateway.names, shared_conditions: gateway.conditions };
+    const context = { findings, env, environment, stages, config: gateway?.config, shipped, ...names };
+    for (const source of pipelinesOf(file, context)) {
+      const compiled = compilePipeline(source, context);
+      if (compiled === undefined) continue;
+      this.pipelines.push(compiled.name);
+      this.alone.push(compiled);
+    }
+  }
+
+  /**
+   * A test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
+   * @param is_sound whether they are without errors.
+   */
+  async test(file: string, is_sound: boolean): Promise<void> {
+    const test = readTestFile(file, this.findings);
+    if (test === undefined) return;
+    this.tests += 1;
+    const gateway = this.gatewayOf(file) ?? (is_sound ? await this.gatewayNear(file) : undefined);
+    const known =
+      gateway?.compiled ??
+      (await this.beside(file, test.pipeline)) ??
+      // A name that is misspelt in the file stands right in the name of the file.
+      (await this.beside(file, basename(file).split('.')[0]!));
+    // What a pipeline with errors would contain is not known.
+    if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
+    if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);
+  }
+
+  /** The pipeline beside a test file, whoever brought it along. */
+  private async beside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
+    const directory = dirname(test_file);
+    // What it is about may be one of several pipelines of a file.
+    const unread = pipelineFiles(directory).filter(
+      (file) => kindOf(file) === 'pipeline' && !this.findings.files().includes(file),
+    );
+    for (const file of unread) await this.pipeline(file);
+    const all = [...this.alone, ...this.gateways.flatMap(({ loaded }) => loaded.compiled)];
+    const found = all.find((pipeline) => pipeline.name === name && dirname(pipeline.file) === directory);
+    return found === undefined ? undefined : [found];
+  }
+
+  /** The gateway.yaml that `appscli test` would run a test file with, where nobody asked to check that; only if it is sound. */
+  private async gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
+    const directory = dirname(test_file);
+    const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
+    if (near === undefined) return undefined;
+    const findings = createFindings();
+    const loaded = await loadInto(near, this.options, findings);
+    return findings.errors() > 0 ? undefined : loaded;
+  }
+
+  /** The gateway.yaml in the nearest directory above a file, or the only one there is. */
+  private gatewayOf(file: string): LoadedGateway | undefined {
+    const above = this.gateways
+      .filter(({ directory }) => file.startsWith(directory + sep))
+      .toSorted((a, b) => b.directory.length - a.directory.length);
+    return (above[0] ?? (this.gateways.length === 1 ? this.gateways[0] : undefined))?.loaded;
+  }
+}

@@ -1,0 +1,355 @@
+import { existsSync, statSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import type { StageDefinition } from '../../base/contract/stage.ts';
+import { deepFreeze } from '../../base/kit/freeze.ts';
+import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
+import { listed } from '../../base/kit/text/suggest.ts';
+import { type ConditionChecker, createConditionChecker } from '../../base/rules/check.ts';
+import { OPERATORS } from '../../base/rules/operators.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import {
+  childOf,
+  entriesOf,
+  itemsOf,
+  keyName,
+  type MapNode,
+  type Mark,
+  type Node,
+  quote,
+  textOf,
+} from '../../base/source/node.ts';
+import { filesIn } from '../../base/source/read-text.ts';
+import { PIPELINE_SCHEMA } from '../../base/source/schemas.ts';
+import { readSource } from '../../base/source/source.ts';
+import { type NamedRule, type PipelineSpec, positionOf } from '../../base/source/spec.ts';
+import { validate } from '../../base/source/validate.ts';
+import { allowWarnings } from './annotations.ts';
+import {
+  applyExtensions,
+  checkAllPipelines,
+  type Extension,
+  isExtension,
+  type PipelineSource,
+  splitPipelines,
+  withAllPipelines,
+} from './compose.ts';
+import { checkFlow } from './flow.ts';
+import { createFragmentLibrary, expand } from './fragments.ts';
+import { repeated } from './link/link-keys.ts';
+import { type LinkContext, type LinkedStage, linkStages } from './link/link-stages.ts';
+import { lintCopies, lintGuards, lintPipeline, lintProtocols } from './lints.ts';
+import { isName } from './stage-definition.ts';
+
+const LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
+
+const { definitions } = PIPELINE_SCHEMA as unknown as {
+  definitions: Readonly<Record<'entry' | 'clause', { properties: object }>>;
+};
+const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
+
+/**
+ * Reports options that stand beside `stage` instead of under `options`, and conditions beside an empty `when`.
+ * @returns the pipeline with them in their place, so that later passes find what was meant.
+ */
+function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
+  const entries = pipeline.entries.map((entry) => {
+    if (!LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
+    const items = entry.value.items.map((item) => nested(item, stages, findings));
+    return { ...entry, value: { ...entry.value, items } };
+  });
+  return { ...pipeline, entries };
+}
+
+/** An entry `- read-body:` as the `- stage: read-body` it is meant to be. */
+function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  if (item.kind !== 'map' || childOf(item, 'stage') !== undefined || childOf(item, 'use') !== undefined) return item;
+  const named = item.entries.find(({ key, value }) => stages.has(key) && (isNothing(value) || value.kind === 'map'));
+  if (named === undefined) return item;
+  const { key, key_mark, value } = named;
+  findings.report('C3001', key_mark, `unknown key ${keyName(key)}`, {
+    expected: 'an entry that begins with `stage:`',
+    help: `write \`stage: ${key}\`${value.kind === 'map' ? ', and its options under `options`' : ''}`,
+  });
+  const stage: Node = { kind: 'scalar', value: key, mark: key_mark, range: [0, 0] };
+  const options = value.kind === 'map' ? [{ ...named, key: 'options' }] : [];
+  const others = item.entries.filter((entry) => entry !== named);
+  return { ...item, entries: [{ key: 'stage', key_mark, value: stage }, ...options, ...others] };
+}
+
+function nested(given: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  const item = withStage(given, stages, findings);
+  const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
+  const with_options = moved(item, 'options', (key) => known.includes(key), findings);
+  const is_empty = isNothing(childOf(item, 'when'));
+  return moved(with_options, 'when', (key) => is_empty && (Object.hasOwn(OPERATORS, key) || key === 'rule'), findings);
+}
+
+const isNothing = (node: Node | undefined): boolean => node?.kind === 'scalar' && node.value === null;
+
+/** An entry with the keys that belong into a mapping of it in there, reported as one mistake. */
+function moved(item: Node, home: string, belongs: (key: string) => boolean, findings: Findings): Node {
+  const inside = childOf(item, home);
+  const misplaced = entriesOf(item).filter(
+    ({ key }) => belongs(key) && !OWN_KEYS.has(key) && childOf(inside, key) === undefined,
+  );
+  const [first] = misplaced;
+  const has_room = inside === undefined || inside.kind === 'map' || isNothing(inside);
+  if (item.kind !== 'map' || first === undefined || !has_room) return item;
+  const names = listed(misplaced.map(({ key }) => keyName(key))).replace(/ or (\S+)$/, ' and $1');
+  const is_many = misplaced.length > 1;
+  findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${names}`, {
+    help: `${is_many ? 'they belong' : 'it belongs'} under \`${home}\`, indented further`,
+  });
+  const entries = [...entriesOf(inside), ...misplaced];
+  const value: MapNode = { kind: 'map', entries, mark: inside?.mark ?? first.key_mark };
+  const others = item.entries.filter((entry) => entry.key !== home && !misplaced.includes(entry));
+  return { ...item, entries: [...others, { key: home, key_mark: first.key_mark, value }] };
+}
+
+/** Directory of the pipelines that ship with the gateway. */
+export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
+
+type StageList = 'stages' | 'on_error' | 'finally';
+
+/** What compiling pipelines needs to know. */
+export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
+  /** Directory of the shipped pipelines and fragments. */
+  readonly shipped: string;
+  /** Knows the named rules of gateway.yaml. */
+  readonly shared_conditions?: ConditionChecker | undefined;
+  /** `all_pipelines` of gateway.yaml. */
+  readonly all_pipelines?: Node | undefined;
+  /** Directory of the operator's pipelines and fragments. */
+  readonly own?: string | undefined;
+}
+
+/** The files of a directory that are read as pipelines or fragments, sorted; none when there is no such directory. */
+export function pipelineFiles(directory: string): string[] {
+  if (!existsSync(directory) || !statSync(directory).isDirectory()) return [];
+  return filesIn(directory);
+}
+
+interface ReadPipelines {
+  readonly sources: readonly PipelineSource[];
+  readonly extensions: readonly Extension[];
+}
+
+function readPipelines(directory: string, { findings }: PipelineContext): ReadPipelines {
+  const files = pipelineFiles(directory).flatMap((file) => {
+    const root = readSource(file, findings);
+    return root === undefined ? [] : [{ file, root }];
+  });
+  return {
+    sources: files
+      .filter(({ root }) => !isExtension(root))
+      .flatMap(({ file, root }) => splitPipelines(file, root, findings)),
+    extensions: files.filter(({ root }) => isExtension(root)),
+  };
+}
+
+/** The shipped pipelines and the operator's, which replace shipped ones of the same name, as `extends` changes them. */
+function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
+  const { findings } = context;
+  const own = directory === undefined ? { sources: [], extensions: [] } : readPipelines(directory, context);
+  const replaced = new Set(own.sources.flatMap(({ name, family }) => [name, family]));
+  const shipped = directory === context.shipped ? [] : readPipelines(context.shipped, context).sources;
+  const kept = shipped.filter(
+    ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
+  );
+  // What replaces one of several pipelines of a file is still one of them, for those who name them together.
+  const families = new Map(shipped.map(({ name, family }) => [name, family]));
+  const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
+  const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
+  reportTwins(sources, context);
+  reportClaims(sources, context);
+  checkAllPipelines(context.all_pipelines, sources, findings);
+  return sources;
+}
+
+/** The pipelines that one file makes; a file that extends is applied to the shipped ones. */
+export function pipelinesOf(file: string, context: PipelineContext): readonly PipelineSource[] {
+  const { findings } = context;
+  const root = readSource(file, findings);
+  if (root === undefined) return [];
+  if (!isExtension(root)) return splitPipelines(file, root, findings);
+  const sources = readPipelines(context.shipped, context).sources;
+  return applyExtensions(sources, [{ file, root }], findings).filter((source) => source.file === file);
+}
+
+/** Compiles the pipelines of a configuration. */
+export function loadPipelines(directory: string | undefined, given: PipelineContext): readonly PipelineSpec[] {
+  const context = { ...given, own: directory };
+  const sources = composePipelines(directory, context);
+  const compiled = sources.flatMap((source) => {
+    const spec = compilePipeline(source, context);
+    return spec === undefined ? [] : [{ source, spec }];
+  });
+  lintCopies(compiled, context.shipped, given.findings);
+  lintGuards(compiled, context.shipped, given.findings);
+  return compiled.map(({ spec }) => spec);
+}
+
+function reportTwins(files: readonly PipelineSource[], { findings }: PipelineContext): void {
+  for (const [{ root, name, file }, first] of repeated(files, (each) => each.name)) {
+    const { mark } = childOf(root, 'pipeline')!;
+    const other = childOf(first.root, 'pipeline')!.mark;
+    findings.report('C4005', mark, `there are two pipelines named ${quote(name!)}`, {
+      help:
+        first.file === file
+          ? `the first one is in line ${other.line}`
+          : `the other is in ${basename(other.file)}:${other.line}`,
+    });
+  }
+}
+
+/** Reports methods and paths that two pipelines serve, at the later of the two: the operator's, if one is shipped. */
+function reportClaims(files: readonly PipelineSource[], context: PipelineContext): void {
+  const claims = new Map<string, PipelineSource>();
+  for (const pipeline of files) {
+    // Without a name, which is reported elsewhere, it cannot replace the pipeline it was meant to.
+    if (pipeline.name === undefined || !isName(pipeline.name)) continue;
+    const match = childOf(pipeline.root, 'match');
+    const methods = itemsOf(childOf(match, 'methods')).flatMap((method) => textOf(method) ?? []);
+    for (const path of itemsOf(childOf(match, 'paths'))) {
+      const taken = methods.filter((method) => {
+        const other = claims.get(`${method} ${textOf(path)}`);
+        return other !== undefined && other !== pipeline;
+      });
+      const other = claims.get(`${taken[0]} ${textOf(path)}`);
+      for (const method of methods) claims.set(`${method} ${textOf(path)}`, pipeline);
+      // Two pipelines of one name are one mistake, reported as such.
+      if (other === undefined || other.name === pipeline.name) continue;
+      const shipped = dirname(other.file) === context.shipped;
+      context.findings.report(
+        'C4007',
+        path.mark,
+        `the pipeline ${quote(other.name ?? other.file)} already serves ${taken.join(', ')} ${textOf(path) ?? ''}`,
+        { help: shipped ? `to replace it, write \`pipeline: ${other.name}\`` : 'remove the path from one of the two' },
+      );
+    }
+  }
+}
+
+/** Compiles one pipeline file; `undefined` when a part of it could not be resolved. */
+export function compilePipeline(pipeline: PipelineSource, given: PipelineContext): PipelineSpec | undefined {
+  const { findings } = given;
+  const { file, root: source } = pipeline;
+  const directories = [dirname(file), ...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const library = createFragmentLibrary([...new Set(directories)], findings);
+  // Entries with `use` are gone after expansion, and what fragments bring was not there before.
+  const { stages } = given.stages;
+  const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
+  const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
+  const edited = withAllPipelines(own, given.all_pipelines, pipeline, sendsUpstream(own, stages), findings);
+  const { root: expanded } = complete ? expand(edited, library, findings) : { root: edited };
+  const validated = validate(PIPELINE_SCHEMA, nestOptions(expanded, stages, findings), dirname(file), findings);
+  const root = validated.node as MapNode;
+  const { shared_conditions: shared } = given;
+  const conditions = createConditionChecker(childOf(root, 'rules'), findings, shared, given.stages.complete);
+  const context = { ...given, conditions };
+  const before = findings.errors();
+  const lists = {
+    stages: linkStages(root, 'stages', context),
+    on_error: linkStages(root, 'on_error', context),
+    finally: linkStages(root, 'finally', context),
+  };
+  const is_valid = complete && given_form.ok && validated.ok;
+  if (is_valid) conditions.reportUnused();
+  reportSameIds(lists, context);
+  const resolved = (['stages', 'on_error', 'finally'] as const).every(
+    (list) => lists[list].length === itemsOf(childOf(root, list)).length,
+  );
+  if (!is_valid || !resolved) return undefined;
+  // A stage in the wrong list would only be reported again, in other words.
+  if (findings.errors() === before) {
+    const stages_mark = entriesOf(root).find(({ key }) => key === 'stages')?.key_mark ?? root.mark;
+    const item_marks = itemsOf(childOf(source, 'stages')).map(
+      (item) => (childOf(item, 'stage') ?? childOf(item, 'use') ?? item).mark,
+    );
+    const linked = { ...lists, stages_mark, item_marks, removed: pipeline.removed ?? new Map() };
+    checkFlow(linked, given.stages.stages, findings);
+    const { match } = validated.value as RawPipeline;
+    const isShared = (mark: Mark) => mark.chain !== undefined || mark.file !== file || pipeline.family !== undefined;
+    lintPipeline(linked, match, isShared, given.config, findings);
+    lintProtocols(linked, match.protocol, given.config, findings);
+  }
+  const extended = itemsOf(childOf(root, 'stages')).map(({ mark }) => mark.chain?.[0]?.file ?? mark.file);
+  allowWarnings(root, findings, pipeline.extended ? extended : []);
+  const rules = conditions.named().map(({ name, logic, mark }) => ({ name, logic, position: positionOf(mark) }));
+  return shapePipeline(validated.value as RawPipeline, file, lists, rules);
+}
+
+/** What the requests that no pipeline serves are called: sign-ins, the admin API, paths that are not there. */
+const OTHER_REQUESTS = 'other-requests';
+
+/** The `finally` stages of `all_pipelines`, for requests that no pipeline serves; `undefined` where there are none. */
+export function compileOtherRequests(given: PipelineContext): PipelineSpec | undefined {
+  const { findings, all_pipelines, shared_conditions: conditions } = given;
+  const written = childOf(all_pipelines, 'finally');
+  if (written === undefined || conditions === undefined) return undefined;
+  const directories = [...(given.own === undefined ? [] : [given.own]), given.shipped];
+  const { mark } = written;
+  const given_root: MapNode = { kind: 'map', mark, entries: [{ key: 'finally', key_mark: mark, value: written }] };
+  const { root } = expand(given_root, createFragmentLibrary(directories, findings), findings);
+  const last = linkStages(root, 'finally', { ...given, conditions });
+  const raw = {
+    pipeline: OTHER_REQUESTS,
+    version: 1,
+    summary: 'Requests that no pipeline serves.',
+    match: { methods: [], paths: [], protocol: 'none' as const },
+    limits: {},
+  };
+  return shapePipeline(raw, mark.file, { stages: [], on_error: [], finally: last }, []);
+}
+
+/** Whether a stage of the pipeline answers with what an upstream says. */
+function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinition>): boolean {
+  return itemsOf(childOf(root, 'stages')).some((item) => {
+    const definition = stages.get(textOf(childOf(item, 'stage')) ?? '');
+    return definition?.terminal === true && definition.needs.includes('network');
+  });
+}
+
+function reportSameIds(
+  lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
+  { findings, shipped }: PipelineContext,
+): void {
+  // A stage in the wrong list is reported as such, and most often the right list has it, too.
+  const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
+    lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
+  );
+  for (const [later, first] of repeated(stages, (stage) => stage.entry.id)) {
+    // What an operator put into a shipped pipeline is theirs to name.
+    const is_theirs = dirname(later.mark.file) === shipped && dirname(first.mark.file) !== shipped;
+    const [{ entry, mark }, other] = is_theirs ? [first, later] : [later, first];
+    const which = mark.file === other.mark.file ? 'the first one is in' : 'the other one is in';
+    const place =
+      mark.file === other.mark.file ? `line ${other.mark.line}` : `${basename(other.mark.file)}:${other.mark.line}`;
+    findings.report('C4005', mark, `there are two stages with the id ${quote(entry.id)}`, {
+      help: `${which} ${place}; give this one an id: id: ${entry.id}-2`,
+    });
+  }
+}
+
+type RawPipeline = Pick<PipelineSpec, 'version' | 'summary' | 'match' | 'limits'> & { readonly pipeline: string };
+
+function shapePipeline(
+  raw: RawPipeline,
+  file: string,
+  lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
+  rules: readonly NamedRule[],
+): PipelineSpec {
+  const { pipeline: name, version, summary, match, limits } = raw;
+  return deepFreeze({
+    name,
+    version,
+    summary,
+    file,
+    match,
+    limits,
+    rules,
+    stages: lists.stages.map(({ entry }) => entry),
+    on_error: lists.on_error.map(({ entry }) => entry),
+    finally: lists.finally.map(({ entry }) => entry),
+  });
+}

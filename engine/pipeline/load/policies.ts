@@ -1,0 +1,484 @@
+import { basename, dirname, join } from 'node:path';
+import {
+  CONTENT_VARIABLES,
+  NEUTRAL_FEATURE_PREFIX,
+  type Signal,
+  telemetryVariables,
+} from '../../base/contract/client-telemetry.ts';
+import type { GatewayConfig, ModelConfig } from '../../base/contract/config.ts';
+import { deepFreeze } from '../../base/kit/freeze.ts';
+import { closest, didYouMean, listed, oneOf } from '../../base/kit/text/suggest.ts';
+import type { NameSet } from '../../base/rules/check.ts';
+import { isSecretKey, looksSecret } from '../../base/source/diagnostics/secrets.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import {
+  childOf,
+  type Entry,
+  entriesOf,
+  entryOf,
+  itemsOf,
+  keyName,
+  type MapNode,
+  type Mark,
+  type Node,
+  quote,
+  type ScalarNode,
+  textOf,
+} from '../../base/source/node.ts';
+import { filesIn, namesBeside, whyUnreadable } from '../../base/source/read-text.ts';
+import { POLICY_SCHEMA } from '../../base/source/schemas.ts';
+import { readSource } from '../../base/source/source.ts';
+import type { Policy, PolicyMatch } from '../../base/source/spec.ts';
+import { validate } from '../../base/source/validate.ts';
+import { inOrder, isDenyKey, MODELS_KEY, mergeSettings, namesModel } from '../../domain/policies/managed-policies.ts';
+import { allowWarnings } from './annotations.ts';
+import { checkGroups } from './link/known-names.ts';
+import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
+import { itemsAt, repeated, textsAt, type Written } from './link/link-keys.ts';
+import { isName } from './stage-definition.ts';
+
+/** Keys that would change how an object works in programs which copy settings into one. */
+const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
+
+/** Keys by which other programs, and people, call lists of models that may or may not be used. */
+const LIKE_MODELS =
+  /^(?:(?:allow|allowed|enabled|permitted|deny|denied|block|blocked|disabled|disallowed|forbidden)models?|models?)(?:(?:allow|deny|block)?list)?$/;
+
+/**
+ * Checks what no schema of open settings can say: that they survive as JSON, hold no secret, and mean what they seem to.
+ * @param is_valid whether the rest of the file is; otherwise a key without a value may be one whose value went astray.
+ */
+function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings): void {
+  for (const { key, key_mark, value } of settings.entries) {
+    const is_slip = key !== MODELS_KEY && closest(spelling(key), [spelling(MODELS_KEY)]) !== undefined;
+    if (is_slip) reportRestrictsNothing(key, key_mark, `did you mean \`${MODELS_KEY}\`?`, findings);
+    else if (value.kind === 'list' && LIKE_MODELS.test(spelling(key))) {
+      reportRestrictsNothing(key, key_mark, `list the models that may be used under \`${MODELS_KEY}\``, findings);
+    }
+  }
+  checkEntries(settings, { findings, is_valid, in_env: false, is_top: true });
+}
+
+function reportRestrictsNothing(key: string, mark: Mark, help: string, findings: Findings): void {
+  findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway acts on ${MODELS_KEY} only`, { help });
+}
+
+const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, '');
+
+interface SettingsContext {
+  readonly findings: Findings;
+  readonly is_valid: boolean;
+  /** Whether these are the settings themselves, and not a part of them. */
+  readonly is_top: boolean;
+  /** Whether these are variables for the environment of clients, where people put credentials. */
+  readonly in_env: boolean;
+}
+
+function checkEntries(owner: MapNode, context: SettingsContext): void {
+  for (const { key, key_mark, value } of owner.entries) {
+    if (RESERVED.has(key)) {
+      context.findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
+    }
+    if (key === MODELS_KEY && !context.is_top) {
+      const message = `${keyName(key)} restricts nothing here: the gateway acts on that of \`settings\` only`;
+      const help = 'move it up, so that it stands directly under `settings`';
+      context.findings.report('W7063', key_mark, message, { help });
+    }
+    checkNode(value, key, { ...context, is_top: false, in_env: context.in_env || key === 'env' });
+  }
+}
+
+function checkNode(node: Node, key: string, context: SettingsContext): void {
+  if (node.kind === 'map') checkEntries(node, context);
+  else if (node.kind === 'list') for (const item of node.items) checkNode(item, '', context);
+  else checkScalar(node, key, context);
+}
+
+/** What is a credential wherever it stands; shorter than that, it may be a word. */
+const EVIDENT =
+  /\b(?:(?:sk|ghp|gho|ghs|glpat|xox[a-z]|gw)[-_][\w-]{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]+\.)|:\/\/[^\s@/:]+:[^\s@/]+@/;
+
+/** Whether a text seems to hold a credential; a variable, also as the value of a header. */
+function isCredential(text: string, in_env: boolean): boolean {
+  if (EVIDENT.test(text)) return true;
+  return in_env && (looksSecret(text) || /\b(?:bearer|basic)(?:\s|%20)+[\w.~+/=-]{8,}/i.test(text));
+}
+
+function checkScalar(node: ScalarNode, key: string, { findings, is_valid, in_env }: SettingsContext): void {
+  const { value, range, mark } = node;
+  if (value === null && range[0] === range[1]) {
+    if (!is_valid) return;
+    findings.report('C3007', mark, 'no value stands here, which would replace what other policies set', {
+      expected: 'a value; null, where that is meant',
+    });
+  } else if (typeof value === 'number' && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)) {
+    findings.report('C9004', mark, 'the number cannot be kept exactly in JSON', {
+      expected: `a number up to ${Number.MAX_SAFE_INTEGER}, or the number as text in quotes`,
+    });
+  } else if (typeof value === 'string' && value !== '' && (isSecretKey(key) || isCredential(value, in_env))) {
+    findings.hide(node);
+    findings.report('W7062', mark, `${key === '' ? 'this' : keyName(key)} looks like a secret`, {
+      help: 'everybody the policy is meant for can read it; hand credentials out in another way',
+    });
+  }
+}
+
+/** Reports a setting that would drop a deny list of a policy below it, or text that a deny list above it would drop. */
+function checkDropped(policies: readonly Policy[], default_policy: string | undefined, findings: Findings): void {
+  const base = policies.filter(({ name }) => name === default_policy);
+  const lists = new Map<string, { readonly path: readonly string[]; readonly policy: string }>();
+  const texts = new Map<string, Entry>();
+  for (const { name, settings } of [...base, ...inOrder(policies.filter((policy) => !base.includes(policy)))]) {
+    reportDropping(settings, [...lists.values()], findings);
+    for (const { path, entry } of denials(settings)) {
+      const key = JSON.stringify(path);
+      if (entry.value.kind !== 'list') texts.set(key, entry);
+      else {
+        const text = texts.get(key);
+        if (text !== undefined) {
+          const list = keyName(path.join('.'));
+          const message = `the deny list ${list} of the policy ${quote(name)} would drop this text`;
+          findings.report('C9006', text.key_mark, message, { expected: UNITED });
+        }
+        if (!lists.has(key)) lists.set(key, { path, policy: name });
+      }
+    }
+  }
+}
+
+/** What settings would drop of the deny lists below them, each entry once. */
+function reportDropping(
+  settings: MapNode,
+  lists: readonly { readonly path: readonly string[]; readonly policy: string }[],
+  findings: Findings,
+): void {
+  const told = new Set<Entry>();
+  for (const { path, policy } of lists) {
+    const entry = droppingEntry(settings, path);
+    if (entry === undefined || told.has(entry)) continue;
+    told.add(entry);
+    const message = `this would drop the deny list ${keyName(path.join('.'))} of the policy ${quote(policy)}`;
+    const expected = entry.key === path.at(-1) ? UNITED : 'a mapping';
+    findings.report('C9006', entry.key_mark, message, { expected });
+  }
+}
+
+const UNITED = 'a list, which is united with it';
+
+/** Deny lists, and texts that stand under such a key, with their keys from the top. */
+function denials(settings: MapNode): { readonly path: string[]; readonly entry: Entry }[] {
+  return settings.entries.flatMap((entry) => {
+    const { key, value } = entry;
+    if (value.kind === 'map') return denials(value).map((inside) => ({ ...inside, path: [key, ...inside.path] }));
+    const is_denial = value.kind === 'list' || typeof value.value === 'string';
+    return is_denial && isDenyKey(key) ? [{ path: [key], entry }] : [];
+  });
+}
+
+/** The entry on the way to a list that is of another kind than there. */
+function droppingEntry(settings: MapNode, path: readonly string[]): Entry | undefined {
+  let owner: Node = settings;
+  for (const [depth, key] of path.entries()) {
+    const entry = entryOf(owner, key);
+    if (entry === undefined) return undefined;
+    if (entry.value.kind !== (depth === path.length - 1 ? 'list' : 'map')) return entry;
+    owner = entry.value;
+  }
+  return undefined;
+}
+
+type ServerConfig = Pick<GatewayConfig, 'server' | 'telemetry'>;
+
+/**
+ * The settings of a policy with the variables that make clients send these signals; what the policy itself sets stays. There
+ * is no address: who has managed settings has signed in, and with one the client would have each person approve it first.
+ */
+function withTelemetry(settings: MapNode, signals: Node | undefined, { server }: ServerConfig): MapNode {
+  if (signals?.kind !== 'list') return settings;
+  const feature_prefix = server.profile.clients?.messages?.feature_prefix ?? NEUTRAL_FEATURE_PREFIX;
+  const wanted = signals.items.map((item) => textOf(item) as Signal);
+  const variables = telemetryVariables(wanted, { feature_prefix });
+  const { mark } = signals;
+  const env: MapNode = {
+    kind: 'map',
+    mark,
+    entries: Object.entries(variables).map(([key, value]) => {
+      return { key, key_mark: mark, value: { kind: 'scalar', value, mark, range: [0, 0] } };
+    }),
+  };
+  return mergeSettings({ kind: 'map', mark, entries: [{ key: 'env', key_mark: mark, value: env }] }, settings);
+}
+
+/** Reports telemetry that no client would send, or that would go nowhere. */
+function checkTelemetry(signals: Node | undefined, { server, telemetry }: ServerConfig, findings: Findings): void {
+  const items = itemsOf(signals);
+  if (items.length === 0) return;
+  if (server.profile.clients?.messages?.feature_prefix === undefined) {
+    const message = `no client will send it: the variable is called ${NEUTRAL_FEATURE_PREFIX}_ENABLE_TELEMETRY where no profile has a name for it`;
+    findings.report('W7066', signals!.mark, message, {
+      help: 'name a profile with the names of your clients under `server.profile` of gateway.yaml',
+    });
+  }
+  for (const item of items) {
+    const signal = textOf(item) as Signal;
+    if (telemetry.forward_to.some((destination) => destination[signal])) continue;
+    findings.report('W7066', item.mark, `clients will send ${signal} to the gateway, which sends them on to nobody`, {
+      help:
+        telemetry.forward_to.length === 0
+          ? 'name a destination under `telemetry.forward_to` of gateway.yaml'
+          : `set \`${signal}: true\` at a destination under \`telemetry.forward_to\` of gateway.yaml`,
+    });
+  }
+}
+
+/** Values with which clients leave texts out. */
+const OFF = /^(?:0|false|no|off)?$/i;
+
+/** Reports variables that put the texts of prompts, answers or tools into the telemetry of clients. */
+function checkContent(settings: MapNode, findings: Findings): void {
+  for (const { key, value } of entriesOf(childOf(settings, 'env'))) {
+    const is_off = value.kind !== 'scalar' || OFF.test(String(value.value ?? ''));
+    if (is_off || !(CONTENT_VARIABLES as readonly string[]).includes(key)) continue;
+    findings.report('W7067', value.mark, `${keyName(key)} puts texts of people's work into their telemetry`, {
+      help: 'remove it, or accept it with the reason: allow: { W7067: "..." }',
+    });
+  }
+}
+
+/** What gateway.yaml says about policies that are handed out. */
+export interface PolicySource {
+  /** Absolute. */
+  readonly directory: string;
+  /** Where the directory is written; absent when it is the usual one. */
+  readonly directory_mark?: Mark | undefined;
+  readonly default_policy?: Node | undefined;
+  /** Globs of the groups that are kept at sign-in; none when all are. */
+  readonly kept_groups: readonly string[];
+  /** Groups of the identity provider that make up each token group. */
+  readonly token_groups: ReadonlyMap<string, readonly string[]>;
+  /** The groups that gateway.yaml knows, where it says anything of them. */
+  readonly groups?: NameSet | undefined;
+}
+
+/** Where policies are, by a gateway.yaml that may have mistakes; `undefined` when they are not handed out. */
+export function policySource(root: MapNode, value: unknown, groups?: NameSet): PolicySource | undefined {
+  const managed = (value as { policies?: { managed?: { enabled?: unknown; directory?: unknown } } }).policies?.managed;
+  if (managed?.enabled !== true || typeof managed.directory !== 'string') return undefined;
+  const node = childOf(root, 'policies', 'managed');
+  const { directory } = managed;
+  return {
+    directory,
+    directory_mark: childOf(node, 'directory')?.mark,
+    default_policy: childOf(node, 'default_policy'),
+    kept_groups: keptGroups(root),
+    groups,
+    token_groups: new Map(
+      itemsAt(root, 'token_groups').map((group) => {
+        const members = textsAt(group, 'members.*').map(({ text }) => text);
+        return [textOf(childOf(group, 'name')) ?? '', members];
+      }),
+    ),
+  };
+}
+
+/** Reads and checks the policies of a gateway.yaml, in the order of their names. */
+export function loadPolicies(
+  source: PolicySource | undefined,
+  config: Pick<GatewayConfig, 'models' | 'from_model_lists' | 'server' | 'telemetry'> | undefined,
+  findings: Findings,
+): readonly Policy[] {
+  const files = source === undefined ? undefined : policyFiles(source, findings);
+  if (source === undefined || files === undefined) return [];
+  const policies = files.flatMap((file) => readPolicy(file, findings, source) ?? []);
+  reportTwins(policies, findings);
+  const default_policy = textOf(source.default_policy);
+  reportUnknownDefault(source, files, findings);
+  for (const policy of policies) {
+    if (policy.name === default_policy) reportIdle(policy, findings);
+    else if (entryOf(policy.root, 'match') === undefined) reportNobody(policy, findings);
+  }
+  checkDropped(policies, default_policy, findings);
+  if (config !== undefined) {
+    for (const { root, settings } of policies) {
+      if (!config.from_model_lists) checkModels(settings, config.models, findings);
+      checkTelemetry(childOf(root, 'telemetry'), config, findings);
+    }
+  }
+  return deepFreeze(
+    policies.map(({ root, ...policy }) => {
+      if (config === undefined) return policy;
+      return { ...policy, settings: withTelemetry(policy.settings, childOf(root, 'telemetry'), config) };
+    }),
+  );
+}
+
+const nameMark = ({ root }: ReadPolicy): Mark => (childOf(root, 'policy') ?? root).mark;
+
+function reportNobody(policy: ReadPolicy, findings: Findings): void {
+  findings.report('W7060', nameMark(policy), `the policy ${quote(policy.name)} is meant for nobody`, {
+    help: 'say for whom: match: { groups: [...] }, or make it the default_policy of gateway.yaml',
+  });
+}
+
+/** Keys that others would need, and that the default policy goes without. */
+function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
+  const why = { match: 'is meant for everybody', priority: 'is always the lowest' };
+  for (const key of ['match', 'priority'] as const) {
+    const entry = entryOf(root, key);
+    if (entry === undefined || (key === 'priority' && priority === 0)) continue;
+    findings.report('W7050', entry.key_mark, `${keyName(key)} has no effect: the default policy ${why[key]}`, {
+      help: 'remove the key, or name another default_policy in gateway.yaml',
+    });
+  }
+}
+
+/** The policy files in a directory, sorted; `undefined` after reporting why they can't be told. */
+function policyFiles(source: PolicySource, findings: Findings): readonly string[] | undefined {
+  const { directory, directory_mark, default_policy } = source;
+  const files = filesOrWhy(directory);
+  if (typeof files !== 'string') return files;
+  const mark = directory_mark ?? default_policy?.mark;
+  // Without a word about them there need be no policies.
+  if (mark === undefined && files === NO_DIRECTORY) return undefined;
+  const name = textOf(default_policy);
+  const write = name === undefined ? undefined : howToWrite(name, directory);
+  const help =
+    files === NO_DIRECTORY ? didYouMean(basename(directory), namesBeside(directory, 'directories'), write) : undefined;
+  if (directory_mark === undefined && name !== undefined && files === NO_DIRECTORY) {
+    // The usual directory need not be there: a first gateway.yaml may name the policy before it is written.
+    const message = `there are no policies, so the policy ${quote(name)} is given to nobody`;
+    findings.report('W7065', mark!, message, { help });
+    return undefined;
+  }
+  findings.report('C4015', mark ?? { file: directory }, files, {
+    expected: `a directory at ${directory}`,
+    help,
+  });
+  return undefined;
+}
+
+const NO_DIRECTORY = 'the directory of policies does not exist';
+
+/** The policy files in a directory, sorted, or why it can't be read. */
+function filesOrWhy(directory: string): readonly string[] | string {
+  try {
+    return filesIn(directory);
+  } catch (error) {
+    const failure = error as NodeJS.ErrnoException;
+    if (failure.code === 'ENOENT') return NO_DIRECTORY;
+    if (failure.code === 'ENOTDIR') return 'this is not a directory';
+    return `the directory of policies cannot be read: ${whyUnreadable(failure)}`;
+  }
+}
+
+interface ReadPolicy extends Policy {
+  readonly root: Node;
+}
+
+interface RawPolicy {
+  readonly policy: string;
+  readonly version: number;
+  readonly summary: string;
+  readonly match?: Partial<PolicyMatch>;
+  readonly priority: number;
+}
+
+const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$/, '');
+
+/** Reads and checks one policy file by itself; `undefined` after reporting what keeps it from being one. */
+export function readPolicy(file: string, findings: Findings, source?: PolicySource): ReadPolicy | undefined {
+  const text = readSource(file, findings);
+  if (text === undefined) return undefined;
+  const { value, ok, node: root } = validate(POLICY_SCHEMA, text, dirname(file), findings);
+  const settings = childOf(root, 'settings');
+  if (settings?.kind === 'map') {
+    checkSettings(settings, ok, findings);
+    checkContent(settings, findings);
+  }
+  checkPolicyGroups(textsAt(root, 'match.groups.*'), source, findings);
+  const name = childOf(root, 'policy');
+  if (name !== undefined) reportOtherName(name, nameOf(file), findings);
+  allowWarnings(root, findings);
+  if (!ok || settings?.kind !== 'map') return undefined;
+  const { policy, version, summary, match, priority } = value as RawPolicy;
+  const groups = match?.groups ?? [];
+  const email_domains = (match?.email_domains ?? []).map((domain) => domain.toLowerCase());
+  return {
+    name: policy,
+    version,
+    summary,
+    file,
+    match: { groups, email_domains },
+    priority,
+    settings,
+    root,
+  };
+}
+
+function checkPolicyGroups(groups: readonly Written[], source: PolicySource | undefined, findings: Findings): void {
+  for (const { node } of groups) checkGroupName(node, findings);
+  if (source === undefined) return;
+  const { token_groups, kept_groups } = source;
+  const others = groups.filter(({ text }) => !token_groups.has(text)).map(({ node }) => node);
+  reportForgotten(others, kept_groups, findings);
+  checkGroups(groups, source.groups, findings);
+  const names = groups.map(({ text }) => text);
+  for (const { text, mark } of groups) {
+    const missed = token_groups.get(text)?.filter((member) => !names.includes(member)) ?? [];
+    if (missed.length === 0) continue;
+    const message = `only access tokens of the group ${quote(text)} get this policy, its members who sign in do not`;
+    findings.report('W7064', mark, message, { help: `name their groups as well: ${missed.join(', ')}` });
+  }
+}
+
+function reportOtherName(node: Node, file_name: string, findings: Findings): void {
+  const name = textOf(node);
+  // What can be no name at all was reported already.
+  if (name === undefined || name === file_name || !isName(name)) return;
+  findings.report('C2010', node.mark, `the policy is called ${quote(name)}, its file is not`, {
+    ...(isName(file_name) && { expected: file_name }),
+    help: isName(file_name)
+      ? 'rename one of them: people look for a policy by the name of its file'
+      : `rename the file to ${name}.yaml: people look for a policy by the name of its file`,
+  });
+}
+
+/** Two files of one name with different endings; a name that is not that of its file was reported already. */
+function reportTwins(policies: readonly ReadPolicy[], findings: Findings): void {
+  const named = policies.filter(({ name, file }) => name === nameOf(file));
+  for (const [policy, first] of repeated(named, ({ name }) => name)) {
+    const help = `the other is ${first.file}`;
+    findings.report('C4005', nameMark(policy), `there are two policies named ${quote(policy.name)}`, { help });
+  }
+}
+
+function reportUnknownDefault(
+  { default_policy: node, directory }: PolicySource,
+  files: readonly string[],
+  findings: Findings,
+): void {
+  const name = textOf(node);
+  // A file with mistakes is there all the same.
+  const known = files.map(nameOf);
+  if (node === undefined || name === undefined || known.includes(name)) return;
+  const help = oneOf(nameOf(name), known, 'policies', howToWrite(name, directory));
+  findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help });
+}
+
+/** What to do about a default policy where there are no policies at all. */
+function howToWrite(name: string, directory: string): string {
+  return `write the policy to ${join(directory, `${nameOf(name)}.yaml`)} (appscli explain C9002 shows one), or remove the key`;
+}
+
+function checkModels(settings: MapNode, models: readonly ModelConfig[], findings: Findings): void {
+  const ids = models.map(({ id }) => id);
+  const families = models.flatMap(({ family }) => family ?? []);
+  for (const item of itemsOf(childOf(settings, MODELS_KEY))) {
+    const word = textOf(item);
+    if (word === undefined || models.some((model) => namesModel(word, model))) continue;
+    const all = ids.length === 0 ? 'there are no models' : `models: ${listed(ids)}`;
+    findings.report('W7061', item.mark, `no model matches ${keyName(MODELS_KEY)}: ${quote(word)}`, {
+      help: didYouMean(word, [...ids, ...families], all) ?? all,
+    });
+  }
+}

@@ -1,0 +1,130 @@
+import { existsSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import type { Profile } from '../../base/contract/config.ts';
+import { PACKAGE_ROOT } from '../../base/kit/package-root.ts';
+import type { Findings } from '../../base/source/findings.ts';
+import { childOf, itemsOf, type MapNode, type Node, quote, textOf } from '../../base/source/node.ts';
+import { PROFILE_SCHEMA } from '../../base/source/schemas.ts';
+import { readSource } from '../../base/source/source.ts';
+import { validate } from '../../base/source/validate.ts';
+import type { AnnotationContext } from './annotations.ts';
+
+/** The profiles that a gateway.yaml names. */
+export interface LoadedProfiles {
+  readonly server: Profile;
+  /** What gateway.yaml calls it. */
+  readonly server_name: string;
+  /** Of each upstream, in order; `undefined` where nobody says whose header names it takes. */
+  readonly upstreams: readonly (Profile | undefined)[];
+  /** Absolute paths, also of files that are not there. */
+  readonly files: readonly string[];
+}
+
+/** Profiles that need no file. */
+export const BUILT_IN = {
+  /** Names that are nobody's. */
+  neutral: { header_prefix: 'vendor' },
+  /** Header names of the vendor of the Messages protocol. */
+  anthropic: { header_prefix: 'anthropic' },
+} satisfies Record<string, Profile>;
+
+/** The name of the profile that ships as a file: the names of the coding clients that most people have. */
+export const SHIPPED_PROFILE = 'shipped';
+
+const SHIPPED_FILE = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
+
+/** Absolute path of the file with a profile. `name` is that file relative to `directory`, or `shipped`. */
+export function profileFile(name: string, directory: string): string {
+  return name === SHIPPED_PROFILE ? SHIPPED_FILE : resolve(directory, name);
+}
+
+/** What a command line and gateway.yaml may name besides files. */
+const NAMES = ['neutral', 'anthropic', SHIPPED_PROFILE];
+
+type BuiltInName = keyof typeof BUILT_IN;
+
+/** Whether this is the name of a profile that needs no file. */
+export function isBuiltIn(name: string): name is BuiltInName {
+  return Object.hasOwn(BUILT_IN, name);
+}
+
+/**
+ * Reads and checks the profiles that a gateway.yaml names. An upstream without one has that of the vendor at its address,
+ * else the server's, unless that is neutral. After a finding a profile is the neutral one.
+ */
+export function loadProfiles(
+  root: MapNode,
+  gateway_file: string,
+  context: Pick<AnnotationContext, 'findings' | 'environment'>,
+): LoadedProfiles {
+  const files = new Map<string, Profile>();
+  const named = (node: Node | undefined) => profileNamed(node, gateway_file, files, context);
+  const server = named(childOf(root, 'server', 'profile')) ?? BUILT_IN.neutral;
+  const fallback = server === BUILT_IN.neutral ? undefined : server;
+  const upstreams = itemsOf(childOf(root, 'upstreams')).map(
+    (upstream) =>
+      named(childOf(upstream, 'profile')) ?? profileOfAddress(textOf(childOf(upstream, 'base_url'))) ?? fallback,
+  );
+  const server_name = textOf(childOf(root, 'server', 'profile')) || 'neutral';
+  return { server, server_name, upstreams, files: [...files.keys()] };
+}
+
+/**
+ * The profile of the vendor that answers at an address: its own hosts, and those of clouds, which put it into the host or
+ * the path, as in `/anthropic/v1/messages`.
+ */
+function profileOfAddress(base_url: string | undefined): Profile | undefined {
+  if (base_url === undefined || !URL.canParse(base_url)) return undefined;
+  const { hostname, pathname } = new URL(base_url);
+  const host = hostname.replace(/\.$/, '');
+  const is_known =
+    host === 'anthropic.com' ||
+    host.endsWith('.anthropic.com') ||
+    host.startsWith('aws-external-anthropic.') ||
+    pathname.split('/').includes('anthropic');
+  return is_known ? BUILT_IN.anthropic : undefined;
+}
+
+/** Hosts of providers that sign thoughts: the vendor of the Messages protocol, and the clouds that have its models. */
+const SIGNING_HOSTS = /(?:^|\.)(?:anthropic\.com|amazonaws\.com|googleapis\.com|azure\.com)$|^aws-external-anthropic\./;
+
+/** Whether a provider that checks the signatures of thoughts is known to answer at an address. */
+export function checksSignatures(base_url: string): boolean {
+  return URL.canParse(base_url) && SIGNING_HOSTS.test(new URL(base_url).hostname.replace(/\.$/, ''));
+}
+
+function profileNamed(
+  node: Node | undefined,
+  gateway_file: string,
+  files: Map<string, Profile>,
+  { findings, environment }: Pick<AnnotationContext, 'findings' | 'environment'>,
+): Profile | undefined {
+  const name = textOf(node);
+  if (node === undefined || name === undefined || name === '') return undefined;
+  if (isBuiltIn(name)) return BUILT_IN[name];
+  const file = profileFile(name, dirname(gateway_file));
+  if (!existsSync(file)) {
+    const meant = /\.ya?ml$/.test(name)
+      ? {}
+      : {
+          help: `${quote(name)} is taken for a file; built in are ${NAMES.slice(0, -1).join(', ')} and ${NAMES.at(-1)}`,
+        };
+    const code = environment === 'required' ? 'C4021' : 'W7007';
+    findings.report(code, node.mark, 'the profile does not exist', {
+      expected: `${NAMES.join(', ')}, or a file at ${file}`,
+      ...meant,
+    });
+  }
+  const known = files.get(file);
+  const profile = known ?? (existsSync(file) ? readProfile(file, findings) : undefined) ?? BUILT_IN.neutral;
+  files.set(file, profile);
+  return profile;
+}
+
+/** Reads and checks a profile file; `undefined` after a finding. */
+export function readProfile(file: string, findings: Findings): Profile | undefined {
+  const source = readSource(file, findings);
+  if (source === undefined) return undefined;
+  const { ok, value } = validate(PROFILE_SCHEMA, source, dirname(file), findings);
+  return ok ? (value as Profile) : undefined;
+}

@@ -1,0 +1,273 @@
+import type { GatewayConfig } from '../../base/contract/config.ts';
+import { ENGINE_FACTS } from '../../base/contract/engine-facts.ts';
+import type { FactPath } from '../../base/contract/facts.ts';
+import { PROTOCOLS } from '../../base/contract/protocol.ts';
+import type { PipelineNotes, Services, SharedServices } from '../../base/contract/services.ts';
+import type { StageDefinition, StageHooks } from '../../base/contract/stage.ts';
+import { StageNotCreated } from '../../base/contract/start-error.ts';
+import { pathFinder } from '../../base/kit/path-patterns.ts';
+import { runAsStage } from '../../base/kit/strays.ts';
+import { compileCondition } from '../../base/rules/compile.ts';
+import type { ErrorClause, Loaded, PipelineSpec, StageEntry } from '../../base/source/spec.ts';
+import type { StoreNeeds } from '../../base/store/health.ts';
+import { RECORDED_FACTS } from '../../domain/audit/recorded-facts.ts';
+import { configHash } from '../../domain/telemetry/config-hash.ts';
+import type { CompiledClause, CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
+import { containHooks } from './contained/contain.ts';
+import { auditLogOf } from './contained/own-data.ts';
+import { ruleFacts } from './decisions.ts';
+import { factMask, selectFacts } from './fact-store.ts';
+
+const HOOKS: readonly (keyof StageHooks)[] = [
+  ...(['request', 'attempt', 'response', 'rewrite', 'event', 'finish', 'finally', 'close'] as const),
+];
+
+/** The stage that writes the records of requests. */
+const RECORDER = 'audit';
+
+const DATABASE_SERVICES = ['tokens', 'ledger', 'audit'] as const;
+
+function refuse(service: string, stage: string): never {
+  throw new Error(
+    `services.${service} needs the capability "database", which the stage "${stage}" does not declare under \`needs\``,
+  );
+}
+
+/** The services without those the stage did not ask for, at no cost to the stages that did. */
+function servicesFor({ name, needs }: StageDefinition, services: Services): Services {
+  if (name === RECORDER) return services;
+  if (needs.includes('database')) return { ...services, audit: auditLogOf(name, services.audit) };
+  const withheld = DATABASE_SERVICES.map((service) => {
+    const traps = { get: () => refuse(service, name) };
+    return [service, new Proxy({}, traps)] as const;
+  });
+  return { ...services, ...Object.fromEntries(withheld) };
+}
+
+/** Stages that ship know what they need, and read what everybody may want to know of only to write it down. */
+const SHIPPED_READERS: ReadonlySet<string> = new Set([RECORDER]);
+
+/** Facts that are only found out where somebody looks at them. */
+function factsLookedAt(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<string> {
+  const readers = [...spec.stages, ...spec.on_error, ...spec.finally].filter(
+    ({ definition }) => !SHIPPED_READERS.has(definition.name),
+  );
+  const read = readers.flatMap(({ definition: { reads, readsIfSet } }) => [...reads, ...readsIfSet]);
+  return new Set([...ruleFacts(spec, config), ...read]);
+}
+
+function notesOn(spec: PipelineSpec, config: GatewayConfig): PipelineNotes {
+  const { match, stages } = spec;
+  const in_force = stages.filter(({ mode }) => mode === 'enforce');
+  const names = in_force.map(({ definition }) => definition.name);
+  return { protocol: match.protocol, stages: names, facts_read: factsLookedAt(spec, config) };
+}
+
+/** What is wrong with what `create` returned, in words; `undefined` when nothing is. */
+function hooksProblem(hooks: unknown, { terminal, place, needs }: StageDefinition): string | undefined {
+  if (typeof hooks !== 'object' || hooks === null) return 'returns no hooks';
+  if (typeof (hooks as { then?: unknown }).then === 'function') {
+    // Nobody will wait for it, and its failure must not end the process.
+    (hooks as Promise<unknown>).then(undefined, () => {});
+    return 'returns a promise where hooks are expected; open what takes time in the first request';
+  }
+  for (const [name, hook] of Object.entries(hooks)) {
+    if (!HOOKS.some((hook) => hook === name))
+      return `returns ${JSON.stringify(name)}, which is no hook; there are ${HOOKS.join(', ')}`;
+    if (hook !== undefined && typeof hook !== 'function')
+      return `returns a hook ${JSON.stringify(name)} that is no function`;
+  }
+  const { request, rewrite, finally: last } = hooks as StageHooks;
+  if (terminal && request === undefined) return 'returns no `request` hook, and the stage says that it always answers';
+  if (rewrite !== undefined && !needs.includes('rewrite-response'))
+    return 'returns a `rewrite` hook, which needs the capability "rewrite-response"';
+  if (place === 'finally' && last === undefined) return 'returns no `finally` hook, the only one that would be called';
+  if (place === 'stages' && last !== undefined) return "returns a `finally` hook, which needs `place: 'finally'`";
+  return undefined;
+}
+
+function createHooks({ id, definition, options, position }: StageEntry, services: Services): StageHooks {
+  let hooks: StageHooks;
+  try {
+    hooks = runAsStage(id, () => definition.create(options, servicesFor(definition, services)));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : `it threw a ${typeof error}, which is no error`;
+    throw new StageNotCreated(id, position, reason, error);
+  }
+  const problem = hooksProblem(hooks, definition);
+  if (problem !== undefined) throw new StageNotCreated(id, position, `its \`create\` ${problem}`);
+  return hooks;
+}
+
+/**
+ * Instantiates the stage of an entry; one in shadow mode is not even created, unless it replaces texts. Raises StageNotCreated.
+ */
+function compileStage(
+  pipeline: PipelineSpec,
+  entry: StageEntry,
+  shared: SharedServices,
+  observer: PlanObserver | undefined,
+): CompiledStage {
+  const { id, definition } = entry;
+  const services: Services = { ...shared, pipeline: notesOn(pipeline, shared.config) };
+  const shadow = entry.mode === 'shadow';
+  const stage: CompiledStage & { hooks: StageHooks } = {
+    id,
+    definition,
+    hooks: {},
+    guard: compileGuard(pipeline, entry, observer),
+    shadow,
+    readable: factMask([...definition.reads, ...definition.readsIfSet, ...ENGINE_FACTS]),
+    writable: factMask(definition.writes),
+  };
+  const create = () => createHooks(entry, services);
+  // What a stage would replace can be counted without changing anything.
+  if (!shadow || definition.needs.includes('rewrite-response')) {
+    const made = observer === undefined ? create() : observer.onCreate(pipeline, entry, create);
+    const { rewrite, close } = made;
+    const watching = { ...(rewrite && { rewrite: rewrite.bind(made) }), ...(close && { close: close.bind(made) }) };
+    stage.hooks = containHooks(stage, shadow ? watching : made, entry, services);
+  }
+  return stage;
+}
+
+/** Instantiates the stage of an `on_error` clause. Throws like `compileStage`. */
+function compileClause(
+  pipeline: PipelineSpec,
+  clause: ErrorClause,
+  services: SharedServices,
+  observer: PlanObserver | undefined,
+): CompiledClause {
+  const errors = clause.errors && new Set(clause.errors);
+  return Object.assign(compileStage(pipeline, clause, services, observer), { errors });
+}
+
+function compileGuard(
+  pipeline: PipelineSpec,
+  entry: StageEntry,
+  observer: PlanObserver | undefined,
+): CompiledStage['guard'] {
+  if (entry.when === undefined) return undefined;
+  const guard = compileCondition(entry.when);
+  if (observer === undefined) return guard;
+  return (facts) => {
+    const held = guard(facts);
+    observer.onGuard(pipeline, entry, facts, held);
+    return held;
+  };
+}
+
+/** The compiled configuration: immutable, replaced as a whole by a reload, closed after its last request. */
+export interface Plan {
+  readonly config: GatewayConfig;
+  /** The pipelines that serve a path, by method. */
+  pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
+  readonly services: SharedServices;
+  /** What runs after requests that no pipeline serves; `undefined` where nothing does. */
+  readonly other_requests: CompiledPipeline | undefined;
+  /** What each pipeline for models needs of the store. */
+  readonly store_needs: readonly StoreNeeds[];
+  /** Counts a request in; the returned function counts it out. */
+  enter(): () => void;
+  /** Resolves when no request is under way. */
+  idle(): Promise<void>;
+  /** Resolves when the last request has left and every stage has released what it opened. */
+  close(): Promise<void>;
+}
+
+/** A stage that has a guard is for some requests only. */
+function needsOf({ stages }: PipelineSpec): StoreNeeds {
+  const writes = (fact: FactPath) =>
+    stages.some(
+      ({ definition, mode, when }) => mode === 'enforce' && when === undefined && definition.writes.includes(fact),
+    );
+  return { callers: writes('principal.id'), reservations: writes('spend.reserved_nano_usd') };
+}
+
+function servesModels({ match: { protocol } }: PipelineSpec): boolean {
+  return PROTOCOLS.some((name) => name === protocol);
+}
+
+function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<string, CompiledPipeline>> {
+  const index = new Map<string, Map<string, CompiledPipeline>>();
+  for (const pipeline of pipelines) {
+    for (const path of pipeline.spec.match.paths) {
+      const methods = index.get(path) ?? new Map<string, CompiledPipeline>();
+      index.set(path, methods);
+      for (const method of pipeline.spec.match.methods) methods.set(method, pipeline);
+    }
+  }
+  return index;
+}
+
+/**
+ * Instantiates every stage of a configuration that loaded without errors. Raises StageNotCreated, after releasing what the
+ * others opened.
+ */
+export function buildPlan(
+  loaded: Pick<Loaded, 'config' | 'pipelines' | 'other_requests'>,
+  services: SharedServices,
+  observer?: PlanObserver,
+): Plan {
+  const { config } = loaded;
+  if (config === undefined) throw new Error('a configuration with errors has no plan');
+  const version = configHash(config);
+  const created: CompiledStage[] = [];
+  const closeAll = () => Promise.all(created.map((stage) => stage.hooks.close?.()));
+  const add = <T extends CompiledStage>(stage: T): T => {
+    created.push(stage);
+    return stage;
+  };
+  const compilePipeline = (spec: PipelineSpec): CompiledPipeline => {
+    const stages = spec.stages.map((entry) => add(compileStage(spec, entry, services, observer)));
+    const rule_facts = ruleFacts(spec, config);
+    return {
+      spec,
+      version,
+      seen_facts: rule_facts.filter((path) => !RECORDED_FACTS.has(path)),
+      rule_view: selectFacts(rule_facts),
+      stages,
+      on_error: spec.on_error.map((clause) => add(compileClause(spec, clause, services, observer))),
+      finally: spec.finally.map((entry) => add(compileStage(spec, entry, services, observer))),
+      rewrites: stages.some((stage) => stage.hooks.rewrite !== undefined),
+      observed: stages.some((stage) => stage.hooks.event !== undefined),
+    };
+  };
+
+  let pipelines: readonly CompiledPipeline[];
+  let other_requests: CompiledPipeline | undefined;
+  try {
+    pipelines = loaded.pipelines.map(compilePipeline);
+    other_requests = loaded.other_requests && compilePipeline(loaded.other_requests);
+  } catch (error) {
+    void closeAll();
+    throw error;
+  }
+  const index = indexByPath(pipelines);
+  const findPath = pathFinder(index.keys());
+  let running = 0;
+  const waiting: (() => void)[] = [];
+  const leave = () => {
+    if (--running === 0) for (const resolve of waiting.splice(0)) resolve();
+  };
+  const idle = () => new Promise<void>((resolve) => (running === 0 ? resolve() : waiting.push(resolve)));
+  return {
+    config,
+    services,
+    other_requests,
+    store_needs: loaded.pipelines.filter(servesModels).map(needsOf),
+    pipelinesAt(path) {
+      const served = findPath(path);
+      return served === undefined ? undefined : index.get(served);
+    },
+    enter() {
+      running++;
+      return leave;
+    },
+    idle,
+    async close() {
+      await idle();
+      await closeAll();
+    },
+  };
+}

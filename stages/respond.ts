@@ -1,0 +1,63 @@
+import { type Answer, defineStage } from '../engine/api.ts';
+
+/** Headers that belong to the connection, or that follow from the body. */
+const NOT_YOURS = /^(?:connection|content-length|transfer-encoding|keep-alive|upgrade|trailer|te|proxy-.*)$/i;
+
+/** Statuses of answers without a body (RFC 9110). */
+const WITHOUT_BODY: readonly number[] = [204, 205, 304];
+
+function contentOf(json: unknown, text: string | undefined): { readonly body: string; readonly type?: string } {
+  if (json !== undefined) return { body: JSON.stringify(json), type: 'application/json' };
+  return text === undefined ? { body: '' } : { body: text, type: 'text/plain; charset=utf-8' };
+}
+
+export default defineStage({
+  name: 'respond',
+  version: 1,
+  summary: 'Answers with what its options say, whatever the request is.',
+  options: {
+    type: 'object',
+    additionalProperties: false,
+    properties: {
+      status: { type: 'integer', minimum: 200, maximum: 599, default: 200, description: 'HTTP status.' },
+      headers: {
+        type: 'object',
+        additionalProperties: { type: 'string', pattern: '^[\\t\\x20-\\x7e]*$', maxLength: 1000 },
+        propertyNames: { pattern: '^[A-Za-z0-9-]{1,100}$' },
+        default: {},
+        description: 'Headers of the answer, by name.',
+      },
+      json: { description: 'Body, sent as JSON.' },
+      text: { type: 'string', maxLength: 65536, description: 'Body, sent as plain text.' },
+    },
+  },
+  examples: [
+    { title: 'Say hello', yaml: '- stage: respond\n  options: { json: { status: ok } }' },
+    {
+      title: 'Announce maintenance',
+      yaml: '- stage: respond\n  options:\n    status: 503\n    headers: { retry-after: "600" }\n    text: Back at 18:00 UTC.',
+    },
+  ],
+  needs: ['respond'],
+  terminal: true,
+  check(options) {
+    const { status, headers, json, text } = options;
+    const taken = Object.keys(headers).filter((name) => NOT_YOURS.test(name));
+    return [
+      ...(json !== undefined && text !== undefined ? ['json and text cannot both be the body: leave one out'] : []),
+      ...(WITHOUT_BODY.includes(status) && (json ?? text) !== undefined
+        ? [`an answer with status ${status} has no body: leave json and text out`]
+        : []),
+      ...taken.map((name) => `the header ${name} is the server's to write: leave it out`),
+    ];
+  },
+  create(options) {
+    const { body, type } = contentOf(options.json, options.text);
+    const named = Object.fromEntries(
+      Object.entries(options.headers).map(([name, value]) => [name.toLowerCase(), value]),
+    );
+    const headers = { ...(type === undefined ? {} : { 'content-type': type }), ...named };
+    const answer: Answer = { kind: 'answer', status: options.status, headers, body };
+    return { request: () => answer };
+  },
+});

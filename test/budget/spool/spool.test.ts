@@ -1,0 +1,407 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import type { WriteRow } from '../../../engine/domain/budget/spool/spool-rows.ts';
+import { away, deadProcess, diskError, type Fault, faultyDisk, SOME_DATABASE } from '../../support/spool.ts';
+import { Scene, start } from '../../support/spool-scene.ts';
+import { reservation, settlement, teamDemand, userDemand } from '../../support/store.ts';
+
+describe('a request that went out without a reservation', () => {
+  it('is written once it is over, with the counters of money it counts on and the time it went out', async () => {
+    const scene = new Scene();
+    const spool = scene.open();
+    const demands = [
+      userDemand('ana', 500),
+      { ...userDemand('ana', 400), shadow: true },
+      teamDemand('core', null),
+      { ...userDemand('ana', 3), window: 'open', unit: 'requests' } as const,
+      { ...userDemand('ana', 3000), window: 'minute', unit: 'tokens' } as const,
+    ];
+    const request = reservation({ user: 'ana', team: 'core', demands, on_store_error: 'allow' });
+    await spool.forward(request);
+    assert.ok(spool.has(request.request_id));
+    scene.clock.advance(3_600_000);
+    assert.equal(spool.due, 0);
+    const outcome = settlement(request, { server_tools: { web_search: 2 } });
+    await spool.settle(outcome);
+    assert.equal(spool.due, 1);
+    await spool.drain(scene.write);
+    await spool.drain(scene.write);
+    assert.deepEqual(scene.rows, [
+      {
+        settlement: { ...outcome, reserved: false },
+        counters: [
+          { scope: 'user', key: 'ana', window: 'day', unit: 'nano_usd' },
+          { scope: 'team', key: 'core', window: 'month', unit: 'nano_usd' },
+        ],
+        at_ms: Date.parse(start),
+      },
+    ]);
+    assert.ok(!spool.has(request.request_id));
+    assert.deepEqual(scene.files, []);
+  });
+
+  it('counts when it is settled first; what is said about it later does not', async () => {
+    const scene = new Scene();
+    const spool = scene.open();
+    const request = reservation();
+    await spool.forward(request);
+    await Promise.all([
+      spool.settle(settlement(request, { cost_nano_usd: 1 })),
+      spool.settle(settlement(request, { cost_nano_usd: 2 })),
+    ]);
+    await spool.release(request.request_id);
+    await spool.drain(scene.write);
+    assert.deepEqual(
+      scene.rows.map((row) => row.settlement.cost_nano_usd),
+      [1],
+    );
+  });
+
+  it('stays on the disk while the ledger is away, and many come in their turn', async () => {
+    const scene = new Scene();
+    const spool = scene.open();
+    const requests = Array.from({ length: 200 }, () => reservation());
+    await Promise.all(requests.map((request) => spool.forward(request)));
+    await Promise.all(requests.map((request) => spool.settle(settlement(request))));
+    let answers = 50;
+    const failing: WriteRow = async (...row) => {
+      if (answers-- <= 0) throw away();
+      await scene.write(...row);
+    };
+    await assert.rejects(spool.drain(failing), { code: 'store_unavailable' });
+    assert.equal(spool.due, 150);
+    await spool.drain(scene.write);
+    assert.deepEqual(scene.ids, requests.map(({ request_id }) => request_id).sort());
+    assert.deepEqual(scene.files, []);
+  });
+
+  it('is set aside, and told of, when the ledger will never take it', async () => {
+    const scene = new Scene();
+    const spool = scene.open();
+    const [bad, good] = [reservation(), reservation()];
+    for (const request of [bad, good]) {
+      await spool.forward(request);
+      await spool.settle(settlement(request));
+    }
+    await spool.drain(async (settlement, ...rest) => {
+      if (settlement.request_id === bad.request_id) throw Object.assign(new Error('no partition'), { code: '23514' });
+      await scene.write(settlement, ...rest);
+    });
+    assert.deepEqual(scene.ids, [good.request_id]);
+    assert.equal(spool.due, 0);
+    assert.equal(JSON.parse(readFileSync(scene.file, 'utf8')).settlement.request_id, bad.request_id);
+    assert.match(scene.file, /\.aside$/);
+    assert.equal(scene.logged.at(-1)!.path, scene.file);
+  });
+
+  it('is in a file that nobody else may read, without a word of what was asked', async () => {
+    const scene = new Scene();
+    const spool = scene.open();
+    await spool.forward(reservation());
+    assert.equal(statSync(scene.file).mode & 0o777, 0o600);
+    assert.equal(statSync(scene.directory).mode & 0o777, 0o700);
+  });
+});
+
+describe('the spool of a process that ended', () => {
+  it('is taken over: what was over is written as it was, the rest at the most it can cost', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    const [over, open, released] = [reservation(), reservation({ most_nano_usd: 900 }), reservation()];
+    for (const request of [over, open, released]) await doomed.forward(request);
+    await doomed.settle(settlement(over, { cost_nano_usd: 12 }));
+    await doomed.release(released.request_id);
+    const successor = scene.open();
+    await successor.adoptOrphans();
+    await successor.drain(scene.write);
+    const by_id = new Map(scene.rows.map((row) => [row.settlement.request_id, row]));
+    assert.deepEqual([...by_id.keys()].sort(), [over.request_id, open.request_id].sort());
+    assert.equal(by_id.get(over.request_id)!.settlement.cost_nano_usd, 12);
+    const { settlement: estimate, at_ms, counters } = by_id.get(open.request_id)!;
+    assert.deepEqual(
+      [estimate.cost_nano_usd, estimate.status, estimate.aborted, estimate.reserved, estimate.provenance.cost],
+      [900, null, true, false, 'estimate'],
+    );
+    assert.deepEqual([at_ms, counters.length], [Date.parse(start), 1]);
+    assert.deepEqual(scene.files, []);
+  });
+
+  it('is taken over by one of several that find it', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    for (let i = 0; i < 20; i++) await doomed.forward(reservation());
+    const finders = Array.from({ length: 5 }, () => scene.open());
+    await Promise.all(finders.map((spool) => spool.adoptOrphans()));
+    await Promise.all(finders.map((spool) => spool.drain(scene.write)));
+    assert.equal(scene.rows.length, 20);
+    assert.deepEqual(scene.files, []);
+  });
+
+  it('is left alone while the process lives, also by another gateway in the same process', async () => {
+    const scene = new Scene();
+    await scene.open().forward(reservation());
+    const other = scene.open();
+    await other.adoptOrphans();
+    scene.clock.advance(3_600_000);
+    await other.adoptOrphans();
+    assert.equal(other.due, 0);
+  });
+
+  it('on another machine counts as ended when its file has not changed for a minute', async () => {
+    const scene = new Scene();
+    const distant = scene.doomed('elsewhere');
+    await distant.forward(reservation());
+    const near = scene.open();
+    await near.adoptOrphans();
+    for (let seconds = 0; seconds < 300; seconds += 10) {
+      scene.clock.advance(10_000);
+      await distant.adoptOrphans();
+      await near.adoptOrphans();
+    }
+    assert.equal(near.due, 0, 'it says that it lives');
+    scene.clock.advance(59_000);
+    await near.adoptOrphans();
+    assert.equal(near.due, 0);
+    scene.clock.advance(1000);
+    await near.adoptOrphans();
+    assert.equal(near.due, 1);
+    // It was only cut off, and goes on in a file of its own.
+    const later = reservation();
+    await distant.adoptOrphans();
+    await distant.forward(later);
+    await distant.settle(settlement(later));
+    await distant.drain(scene.write);
+    assert.deepEqual(scene.ids, [later.request_id]);
+    await near.drain(scene.write);
+    assert.equal(scene.rows.length, 2);
+    assert.deepEqual(scene.files, []);
+  });
+
+  it('that closed in order is taken over at once by any machine', async () => {
+    const scene = new Scene();
+    const leaving = scene.doomed('elsewhere');
+    const request = reservation();
+    await leaving.forward(request);
+    void leaving.settle(settlement(request, { cost_nano_usd: 5 }));
+    assert.equal(await leaving.close(), 1);
+    const next = scene.open();
+    await next.adoptOrphans();
+    await next.drain(scene.write);
+    assert.deepEqual(
+      scene.rows.map((row) => row.settlement.cost_nano_usd),
+      [5],
+    );
+  });
+
+  it('may end in a torn line, which is dropped; a broken line before is set aside, and the others count', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    const requests = [reservation(), reservation(), reservation(), reservation()];
+    for (const request of requests) await doomed.forward(request);
+    const lines = readFileSync(scene.file, 'utf8').split('\n');
+    lines[1] = lines[1]!.replace('coder-1', 'coder-2');
+    lines[3] = lines[3]!.slice(0, 50);
+    writeFileSync(scene.file, lines.slice(0, 4).join('\n'));
+    const next = scene.open();
+    await next.adoptOrphans();
+    await next.drain(scene.write);
+    assert.deepEqual(scene.ids, [requests[0]!.request_id, requests[2]!.request_id].sort());
+    assert.match(scene.file, /\.aside$/);
+    assert.equal(readFileSync(scene.file, 'utf8'), `${lines[1]}\n`);
+    assert.deepEqual(scene.errors(), ['a part of the spool cannot be put into the ledger; it is set aside']);
+  });
+
+  it('counts a request whose beginning is broken on the counters that everybody has', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    const request = reservation({ user: 'ben', team: 'core', demands: [] });
+    await doomed.forward(request);
+    await doomed.settle(settlement(request));
+    const [beginning, end] = readFileSync(scene.file, 'utf8').split('\n');
+    writeFileSync(scene.file, `x${beginning}\n${end}\n`);
+    const next = scene.open();
+    await next.adoptOrphans();
+    await next.drain(scene.write);
+    assert.deepEqual(
+      scene.rows[0]!.counters.map(({ scope, key, window }) => [scope, key, window]),
+      [
+        ['user', 'ben', 'day'],
+        ['team', 'core', 'month'],
+      ],
+    );
+  });
+
+  it('may hold anything else beside: strange names, directories, megabytes without a line, nothing at all', async () => {
+    const scene = new Scene();
+    mkdirSync(scene.directory, { recursive: true });
+    const id = () => crypto.randomUUID();
+    const name = () => `${SOME_DATABASE}.${id()}.spool`;
+    mkdirSync(join(scene.directory, name()));
+    writeFileSync(join(scene.directory, name()), '');
+    writeFileSync(join(scene.directory, name()), Buffer.alloc(3_000_000));
+    writeFileSync(join(scene.directory, 'notes.spool'), 'x');
+    writeFileSync(join(scene.directory, `${id()}.aside`), 'x');
+    const spool = scene.open();
+    await spool.adoptOrphans();
+    assert.equal(spool.due, 0);
+    const kept = scene.files.filter((name) => !/^[-0-9a-f]{36}\.aside$/.test(name));
+    assert.equal(kept.length, 2, `the directory and the notes, not ${kept}`);
+  });
+});
+
+describe('a disk in trouble', () => {
+  const failing = (operations: readonly string[], code: string, more: { bytes?: number } = {}) => {
+    const state = { on: true };
+    const fault: Fault = (operation) =>
+      state.on && operations.includes(operation) ? { error: diskError(code), ...more } : undefined;
+    return { state, disk: faultyDisk(fault) };
+  };
+
+  for (const [what, operations, code, message] of [
+    ['cannot make the directory', ['mkdir'], 'EACCES', 'its directory may not be written to'],
+    ['cannot make the file', ['open'], 'EROFS', 'its disk is read-only'],
+    ['cannot make the name of the file durable', ['sync'], 'EIO', 'error EIO'],
+    ['is full', ['write'], 'ENOSPC', 'no space is left on its disk'],
+    ['cannot synchronise', ['datasync'], 'EIO', 'error EIO'],
+    ['cannot even take back what it half wrote', ['write', 'truncate'], 'ENOSPC', 'no space is left on its disk'],
+  ] as const) {
+    it(`that ${what} keeps the request from going out, says so once, and is used again when it works`, async () => {
+      const scene = new Scene();
+      const { state, disk } = failing(operations, code, { bytes: 20 });
+      const spool = scene.open({ disk });
+      for (let attempt = 0; attempt < 3; attempt++) {
+        await assert.rejects(spool.forward(reservation()), { name: 'SpoolError', message });
+      }
+      assert.deepEqual(scene.errors(), ['the spool cannot be written to']);
+      state.on = false;
+      const request = reservation();
+      await spool.forward(request);
+      const next = scene.open();
+      await spool.close();
+      await next.adoptOrphans();
+      await next.drain(scene.write);
+      assert.deepEqual(scene.ids, [request.request_id]);
+      assert.ok(scene.logged.some(({ text }) => text === 'the spool can be written to again'));
+    });
+  }
+
+  it('that has a file where the directory should be is told from others', async () => {
+    const scene = new Scene();
+    mkdirSync(join(scene.directory, '..'), { recursive: true });
+    writeFileSync(scene.directory, '');
+    const spool = scene.open();
+    await assert.rejects(spool.forward(reservation()), { message: 'its directory is a file' });
+    await spool.adoptOrphans();
+  });
+
+  it('that has no room for what is set aside is told of once, however often it is tried', async () => {
+    const scene = new Scene();
+    const { state, disk } = failing(['appendFile'], 'ENOSPC');
+    const spool = scene.open({ disk });
+    const request = reservation();
+    await spool.forward(request);
+    await spool.settle(settlement(request));
+    const refuse: WriteRow = async () => {
+      throw Object.assign(new Error('no partition'), { code: '23514' });
+    };
+    for (let attempt = 0; attempt < 3; attempt++) await spool.drain(refuse);
+    assert.deepEqual(scene.errors(), ['the spool cannot be written to']);
+    assert.equal(spool.due, 1, 'it waits');
+    state.on = false;
+    await spool.drain(refuse);
+    assert.deepEqual(scene.errors().slice(1), ['a part of the spool cannot be put into the ledger; it is set aside']);
+    assert.equal(spool.due, 0);
+  });
+
+  it('whose files cannot be taken over is told of once for each, and they are tried again', async () => {
+    const scene = new Scene();
+    const doomed = scene.doomed();
+    await doomed.forward(reservation());
+    const { state, disk } = failing(['rename'], 'EROFS');
+    const next = scene.open({ disk });
+    for (let attempt = 0; attempt < 3; attempt++) await next.adoptOrphans();
+    assert.equal(scene.logged.filter(({ text }) => text === 'a spool cannot be taken over').length, 1);
+    state.on = false;
+    await next.adoptOrphans();
+    assert.equal(next.due, 1);
+  });
+
+  it('leaves no trace of what failed between others that did not', async () => {
+    const scene = new Scene();
+    const { state, disk } = failing(['write'], 'ENOSPC', { bytes: 30 });
+    const spool = scene.open({ disk, process: deadProcess() });
+    const kept: string[] = [];
+    for (let i = 0; i < 10; i++) {
+      state.on = i % 2 === 1;
+      const request = reservation();
+      if (state.on) await assert.rejects(spool.forward(request));
+      else {
+        await spool.forward(request);
+        kept.push(request.request_id);
+      }
+    }
+    const next = scene.open();
+    await next.adoptOrphans();
+    await next.drain(scene.write);
+    assert.deepEqual(scene.ids, kept.sort());
+    assert.ok(!scene.errors().some((text) => text.includes('set aside')));
+  });
+
+  it('does not lose what a request came to: it is kept in memory, and written to the disk when that works', async () => {
+    const scene = new Scene();
+    const { state, disk } = failing(['write'], 'ENOSPC');
+    state.on = false;
+    const spool = scene.open({ disk, process: deadProcess() });
+    const requests = [reservation(), reservation()];
+    for (const request of requests) await spool.forward(request);
+    state.on = true;
+    for (const request of requests) await spool.settle(settlement(request, { cost_nano_usd: 5 }));
+    let answers = 1;
+    const once: WriteRow = async (...row) => {
+      if (answers-- <= 0) throw away();
+      await scene.write(...row);
+    };
+    state.on = false;
+    await assert.rejects(spool.drain(once));
+    const next = scene.open();
+    await next.adoptOrphans();
+    await next.drain(scene.write);
+    assert.deepEqual(
+      scene.rows.map((row) => row.settlement.cost_nano_usd),
+      [5, 5],
+    );
+  });
+
+  it('is not filled beyond a bound: then requests are refused, and what is under way is still noted', async () => {
+    const scene = new Scene();
+    const spool = scene.open({ max_bytes: 2000 });
+    const out: ReturnType<typeof reservation>[] = [];
+    for (;;) {
+      const request = reservation();
+      const refused = await spool.forward(request).then(
+        () => undefined,
+        (error: Error) => error,
+      );
+      if (refused !== undefined) {
+        assert.match(refused.message, /^more than 1 MiB wait in it$/);
+        break;
+      }
+      out.push(request);
+    }
+    assert.ok(out.length >= 2 && out.length < 10);
+    await assert.rejects(spool.forward(reservation()));
+    assert.deepEqual(scene.errors(), ['the spool is full; requests are refused']);
+    for (const request of out) await spool.settle(settlement(request));
+    await spool.drain(scene.write);
+    assert.equal(scene.rows.length, out.length);
+    await spool.forward(reservation());
+  });
+
+  it('is not asked for when no directory is configured', async () => {
+    const spool = new Scene().open({ spool_dir: () => undefined });
+    await spool.adoptOrphans();
+    await assert.rejects(spool.forward(reservation()), { message: 'no directory is configured for it' });
+  });
+});

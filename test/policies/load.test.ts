@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { afterEach, describe, it } from 'node:test';
+import { createManagedPolicies } from '../../engine/domain/policies/managed-policies.ts';
+import { changedFiles, digestFiles, directoriesToWatch } from '../../engine/edge/gateway/configuration-files.ts';
+import { load } from '../../engine/pipeline/load/index.ts';
+import { loadPaths } from '../../engine/pipeline/load/paths.ts';
+import { createProject, GATEWAY, type Project, SHIPPED } from '../load/support/project.ts';
+import { stages } from '../load/support/stages.ts';
+
+const options = { stages, env: { UPSTREAM_KEY: 'set' }, environment: 'ignored', shipped_pipelines: SHIPPED } as const;
+const POLICY =
+  'policy: team\nversion: 1\nsummary: For a team.\nmatch: { groups: [team] }\nsettings: { model: coder-1 }\n';
+
+let project: Project;
+
+function loadProject(files: Record<string, string>, section = 'policies: { managed: {} }\n') {
+  project = createProject({ 'gateway.yaml': GATEWAY + section, ...files });
+  return load(project.path('gateway.yaml'), options);
+}
+
+describe('loading policies', () => {
+  afterEach(() => project.remove());
+
+  it('reads every YAML file of the directory, but hidden ones, tests and other files', async () => {
+    const { policies, diagnostics } = await loadProject({
+      'policies/team.yaml': POLICY,
+      'policies/more.yml': POLICY.replace('team', 'more'),
+      'policies/.team.yaml': 'not: a policy',
+      'policies/team.test.yaml': 'not: a policy',
+      'policies/README.md': '# not a policy',
+      'policies/deeper/team.yaml': 'not: a policy',
+    });
+    assert.deepEqual(diagnostics, []);
+    assert.deepEqual(
+      policies.map(({ name }) => name),
+      ['more', 'team'],
+    );
+  });
+
+  it('reports the mistakes of all files at once', async () => {
+    const { diagnostics } = await loadProject({
+      'policies/one.yaml': POLICY,
+      'policies/two.yaml': POLICY.replace('team', 'two').replace('[team]', '[]'),
+      'policies/three.yaml': 'policy: [',
+    });
+    assert.deepEqual(diagnostics.map(({ code }) => code).toSorted(), ['C1007', 'C2010', 'C3007']);
+  });
+
+  it('makes the files and the directory part of what a reload looks at', async () => {
+    const loaded = await loadProject({ 'policies/team.yaml': POLICY });
+    assert.ok(loaded.files.includes(project.path('policies/team.yaml')));
+    assert.equal(loaded.policies_directory, project.path('policies'));
+    assert.ok(directoriesToWatch(loaded).has(project.path('policies')));
+    const before = digestFiles(loaded);
+    writeFileSync(project.path('policies/new.yaml'), POLICY);
+    assert.deepEqual(changedFiles(before, digestFiles(loaded)), [project.path('policies/new.yaml')]);
+  });
+
+  it('reads nothing where policies are not handed out', async () => {
+    const off = 'policies: { managed: { enabled: false } }\n';
+    const loaded = await loadProject({ 'policies/team.yaml': 'policy: [' }, off);
+    assert.deepEqual([loaded.policies, loaded.diagnostics, loaded.policies_directory], [[], [], undefined]);
+    assert.deepEqual((await load(project.path('gateway.yaml'), options)).policies, []);
+  });
+
+  it('takes keys of settings as they are, whatever they are called', async () => {
+    const text = POLICY.replace(
+      '{ model: coder-1 }',
+      '{ toString: 1, hasOwnProperty: { length: 2 }, "a b": { "": 3 } }',
+    );
+    const { diagnostics } = await loadProject({ 'policies/team.yaml': text });
+    assert.deepEqual(
+      diagnostics.map(({ code }) => code),
+      ['C1014'],
+    );
+    project.remove();
+    const { config, policies } = await loadProject({ 'policies/team.yaml': text.replace('"": 3', 'x: 3') });
+    const policy = createManagedPolicies(config!, policies).of({ groups: ['team'], email: '' });
+    assert.equal(
+      policy?.body.slice(policy.body.indexOf('"settings":')),
+      '"settings":{"a b":{"x":3},"hasOwnProperty":{"length":2},"toString":1}}',
+    );
+  });
+
+  it('never throws, whatever stands in the place of policies', async () => {
+    for (const section of ['policies: 5', 'policies: { managed: [] }', 'policies: { managed: { directory: [a] } }']) {
+      const { diagnostics } = await loadProject({}, `${section}\n`);
+      assert.equal(diagnostics[0]?.severity, 'error', section);
+      project.remove();
+    }
+    const { diagnostics } = await loadProject({}, 'policies: { managed: { directory: "a\\0b" } }\n');
+    assert.deepEqual(
+      diagnostics.map(({ code }) => code),
+      ['C4015'],
+    );
+  });
+});
+
+describe('checking paths', () => {
+  afterEach(() => project.remove());
+
+  it('knows policies in a directory, alone or with their gateway.yaml', async () => {
+    project = createProject({ 'team.yaml': POLICY, 'wrong.yaml': POLICY, 'compose.yaml': 'services: {}\n' });
+    const alone = await loadPaths([project.directory], options);
+    assert.equal(alone.policies, 2);
+    assert.deepEqual(
+      alone.diagnostics.map(({ code, file }) => [code, file]),
+      [['C2010', project.path('wrong.yaml')]],
+    );
+    project.remove();
+    await loadProject({ 'policies/team.yaml': POLICY });
+    const together = await loadPaths([project.directory], options);
+    assert.deepEqual([together.policies, together.diagnostics], [1, []]);
+  });
+});
+
+const gateway = (destinations: string) => `
+server: { listen: "127.0.0.1:8080", public_url: "https://gateway.example.com/", profile: names.yaml }
+upstreams: [{ name: main, type: vendor, base_url: https://api.example.com, api_key_env: UPSTREAM_KEY }]
+models: [{ id: coder-1, pricing: { input: 3, output: 15 } }]
+routing: { default_upstream: main }
+policies: { managed: { default_policy: standard } }
+telemetry: { forward_to: [${destinations}] }
+`;
+const NAMES = 'header_prefix: vendor\nclients: { messages: { feature_prefix: CODER } }\n';
+
+const written = (name: string, rest: string) => `policy: ${name}\nversion: 1\nsummary: A policy.\n${rest}`;
+
+/** What people of some groups get, by policies. */
+async function served(policies: Record<string, string>, groups: readonly string[] = []) {
+  project = createProject({
+    'gateway.yaml': gateway('{ url: https://otel.example.com, metrics: true, logs: true, traces: true }'),
+    'names.yaml': NAMES,
+    ...Object.fromEntries(
+      Object.entries(policies).map(([name, rest]) => [`policies/${name}.yaml`, written(name, rest)]),
+    ),
+  });
+  const loaded = await load(project.path('gateway.yaml'), options);
+  assert.deepEqual(
+    loaded.diagnostics.map(({ code, message }) => [code, message]),
+    [],
+  );
+  const { settings } = createManagedPolicies(loaded.config!, loaded.policies).of({ groups, email: '' })!;
+  return settings as { env: Record<string, string> };
+}
+
+describe('a policy with telemetry', () => {
+  afterEach(() => project.remove());
+
+  it('sets the variables by the names of the profile: without texts, and without what each person would have to approve', async () => {
+    const settings = await served({ standard: 'telemetry: [metrics, logs]\nsettings: { model: coder-1 }\n' });
+    assert.deepEqual(settings, {
+      model: 'coder-1',
+      env: {
+        CODER_ENABLE_TELEMETRY: '1',
+        OTEL_METRICS_EXPORTER: 'otlp',
+        OTEL_LOGS_EXPORTER: 'otlp',
+        OTEL_TRACES_EXPORTER: 'none',
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'http/protobuf',
+        OTEL_LOG_USER_PROMPTS: '0',
+        OTEL_LOG_ASSISTANT_RESPONSES: '0',
+        OTEL_LOG_TOOL_DETAILS: '0',
+        OTEL_LOG_TOOL_CONTENT: '0',
+        OTEL_LOG_RAW_API_BODIES: '0',
+      },
+    });
+  });
+
+  it('leaves alone what the policy itself sets', async () => {
+    const { env } = await served({
+      standard:
+        'telemetry: [metrics]\nsettings: { env: { OTEL_METRIC_EXPORT_INTERVAL: "10000", OTEL_LOGS_EXPORTER: console } }\n',
+    });
+    assert.equal(env.OTEL_METRIC_EXPORT_INTERVAL, '10000');
+    assert.equal(env.OTEL_LOGS_EXPORTER, 'console');
+    assert.equal(env.OTEL_METRICS_EXPORTER, 'otlp');
+  });
+
+  it('decides over those below it, also when it switches telemetry off', async () => {
+    const policies = {
+      standard: 'telemetry: [metrics, logs]\nsettings: {}\n',
+      traced: 'match: { groups: [traced] }\ntelemetry: [traces]\nsettings: {}\n',
+      silent: 'match: { groups: [silent] }\ntelemetry: []\nsettings: {}\n',
+    };
+    const traced = await served(policies, ['traced']);
+    assert.deepEqual(
+      [traced.env.OTEL_METRICS_EXPORTER, traced.env.OTEL_TRACES_EXPORTER, traced.env.CODER_ENHANCED_TELEMETRY_BETA],
+      ['none', 'otlp', '1'],
+    );
+    project.remove();
+    assert.equal((await served(policies, ['silent'])).env.CODER_ENABLE_TELEMETRY, '0');
+  });
+
+  it('sets nothing where it does not speak of telemetry', async () => {
+    assert.deepEqual(await served({ standard: 'settings: { model: coder-1 }\n' }), { model: 'coder-1' });
+  });
+});

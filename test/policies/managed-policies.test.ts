@@ -1,0 +1,274 @@
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import type { GatewayConfig } from '../../engine/base/contract/config.ts';
+import type { EffectivePolicy } from '../../engine/base/contract/services.ts';
+import { canonicalJson, checksumOf } from '../../engine/base/kit/json/canonical.ts';
+import { toValue } from '../../engine/base/source/node.ts';
+import type { Policy } from '../../engine/base/source/spec.ts';
+import {
+  createManagedPolicies,
+  isDenyKey,
+  mergeSettings,
+  policiesFor,
+} from '../../engine/domain/policies/managed-policies.ts';
+import { createModelCatalog } from '../../engine/domain/upstreams/models.ts';
+import { stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { collectGarbage } from '../support/heap.ts';
+import { policy, settingsNode } from './support/policies.ts';
+
+function configured(managed: object = {}): GatewayConfig {
+  return stageConfig({ policies: { managed: { enabled: true, directory: '/policies', ...managed } } });
+}
+
+function managed(policies: readonly Policy[], section: object = {}) {
+  return createManagedPolicies(configured(section), policies);
+}
+
+const person = (groups: readonly string[] = [], email = 'dev@example.com') => ({ groups, email });
+
+describe('who gets which policy', () => {
+  const all = [
+    policy('standard', { model: 'coder-1', order: ['standard'] }),
+    policy('late', { order: ['late'] }, { groups: ['a'], priority: 10 }),
+    policy('zebra', { order: ['zebra'] }, { groups: ['a', 'b'] }),
+    policy('ant', { order: ['ant'] }, { groups: ['b'], email_domains: ['partner.example'] }),
+  ];
+  const service = managed(all, { default_policy: 'standard' });
+
+  it('begins with the default policy, then the lowest priority, then by name', () => {
+    assert.deepEqual(service.of(person())?.names, ['standard']);
+    assert.deepEqual(service.of(person(['b', 'a']))?.names, ['standard', 'ant', 'zebra', 'late']);
+    assert.deepEqual(service.of(person(['b', 'a']))?.settings, { model: 'coder-1', order: ['late'] });
+  });
+
+  it('goes by groups exactly and by e-mail domains in any case', () => {
+    assert.deepEqual(service.of(person(['B']))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], 'x@Partner.EXAMPLE'))?.names, ['standard', 'ant']);
+    assert.deepEqual(service.of(person([], 'x@sub.partner.example'))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], 'a@partner.example@example.com'))?.names, ['standard']);
+    assert.deepEqual(service.of(person([], ''))?.names, ['standard']);
+  });
+
+  it('gives nothing to people whom no policy fits, and nothing at all when it is off', () => {
+    assert.equal(managed(all).of(person(['c'])), undefined);
+    assert.equal(managed(all, { default_policy: 'standard', enabled: false }).of(person(['a'])), undefined);
+    assert.equal(createManagedPolicies(stageConfig(), all).of(person(['a'])), undefined);
+    assert.deepEqual(policiesFor(configured({ enabled: false }).policies?.managed, all, person(['a'])), []);
+  });
+
+  it('serves an empty policy as an empty mapping, which is something else than none', () => {
+    const empty = managed([policy('empty', {}, { groups: ['a'] })]).of(person(['a']))!;
+    assert.deepEqual(JSON.parse(empty.body), { uuid: empty.uuid, checksum: empty.checksum, settings: {} });
+  });
+
+  it('answers people alike with one and the same answer, whatever the order of their groups', () => {
+    assert.equal(service.of(person(['a', 'b'])), service.of(person(['b', 'c', 'a'], 'other@example.com')));
+  });
+
+  it('keeps the uuid while settings change, and the checksum while names do', () => {
+    const one = managed([policy('p', { a: 1 }, { groups: ['a'] })]).of(person(['a']))!;
+    const changed = managed([policy('p', { a: 2 }, { groups: ['a'] })]).of(person(['a']))!;
+    const renamed = managed([policy('q', { a: 1 }, { groups: ['a'] })]).of(person(['a']))!;
+    assert.equal(one.uuid, changed.uuid);
+    assert.notEqual(one.checksum, changed.checksum);
+    assert.notEqual(one.uuid, renamed.uuid);
+    assert.equal(one.checksum, renamed.checksum);
+    assert.match(one.uuid, /^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    assert.equal(one.etag, `"${one.checksum}"`);
+  });
+
+  it('serves exactly the settings, with a checksum of exactly what is served', () => {
+    const text = fc
+      .string({ unit: 'grapheme', minLength: 1, maxLength: 5 })
+      // The loader refuses line separators in a file, as it does control characters.
+      .filter((key) => key !== '__proto__' && !/[\u2028\u2029]/.test(key));
+    const settings = fc.dictionary(text, fc.oneof(text, fc.integer(), fc.boolean(), fc.array(text)), { maxKeys: 6 });
+    fc.assert(
+      fc.property(settings, (given) => {
+        const wanted = JSON.parse(JSON.stringify(given));
+        const { body, checksum } = managed([policy('p', wanted, { groups: ['a'] })]).of(person(['a']))!;
+        assert.deepEqual(JSON.parse(body).settings, wanted);
+        const served = body.slice(body.indexOf('"settings":') + '"settings":'.length, -1);
+        assert.equal(checksum, `sha256:${createHash('sha256').update(served).digest('hex')}`);
+      }),
+    );
+  });
+
+  it('is kept ready for many combinations of large policies only as far as memory goes', async () => {
+    const max_chars = 1e6;
+    const hosts = Array.from({ length: 20 }, (_, index) => `${'x'.repeat(500)}-${index}.example.com`);
+    const large = Array.from({ length: 7 }, (_, index) =>
+      policy(`p${index}`, { [`hosts_${index}`]: hosts }, { groups: [`g${index}`] }),
+    );
+    const service = createManagedPolicies(configured(), large, undefined, max_chars);
+    // Everybody stays, as the people of cached credentials do.
+    const everybody = Array.from({ length: 128 }, (_, mask) =>
+      person(large.flatMap(({ match }, bit) => ((mask >> bit) & 1 ? match.groups : []))),
+    );
+    const charsOf = (outcomes: readonly (EffectivePolicy | undefined)[]) =>
+      outcomes.reduce((sum, outcome) => sum + (outcome?.body.length ?? 0), 0);
+    const served = everybody.flatMap((each) => service.of(each) ?? []);
+    assert.ok(charsOf(served) > 4 * max_chars);
+    const known = served.splice(0).map((outcome) => new WeakRef(outcome));
+    await collectGarbage();
+    const kept = charsOf(known.map((outcome) => outcome.deref()));
+    assert.ok(kept > max_chars / 2 && kept <= max_chars, `${kept} characters`);
+    assert.equal(Object.keys(service.of(everybody[3]!)!.settings).length, 2);
+  });
+
+  it('is not looked for among the groups of a caller again', () => {
+    let reads = 0;
+    const groups = new Proxy(['a', 'b'], {
+      get(list, key) {
+        reads++;
+        return Reflect.get(list, key);
+      },
+    });
+    const first = service.of(person(groups));
+    assert.ok(reads > 0);
+    reads = 0;
+    assert.equal(service.of(person(groups)), first);
+    assert.equal(reads, 0);
+  });
+});
+
+describe('the models a policy allows', () => {
+  const all = [
+    policy('standard', { availableModels: ['coder'] }),
+    policy('writers', { availableModels: ['writer-*', 'gone'] }, { groups: ['writers'] }),
+    policy('plain', { model: 'x' }, { groups: ['plain', 'writers'] }),
+  ];
+  const config = configured({ default_policy: 'standard' });
+  const policies = createManagedPolicies(config, all);
+  const models = createModelCatalog(config, policies);
+  const refusals = (groups: readonly string[], token_group = 'all') =>
+    models.all.map((model) => models.refusal({ token_group, ...person(groups) }, model));
+
+  it('are those of the policy that speaks last, by family or glob', () => {
+    assert.deepEqual([...policies.of(person(['plain']))!.models!], ['coder-1', 'coder-2']);
+    assert.deepEqual([...policies.of(person(['writers']))!.models!], ['writer-1']);
+    assert.equal(policies.of(person(['writers']))!.models_policy, 'writers');
+  });
+
+  it('are the only ones, and the refusal names the policy', () => {
+    const by_standard = { by: 'policy', policy: 'standard' };
+    assert.deepEqual(refusals(['plain']), [undefined, undefined, by_standard]);
+    const by_writers = { by: 'policy', policy: 'writers' };
+    assert.deepEqual(refusals(['writers']), [by_writers, by_writers, undefined]);
+  });
+
+  it('never widen what a token group allows', () => {
+    const by_group = { by: 'token_group', token_group: 'writers' };
+    assert.deepEqual(refusals(['plain'], 'writers'), [by_group, by_group, { by: 'policy', policy: 'standard' }]);
+  });
+
+  it('are all where no policy says which', () => {
+    const open = createManagedPolicies(configured({ default_policy: 'plain' }), [policy('plain', { model: 'x' })]);
+    assert.equal(open.of(person())?.models, undefined);
+    const catalog = createModelCatalog(config, open);
+    const caller = { token_group: 'all', ...person() };
+    assert.ok(catalog.all.every((model) => catalog.refusal(caller, model) === undefined));
+  });
+});
+
+const merge = (...all: object[]): unknown => toValue(all.map(settingsNode).reduce(mergeSettings));
+
+/** Any settings that could stand in a file, `__proto__` left out, which is a load error. */
+const anySettings = fc
+  .dictionary(
+    fc.string({ minLength: 1, maxLength: 4 }).filter((key) => key !== '__proto__'),
+    fc.jsonValue({ maxDepth: 3 }).filter((value) => !JSON.stringify(value).includes('__proto__')),
+    { maxKeys: 5 },
+  )
+  // What JSON can't say, such as -0, is not what this is about, and neither are keys that are empty.
+  .map((value) => JSON.parse(JSON.stringify(value)) as object)
+  .filter((value) => !JSON.stringify(value).includes('"":'));
+
+describe('laying settings over others', () => {
+  it('merges mappings key by key and replaces everything else', () => {
+    const base = { model: 'a', nested: { kept: 1, changed: [1, 2], deeper: { x: 1 } } };
+    const over = { model: 'b', nested: { changed: [3], deeper: { y: 2 } }, fresh: true };
+    assert.deepEqual(merge(base, over), {
+      model: 'b',
+      nested: { kept: 1, changed: [3], deeper: { x: 1, y: 2 } },
+      fresh: true,
+    });
+  });
+
+  it('replaces allow lists and unites deny lists, in order and without repetition', () => {
+    const base = { permissions: { allow: ['a', 'b'], deny: ['x', { tool: 'y' }] } };
+    const over = { permissions: { allow: ['c'], deny: ['z', 'x', { tool: 'y' }] } };
+    assert.deepEqual(merge(base, over), { permissions: { allow: ['c'], deny: ['x', { tool: 'y' }, 'z'] } });
+  });
+
+  it('lets a mapping that meets something else be replaced as a whole', () => {
+    assert.deepEqual(merge({ a: { b: 1 } }, { a: 2 }), { a: 2 });
+    assert.deepEqual(merge({ a: [1] }, { a: { b: 1 } }), { a: { b: 1 } });
+    assert.deepEqual(merge({ a: { b: 1 } }, { a: null }), { a: null });
+  });
+
+  it('knows deny lists by the first or last word of their key', () => {
+    const deny = ['deny', 'DENY', 'denied_tools', 'disallowedTools', 'blockedMarketplaces', 'deny-read', 'toolsDenied'];
+    for (const key of [...deny, 'disabledServers', 'forbidden', 'denyWrite', 'DENYList', 'hostDenylist', 'blocklist'])
+      assert.ok(isDenyKey(key), key);
+    for (const key of ['allow', 'unblocked', 'blocking', 'denying', 'enabled', 'denials', '', 'ask_denied_later'])
+      assert.ok(!isDenyKey(key), key);
+  });
+
+  it('never shrinks a deny list', () => {
+    const deny = fc.array(fc.oneof(fc.string(), fc.integer(), fc.record({ tool: fc.string() })), { maxLength: 5 });
+    fc.assert(
+      fc.property(fc.array(deny, { minLength: 1, maxLength: 4 }), (lists) => {
+        const all = lists.map((list) => ({ permissions: { deny: list } }));
+        const merged = merge(...all) as { permissions: { deny: unknown[] } };
+        const texts = merged.permissions.deny.map(canonicalJson);
+        for (const item of lists.flat()) assert.ok(texts.includes(canonicalJson(item)));
+      }),
+    );
+  });
+
+  it('gives whoever writes an allow list last the last word', () => {
+    const list = fc.array(fc.string(), { minLength: 1 });
+    fc.assert(
+      fc.property(fc.array(list, { minLength: 1, maxLength: 4 }), (lists) => {
+        const merged = merge(...lists.map((availableModels) => ({ availableModels })));
+        assert.deepEqual(merged, { availableModels: lists.at(-1) });
+      }),
+    );
+  });
+
+  it('changes nothing when settings are laid over themselves, or when either side is empty', () => {
+    fc.assert(
+      fc.property(anySettings, (settings) => {
+        const text = canonicalJson(settings);
+        assert.equal(canonicalJson(merge({}, settings)), text);
+        assert.equal(canonicalJson(merge(settings, {})), text);
+      }),
+    );
+  });
+});
+
+/** The same value with the keys of every mapping in the opposite order. */
+function reversed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(reversed);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .reverse()
+      .map(([key, member]) => [key, reversed(member)]),
+  );
+}
+
+describe('the checksum of settings', () => {
+  it('does not depend on the order of keys, in whichever file they stand', () => {
+    fc.assert(
+      fc.property(anySettings, anySettings, (base, over) => {
+        const straight = checksumOf(canonicalJson(merge(base, over)));
+        const other = checksumOf(canonicalJson(merge(reversed(base) as object, reversed(over) as object)));
+        assert.equal(straight, other);
+      }),
+    );
+  });
+});
