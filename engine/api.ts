@@ -1,6 +1,6 @@
 /**
- * What stages of operators import, as `appscli`. Nothing inside the engine imports this; shipped stages may also import the
- * `index.ts` of a room.
+ * The API for custom stages, imported as `appscli`. The engine itself never imports it; shipped stages may also import the
+ * `index.ts` of a package.
  * @module
  */
 
@@ -13,9 +13,7 @@ export type {
   SpendScope,
   TokenGroupConfig,
   UpstreamConfig,
-  Window,
 } from './base/contract/config.ts';
-export { WINDOWS } from './base/contract/config.ts';
 export { ERRORS, type ErrorCode, type ErrorDetails, StageError } from './base/contract/errors.ts';
 export type { FactPath, FactValue } from './base/contract/facts.ts';
 export type { AttemptRecord } from './base/contract/forwarding.ts';
@@ -71,9 +69,9 @@ export {
   type Answer,
   answerJson,
   type Capability,
-  type DrainLimits,
   defineStage,
   type JsonValue,
+  type ReadToEndLimits,
   type Relay,
   type RequestBody,
   type ResponseConverter,
@@ -85,6 +83,7 @@ export {
 } from './base/contract/stage.ts';
 export type { TraceIdentity } from './base/contract/telemetry.ts';
 export type { UpstreamResponse } from './base/contract/upstream-response.ts';
+export { SPEND_WINDOWS, type SpendWindow } from './base/contract/windows.ts';
 export { matchesGlob } from './base/kit/glob.ts';
 export { isEventStream } from './base/kit/media-type.ts';
 export { formatUsd, nanoToUsd, usdToNano } from './base/kit/money.ts';

@@ -3,17 +3,21 @@
  * writes nothing and exits with 1 when a file is not what it would write.
  * @module
  */
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import type { JsonSchema } from '../engine/api.ts';
+import { PROTOCOLS, SERVED } from '../engine/base/contract/protocol.ts';
 import { withSecretFiles } from '../engine/base/source/validate.ts';
+import { DEFAULT_UPSTREAM_TYPE, UPSTREAM_TYPE_NAMES, UPSTREAM_TYPES } from '../engine/domain/upstreams/types/index.ts';
 import { stages } from '../stages/index.ts';
 import { definitionsOf, typeOfFile, typesOf, writeConsoleOperations } from './generate/console.ts';
 import { editorSchemas, type Sources } from './generate/editor.ts';
 import { printedExamples } from './generate/examples.ts';
 import { diagnosticsPage, errorsPage, factsPage, indexPage, operatorsPage, stagesPage } from './generate/pages.ts';
 import { gatewayPage, json, pipelinePage, policyPage } from './generate/schema.ts';
-import { decisivePage, failoverPage, headersPage, telemetryPage, translationPage } from './generate/tables.ts';
+import { failoverPage, headersPage, privilegedPage, telemetryPage, translationPage } from './generate/tables.ts';
+import { FILES_WITH_WINDOWS, windowsSql, withWindows } from './generate/windows.ts';
 
 const SCHEMAS = import.meta.dirname;
 const GENERATED = join(SCHEMAS, 'generated');
@@ -21,12 +25,38 @@ const GENERATED = join(SCHEMAS, 'generated');
 const readSchema = (name: string) =>
   JSON.parse(readFileSync(join(SCHEMAS, `${name}.schema.json`), 'utf8')) as JsonSchema;
 
+const TYPE_KEY = /("description": "Type of the upstream\.)[^"]*(",\s*"enum": )\[[^\]]*\](,\s*"default": )"[^"]*"/;
+const PROTOCOLS_KEY = /("description": "Protocols the upstream speaks,[^"]*"[^[\]]*"items": \{\s*"enum": )\[[^\]]*\]/;
+
+/** gateway.schema.json with the types of upstreams, and the protocols that they offer, as their table has them. */
+function withUpstreamTypes(text: string): string {
+  const types = Object.entries(UPSTREAM_TYPES);
+  const about = types.map(([name, { summary }]) => ` ${name}: ${summary}.`).join('');
+  const offered = PROTOCOLS.filter((name) => types.some(([, type]) => type.selectable_protocols.includes(name)));
+  for (const key of [TYPE_KEY, PROTOCOLS_KEY])
+    if (!key.test(text)) throw new Error(`gateway.schema.json has nothing like ${key}`);
+  return text
+    .replace(TYPE_KEY, `$1${about}$2${listOf(UPSTREAM_TYPE_NAMES)}$3"${DEFAULT_UPSTREAM_TYPE}"`)
+    .replace(PROTOCOLS_KEY, `$1${listOf(offered)}`);
+}
+
+/** pipeline.schema.json with the protocols that a pipeline can serve. */
+function withProtocols(text: string): string {
+  const key = /("enum": )\["messages", [^\]]*\]/g;
+  if (!key.test(text)) throw new Error(`pipeline.schema.json has nothing like ${key}`);
+  return text.replace(key, `$1${listOf(SERVED)}`);
+}
+
+const listOf = (values: readonly string[]) => `[${values.map((value) => JSON.stringify(value)).join(', ')}]`;
+
 /** The text of every generated file, by its path below `schemas/generated/`. */
 export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
-  const gateway = readSchema('gateway');
+  const gateway_text = withUpstreamTypes(readFileSync(join(SCHEMAS, 'gateway.schema.json'), 'utf8'));
+  const gateway = JSON.parse(gateway_text) as JsonSchema;
+  const pipeline_text = withProtocols(readFileSync(join(SCHEMAS, 'pipeline.schema.json'), 'utf8'));
   const sources: Sources = {
     gateway: withSecretFiles(gateway),
-    pipeline: readSchema('pipeline'),
+    pipeline: JSON.parse(pipeline_text) as JsonSchema,
     extension: readSchema('extension'),
     fragment: readSchema('fragment'),
     policy: readSchema('policy'),
@@ -36,6 +66,12 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
   const printed = await printedExamples(stages);
   return new Map([
     ...Object.entries(editorSchemas(sources, stages)).map(([name, schema]) => [name, json(schema)] as const),
+    ['../pipeline.schema.json', pipeline_text],
+    ...FILES_WITH_WINDOWS.map((name) => {
+      const text = name === 'gateway.schema.json' ? gateway_text : textAt(join(SCHEMAS, name))!;
+      return [`../${name}`, withWindows(name, text)] as const;
+    }),
+    ['../../engine/base/store/schema/windows.sql', windowsSql()],
     ['../../engine/base/contract/config-files.ts', typeOfFile('GatewayFile', gateway, './config-parts.ts')],
     [
       '../../engine/base/contract/config-parts.ts',
@@ -49,7 +85,7 @@ export async function generateFiles(): Promise<ReadonlyMap<string, string>> {
     ['reference/facts.md', factsPage(stages)],
     ['reference/operators.md', operatorsPage()],
     ['reference/errors.md', errorsPage(stages)],
-    ['reference/decisive-fields.md', decisivePage()],
+    ['reference/privileged-fields.md', privilegedPage()],
     ['reference/failover.md', failoverPage()],
     ['reference/translation.md', translationPage()],
     ['reference/headers.md', headersPage()],
@@ -96,6 +132,11 @@ async function main(): Promise<void> {
     return;
   }
   write(files);
+  if (FILES_WITH_WINDOWS.some((name) => stale.includes(`../${name}`))) {
+    // The rest comes from these schemas, which this process read before.
+    process.exitCode = spawnSync(process.execPath, [import.meta.filename], { stdio: 'inherit' }).status ?? 1;
+    return;
+  }
   writeConsoleOperations();
   console.log(stale.length === 0 ? 'Nothing has changed.' : `Written: ${stale.join(', ')}.`);
 }

@@ -7,17 +7,16 @@ export default defineStage({
   name: 'audit',
   version: 1,
   place: 'finally',
-  summary:
-    'Records every request, refused ones included, in the audit table and as JSON lines, without any prompt text.',
+  summary: 'Records every request, rejected ones included, in the audit table and as JSON lines, without prompt texts.',
   options: {
     type: 'object',
     additionalProperties: false,
     properties: {
-      table: { type: 'boolean', default: true, description: 'Whether records go to the audit_log table.' },
+      table: { type: 'boolean', default: true, description: 'Whether to write records to the audit_log table.' },
       json_lines: {
         type: 'string',
         minLength: 1,
-        description: 'File that records are appended to, one JSON object per line; "-" is standard output.',
+        description: 'File to append records to, one JSON object per line; "-" is standard output.',
       },
     },
   },
@@ -29,7 +28,7 @@ export default defineStage({
   readsIfSet: FACTS_OF_RECORDS.filter((path) => !(READS as readonly string[]).includes(path)),
   needs: ['database'],
   check: ({ table, json_lines }) =>
-    table || json_lines !== undefined ? [] : ['with "table: false" and no "json_lines" nothing is recorded anywhere'],
+    table || json_lines !== undefined ? [] : ['`table: false` without `json_lines` records nothing: set one of them'],
   create({ table, json_lines }, { audit, clock, record: recordOf }) {
     return {
       finally(ctx) {

@@ -3,9 +3,9 @@ import { defineStage, type Principal, verifyCaller } from '../engine/api.ts';
 export default defineStage({
   name: 'authenticate',
   version: 1,
-  summary: 'Finds out who is calling by the access token or session token sent as a bearer credential or as x-api-key.',
+  summary: 'Authenticates the caller by an access token or session token, sent as a bearer credential or as x-api-key.',
   options: { type: 'object', additionalProperties: false, properties: {} },
-  examples: [{ title: 'Refuse requests without a valid credential', yaml: '- stage: authenticate' }],
+  examples: [{ title: 'Reject requests without a valid credential', yaml: '- stage: authenticate' }],
   writes: [
     'principal.id',
     'principal.email',

@@ -10,8 +10,7 @@ import {
 export default defineStage({
   name: 'forward',
   version: 1,
-  summary:
-    "Sends the received bytes to the route's upstream, or to the next one where that cannot serve, and streams the answer back.",
+  summary: "Sends the request to the route's upstream, fails over to the next one, and streams the response back.",
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: forward' }],
   reads: FORWARD_READS,
@@ -31,7 +30,7 @@ export default defineStage({
     const targets = new Map(
       services.config.upstreams.map((upstream) => [upstream.name, createTarget(upstream, services)]),
     );
-    // Where time stands still, a wait is as long in every run.
+    // Tests and simulations have a frozen clock and need the same waits in every run.
     const random = services.clock.frozen ? () => 0.5 : Math.random;
     const surroundings = { services, targets, random };
     return {

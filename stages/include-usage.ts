@@ -1,5 +1,5 @@
 import { defineStage, isEventStream, type JsonValue } from '../engine/api.ts';
-import { withoutUsageChunk } from '../engine/domain/protocols/index.ts';
+import { definitionNamed, withoutUsageChunk } from '../engine/domain/protocols/index.ts';
 
 function optionsOf(value: unknown): Readonly<Record<string, JsonValue>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : {};
@@ -9,7 +9,7 @@ export default defineStage({
   name: 'include-usage',
   version: 1,
   summary:
-    'Asks a chat completions upstream to report usage in its stream where the client did not, and takes the report out of what the client gets.',
+    'Asks a chat completions upstream to report usage in its stream where the client did not, and removes the report from the response.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: include-usage' }],
   reads: ['request.protocol', 'request.stream', 'route.protocol', 'route.upstream'],
@@ -18,8 +18,9 @@ export default defineStage({
     const can = new Set(config.upstreams.filter(({ supports }) => supports.stream_usage).map(({ name }) => name));
     return {
       attempt(ctx): void {
-        if (!ctx.get('request.stream') || ctx.get('request.protocol') !== 'chat') return;
-        if (ctx.get('route.protocol') !== 'chat' || !can.has(ctx.get('route.upstream'))) return;
+        const protocol = ctx.get('request.protocol');
+        if (!ctx.get('request.stream') || !definitionNamed(protocol)?.stream.has_usage_option) return;
+        if (ctx.get('route.protocol') !== protocol || !can.has(ctx.get('route.upstream'))) return;
         const options = optionsOf(ctx.body!.value('stream_options'));
         if (options.include_usage === true) return;
         ctx.body!.rewrite('stream_options', { ...options, include_usage: true });

@@ -16,7 +16,7 @@ import respond from './respond.ts';
 import routeTo from './route-to.ts';
 import translate from './translate.ts';
 
-/** The stages that ship with the gateway, in the order a request usually meets them. */
+/** The shipped stages, in the usual order of a pipeline. */
 export const stages: readonly StageDefinition[] = [
   authenticate,
   readBody,

@@ -1,19 +1,19 @@
 import { type Answer, defineStage, type ModelConfig, StageError } from '../engine/api.ts';
 import { CALLER_FACTS, callerOf, createIsListed } from '../engine/domain/upstreams/index.ts';
 
-/** Largest page a client may ask for. */
+/** Largest page. */
 const PAGE_MAX = 1000;
 
-/** Entries on a page when a client pages without saying how large. */
+/** Page size of a paged request without `limit`. */
 const PAGE_DEFAULT = 20;
 
-/** Longest part of an identifier that an error repeats, in characters. */
+/** Longest part of an identifier that an error quotes, in characters. */
 const QUOTED_LENGTH_MAX = 100;
 
-/** What a path has before the identifier of a single model. */
+/** The path in front of the identifier of a single model. */
 const ONE_MODEL = '/models/';
 
-/** One model, with what is said about it written down once. */
+/** A model with its serialized entry. */
 interface Entry {
   readonly model: ModelConfig;
   readonly json: string;
@@ -30,18 +30,18 @@ interface Page {
   readonly has_more: boolean;
 }
 
-/** Whether a model can do something; `null` where nobody told. */
+/** Whether a model has a capability; `null` when unknown. */
 const supported = (supported: boolean | null) => ({ supported });
 
-/** Nothing in gateway.yaml says so, and clients expect the key. */
+/** Capabilities that gateway.yaml does not describe; clients expect the keys. */
 const UNKNOWN = supported(null);
 
-/** What a model can do, in the form Messages clients know; the last three are additions. */
+/** The capabilities of a model in the form of the Messages API; the last three are additions. */
 function capabilitiesOf({ supports, assumed }: ModelConfig): object {
-  const told = <K extends keyof typeof supports>(key: K) =>
+  const known = <K extends keyof typeof supports>(key: K) =>
     assumed.includes(`supports.${key}`) ? undefined : supports[key];
-  const thinking = told('thinking');
-  const thinks = (how: (told: typeof supports.thinking) => boolean) =>
+  const thinking = known('thinking');
+  const thinks = (how: (mode: typeof supports.thinking) => boolean) =>
     supported(thinking === undefined ? null : how(thinking));
   const effort = thinks((how) => how === 'adaptive');
   return {
@@ -55,7 +55,7 @@ function capabilitiesOf({ supports, assumed }: ModelConfig): object {
       compact_20260112: null,
     },
     effort: { ...effort, low: effort, medium: effort, high: effort, xhigh: null, max: UNKNOWN },
-    image_input: supported(told('images') ?? null),
+    image_input: supported(known('images') ?? null),
     pdf_input: UNKNOWN,
     server_tools: { supported: null, code_execution: UNKNOWN, web_search: UNKNOWN },
     structured_outputs: UNKNOWN,
@@ -68,13 +68,13 @@ function capabilitiesOf({ supports, assumed }: ModelConfig): object {
         enabled: thinks((how) => how === 'budget'),
       },
     },
-    tools: supported(told('tools') ?? null),
-    sampling: supported(told('sampling') ?? null),
-    prompt_cache_1h: supported(told('prompt_cache_1h') ?? null),
+    tools: supported(known('tools') ?? null),
+    sampling: supported(known('sampling') ?? null),
+    prompt_cache_1h: supported(known('prompt_cache_1h') ?? null),
   };
 }
 
-/** One entry, with the fields both of Messages and of chat-completions clients. */
+/** An entry of the list, with the fields of both the Messages and the chat-completions API. */
 function describe(model: ModelConfig): object {
   const window = model.assumed.includes('context_window') ? undefined : model.context_window;
   return {
@@ -82,7 +82,7 @@ function describe(model: ModelConfig): object {
     object: 'model',
     id: model.id,
     display_name: model.display_name ?? model.id,
-    // Release dates are not in gateway.yaml; the epoch is what the Messages protocol says for an unknown one.
+    // Release dates are not in gateway.yaml; in the Messages API, the epoch stands for an unknown date.
     created_at: '1970-01-01T00:00:00Z',
     created: 0,
     owned_by: 'gateway',
@@ -107,11 +107,11 @@ function readQuery(url: string): PageRequest {
   const after = query.get('after_id') ?? undefined;
   const before = query.get('before_id') ?? undefined;
   if (after !== undefined && before !== undefined) {
-    throw refuse('before_id', 'cannot be combined with after_id; a page goes one way');
+    throw refuse('before_id', 'cannot be combined with after_id');
   }
   const limit = query.get('limit');
   if (limit === null) {
-    // Chat-completions clients know no pages: without any paging parameter they get the whole list.
+    // Chat-completions clients do not page: without any paging parameter, the response is the whole list.
     return { limit: after === undefined && before === undefined ? Infinity : PAGE_DEFAULT, after, before };
   }
   if (!/^\d{1,4}$/.test(limit) || Number(limit) < 1 || Number(limit) > PAGE_MAX) {
@@ -143,14 +143,14 @@ function answer(body: string): Answer {
 function listOf({ entries, has_more }: Page): Answer {
   const [first, last] = [entries[0], entries.at(-1)].map((entry) => JSON.stringify(entry?.model.id ?? null));
   const data = entries.map(({ json }) => json).join(',');
-  // Coding CLIs want `models` to be there. It stays empty: entries would replace the instructions and the context window
-  // that such a client brings along for a model.
+  // Some coding CLIs require `models`. It stays empty: entries would override the client's own instructions and context
+  // window for a model.
   return answer(
     `{"object":"list","data":[${data}],"has_more":${has_more},"first_id":${first},"last_id":${last},"models":[]}`,
   );
 }
 
-/** The identifier in a URL below the list; `undefined` for the list itself. */
+/** The model identifier in a URL; `undefined` for the list itself. */
 function idIn(url: string): string | undefined {
   const [path = ''] = url.split('?');
   const at = path.indexOf(ONE_MODEL);
@@ -172,7 +172,7 @@ function notFound(id: string): StageError {
 export default defineStage({
   name: 'list-models',
   version: 1,
-  summary: 'Answers with the models the caller may use, or with the one that the path names.',
+  summary: 'Responds with the models that the caller may use, or with the one in the path.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: list-models' }],
   reads: ['principal.email', 'principal.groups'],
@@ -200,7 +200,7 @@ export default defineStage({
         const id = idIn(ctx.url);
         if (id === undefined) return listOf(pageOf(models.all.filter(isUsable).map(entryOf), readQuery(ctx.url)));
         const model = models.find(id, caller.groups);
-        // What the caller may not use is answered like what is not there.
+        // Models that the caller may not use get the same 404 as unknown ones.
         if (model !== undefined && isUsable(model)) return answer(entryOf(model).json);
         throw notFound(id);
       },

@@ -12,7 +12,7 @@ function isNamed(etag: string, if_none_match: HeaderValue): boolean {
 export default defineStage({
   name: 'managed-settings',
   version: 1,
-  summary: 'Answers with the settings that managed policies have for the caller.',
+  summary: 'Responds with the managed settings of the caller.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: managed-settings' }],
   reads: ['principal.id', 'principal.email', 'principal.groups'],
@@ -25,12 +25,12 @@ export default defineStage({
       request(ctx) {
         const policy = policies.of({ email: ctx.get('principal.email'), groups: ctx.get('principal.groups') });
         if (policy === undefined) {
-          throw new StageError('policy_not_found', 'No managed policy is meant for you; clients go on without one.');
+          throw new StageError('policy_not_found', 'No managed policy applies to you; clients continue without one.');
         }
         const { etag, body, names } = policy;
         ctx.set('policy.names', names);
         policies.served(ctx.get('principal.id'), policy);
-        // Everybody has other settings, and they hold from the next time a client asks.
+        // Settings differ by caller, and clients must revalidate to get changes.
         const headers = { etag, 'cache-control': 'private, no-cache' };
         if (isNamed(etag, ctx.headers['if-none-match'])) return { kind: 'answer', status: 304, headers, body: '' };
         return { kind: 'answer', status: 200, headers: { ...headers, 'content-type': 'application/json' }, body };

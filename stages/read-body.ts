@@ -17,8 +17,15 @@ import {
   readBodyFacts,
   readOtherBody,
   sessionKey,
+  wantsCallState,
 } from '../engine/domain/protocols/index.ts';
-import { modelNames, NO_MODEL, servedNames, sharesSessions, windowAsked } from '../engine/domain/upstreams/index.ts';
+import {
+  modelNames,
+  NO_MODEL,
+  requestedWindow,
+  servedNames,
+  sharesSessions,
+} from '../engine/domain/upstreams/index.ts';
 
 const CALLER = [
   'principal.id',
@@ -58,18 +65,17 @@ const WRITES = [
   'request.service_tier',
   'request.speed',
   'request.inference_geo',
-  'request.decisive_fields',
+  'request.privileged_fields',
 ] as const;
 
 type BodyContext = StageContext<'request.protocol', (typeof CALLER)[number], (typeof WRITES)[number]>;
 
-/** What refuses a request for a limit on requests at once; nothing is reserved for it, so the amounts don't matter. */
+/** The amounts in errors about concurrency limits, which reserve nothing. */
 const NEEDS = { amount_nano_usd: 0, most_nano_usd: 0, tokens: 0 };
 
 /**
- * Makes what refuses a caller who has as many requests under way in this process as a limit on requests at once allows:
- * before their bodies are read, where the ledger, which counts in all processes, could only refuse them afterwards.
- * `undefined` when there is no such limit.
+ * Enforces limits on concurrent requests within this process, before bodies are read. The ledger enforces them across
+ * processes, but only afterwards. `undefined` without such limits.
  */
 function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }: Services) {
   const limitsOf = limitsAtOnce(config, condition);
@@ -87,19 +93,19 @@ function limitCallersAtOnce({ config, condition, facts, limits_in_force, clock }
       token: ctx.get('principal.token.id'),
     };
     for (const limit of limitsOf(keys, ctx.get('principal.groups') ?? [], () => facts(ctx))) {
-      const place = `${limit.scope} ${limit.key}`;
-      if (ctx.occupy(place, limit.limit)) continue;
-      // A limit that can't be looked up is left to the ledger, which knows what to do without its database.
+      const slot = `${limit.scope} ${limit.key}`;
+      if (ctx.claimSlot(slot, limit.limit)) continue;
+      // If the limit cannot be read, the ledger decides: it has a policy for database outages.
       const found = await limits_in_force.changes(limit).catch(() => undefined);
       const changes = found ?? NO_CHANGES;
       const [set, granted] = [changes.set?.amount ?? null, grantedIn(changes)];
       const amount = found === undefined ? Number.POSITIVE_INFINITY : limitInForce(limit.limit, { set, granted })!;
-      if (await ctx.occupyInTime(place, amount)) continue;
+      if (await ctx.waitForSlot(slot, amount)) continue;
       const rule = set === null ? limit.rule : RUN_TIME_RULE;
       ctx.set('request.limit_rule', rule);
       const taken = { limit: amount, spent: 0, reserved: amount, in_flight: amount, most: amount, resets_at: null };
       const refused = { ...limit, rule, ...taken, ...(granted > 0 && { granted }), changes };
-      ctx.noteLimits([refused]);
+      ctx.recordLimits([refused]);
       throw refuseForLimits([refused], NEEDS, style, clock.now());
     }
   };
@@ -114,14 +120,14 @@ function refuseOtherThanJson(headers: StageContext['headers']): void {
     }
     case 'charset': {
       const problem =
-        'The request body must be in UTF-8: send it with "content-type: application/json", without a charset.';
+        'The request body must be UTF-8: send it with "content-type: application/json", without a charset.';
       throw new StageError('invalid_encoding', problem);
     }
   }
 }
 
-/** Without a session of its own a request belongs to the one of its caller. */
-function noteSession(ctx: BodyContext, { key, is_named, continues }: NonNullable<BodyFacts['session']>): void {
+/** Sets the session facts. A request without a session belongs to a session of its caller. */
+function setSession(ctx: BodyContext, { key, is_named, continues }: NonNullable<BodyFacts['session']>): void {
   const caller = ctx.get('principal.id');
   const session = key ?? (caller === undefined ? undefined : sessionKey('caller', caller));
   if (session !== undefined) ctx.set('request.session_key', session);
@@ -132,7 +138,7 @@ function noteSession(ctx: BodyContext, { key, is_named, continues }: NonNullable
 export default defineStage({
   name: 'read-body',
   version: 1,
-  summary: 'Reads the request body into memory and notes what routing and spend rules may know about it.',
+  summary: 'Reads the request body into memory and sets the facts that rules may use.',
   options: { type: 'object', properties: {}, additionalProperties: false },
   examples: [{ title: 'No options', yaml: '- stage: read-body' }],
   reads: ['request.protocol'],
@@ -155,22 +161,21 @@ export default defineStage({
     const isModel = modelNames(models);
     const words = servedNames(services.config);
     const base_path = new URL(services.config.server.public_url).pathname.replace(/\/+$/, '');
-    // Calls that a chat upstream made are remembered by their session.
-    const wants_session =
-      sharesSessions(services.config) || services.config.upstreams.some(({ protocols }) => protocols.includes('chat'));
+    // State of tool calls is remembered by session.
+    const wants_session = sharesSessions(services.config) || wantsCallState(services.config);
     const wants_tools = services.pipeline.facts_read.has('request.tools');
 
-    /** A model nobody has is refused by the stage that routes. */
-    function noteModel(ctx: BodyContext, called: string): void {
+    /** Unknown models are rejected by the routing stage. */
+    function setModel(ctx: BodyContext, called: string): void {
       const model = models.find(called, ctx.get('principal.groups'))?.id ?? called;
       ctx.set('request.model', model);
       if (model !== called) ctx.set('request.alias', called);
     }
 
-    /** What is known of a request to an API beside those for models; it has no prompt, and no cache of it. */
-    function noteOther(ctx: BodyContext, facts: OtherBody): void {
+    /** Sets the facts of a request to another API, such as embeddings. It has no prompt to cache. */
+    function setOtherFacts(ctx: BodyContext, facts: OtherBody): void {
       if (facts.model === undefined) ctx.set('request.model', NO_MODEL.id);
-      else noteModel(ctx, facts.model);
+      else setModel(ctx, facts.model);
       ctx.set('request.stream', facts.stream);
       ctx.set('request.choices', facts.choices);
       ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
@@ -178,18 +183,18 @@ export default defineStage({
       ctx.set('request.iterations', 1);
       ctx.set('request.cache.ttl', 'none');
       ctx.set('cache.requested_ttl', 'none');
-      noteServed(ctx, Object.fromEntries(facts.decisive.map(({ rule, value }) => [rule.name, value])));
-      if (facts.decisive.length > 0) ctx.set('request.decisive_fields', byPath(facts.decisive));
+      setServed(ctx, Object.fromEntries(facts.privileged.map(({ rule, value }) => [rule.name, value])));
+      if (facts.privileged.length > 0) ctx.set('request.privileged_fields', byPath(facts.privileged));
     }
 
-    function noteServed(ctx: BodyContext, { service_tier, speed, inference_geo }: BodyFacts['served']): void {
+    function setServed(ctx: BodyContext, { service_tier, speed, inference_geo }: BodyFacts['served']): void {
       if (service_tier !== undefined && words.has(service_tier)) ctx.set('request.service_tier', service_tier);
       if (speed !== undefined && words.has(speed)) ctx.set('request.speed', speed);
       if (inference_geo !== undefined && words.has(inference_geo)) ctx.set('request.inference_geo', inference_geo);
     }
 
-    function noteModelRequest(ctx: BodyContext, facts: BodyFacts): void {
-      noteModel(ctx, facts.model);
+    function setModelFacts(ctx: BodyContext, facts: BodyFacts): void {
+      setModel(ctx, facts.model);
       if (facts.max_tokens !== undefined) ctx.set('request.max_tokens', facts.max_tokens);
       ctx.set('request.stream', facts.stream);
       ctx.set('request.choices', facts.choices);
@@ -203,15 +208,15 @@ export default defineStage({
       ctx.set('request.image_count', facts.image_count);
       if (facts.unproven_reasoning !== undefined) ctx.set('request.unproven_reasoning', facts.unproven_reasoning);
       ctx.set('request.holds_state', facts.holds_state);
-      if (wants_session) noteSession(ctx, facts.session!);
+      if (wants_session) setSession(ctx, facts.session!);
       ctx.set('request.input_tokens_estimate', facts.input_tokens_estimate);
       ctx.set('request.input_tokens_max', facts.input_tokens_max);
-      const context_window = windowAsked(ctx.headers);
+      const context_window = requestedWindow(ctx.headers);
       if (context_window !== undefined) ctx.set('request.context_window', context_window);
       ctx.set('request.cache.ttl', facts.cache_ttl);
       ctx.set('cache.requested_ttl', facts.cache_requested);
-      noteServed(ctx, facts.served);
-      if (facts.decisive !== undefined) ctx.set('request.decisive_fields', facts.decisive);
+      setServed(ctx, facts.served);
+      if (facts.privileged !== undefined) ctx.set('request.privileged_fields', facts.privileged);
     }
 
     return {
@@ -222,10 +227,10 @@ export default defineStage({
         if (refuseBusyCaller !== undefined) await refuseBusyCaller(ctx);
         const body = await ctx.readBody();
         ctx.set('request.body_bytes', body.bytes.length);
-        if (is_other) noteOther(ctx, await readOtherBody(ctx.headers, body, isModel));
+        if (is_other) setOtherFacts(ctx, await readOtherBody(ctx.headers, body, isModel));
         else {
           const session_headers = wants_session ? ctx.headers : undefined;
-          noteModelRequest(ctx, await readBodyFacts(protocol, body, { isModel, session_headers, base_path }));
+          setModelFacts(ctx, await readBodyFacts(protocol, body, { isModel, session_headers, base_path }));
         }
         return undefined;
       },

@@ -14,29 +14,29 @@ export default defineStage({
       error: {
         type: 'string',
         'x-ref': 'error-code',
-        description: 'Error code of the catalogue; decides the status and the type clients see.',
+        description: 'Error code of the catalogue, which determines the status and the error type.',
       },
       message: {
         type: 'string',
         minLength: 1,
         maxLength: 500,
-        description: 'Sentence for the person who reads the error. Without it, what the catalogue says about the code.',
+        description: 'Error message. By default, the meaning of the code in the catalogue.',
       },
       status: {
         type: 'integer',
         minimum: 400,
         maximum: 599,
-        description: "HTTP status to answer with instead of the catalogue's.",
+        description: 'HTTP status, in place of that of the catalogue.',
       },
     },
   },
   examples: [
     {
-      title: 'Refuse with a sentence of your own',
+      title: 'Reject with your own message',
       yaml: '- stage: reject\n  options:\n    error: forbidden\n    message: Ask the platform team for access to this API.',
     },
     {
-      title: 'Answer another status than the catalogue says',
+      title: 'Reject with another status than that of the catalogue',
       yaml: '- stage: reject\n  options: { error: spend_limit_exceeded, status: 402 }',
     },
   ],

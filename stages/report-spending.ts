@@ -1,14 +1,14 @@
-import { answerJson, type CounterStatus, defineStage, type LimitDemand, WINDOWS } from '../engine/api.ts';
+import { answerJson, type CounterStatus, defineStage, type LimitDemand, SPEND_WINDOWS } from '../engine/api.ts';
 import { compileLimits, usageReport } from '../engine/domain/budget/index.ts';
 
-/** Facts that are the same for this request as for those whose limits it asks about. */
+/** Facts that this request shares with the model requests whose limits it reports. */
 const KNOWN = ['request.client.address', 'request.region', 'request.received_at'];
 
 const isKnown = (fact: string) => fact.startsWith('principal.') || KNOWN.includes(fact);
 
-/** The caller's own windows, also where nothing limits them: what was spent is told all the same. */
+/** The caller's own counters, also without limits: the report includes what was spent. */
 function ownDemands(user: string): LimitDemand[] {
-  return WINDOWS.map((window) => ({
+  return SPEND_WINDOWS.map((window) => ({
     scope: 'user',
     key: user,
     window,
@@ -18,7 +18,7 @@ function ownDemands(user: string): LimitDemand[] {
   }));
 }
 
-/** Counters in money; one that has a limit replaces the demand on it that has none. */
+/** Removes repeated counters; a counter with a limit wins over one without. */
 function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
   const name = ({ scope, key, window }: CounterStatus) => JSON.stringify([scope, key, window]);
   const limited = new Set(statuses.flatMap((each) => (each.limit === null ? [] : [name(each)])));
@@ -34,7 +34,7 @@ function withoutRepeats(statuses: readonly CounterStatus[]): CounterStatus[] {
 export default defineStage({
   name: 'report-spending',
   version: 1,
-  summary: 'Answers with what the caller has spent and with the limits in money it comes under.',
+  summary: 'Responds with what the caller has spent, and with the spend limits that apply.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'No options', yaml: '- stage: report-spending' }],
   reads: ['principal.email', 'principal.groups', 'principal.token.id'],
@@ -52,7 +52,7 @@ export default defineStage({
           team: ctx.get('principal.team'),
           project: ctx.get('principal.project'),
           token: ctx.get('principal.token.id'),
-          // A limit on a model or upstream is none of the caller's until it asks for one.
+          // Limits on models and upstreams apply only to requests that name them.
           model: undefined,
           upstream: undefined,
         };

@@ -13,7 +13,7 @@ import {
   type TokenCounts,
 } from '../engine/api.ts';
 import { type RoutingRule, routingRules } from '../engine/base/rules/index.ts';
-import type { DecisiveChoice } from '../engine/domain/protocols/index.ts';
+import { definitionNamed, type PrivilegedChoice } from '../engine/domain/protocols/index.ts';
 import {
   CACHE_FACTS,
   type Choice,
@@ -21,8 +21,8 @@ import {
   callerOf,
   chooseCandidates,
   createAccessCheck,
-  createDecisiveCheck,
   createModelRefuser,
+  createPrivilegedCheck,
   createRoute,
   createSessionKeeper,
   factsFor,
@@ -33,7 +33,7 @@ import {
   type Place,
   pricedAt,
   type Route,
-  refuseDecisiveQuery,
+  refusePrivilegedQuery,
   UPSTREAM_FACTS,
 } from '../engine/domain/upstreams/index.ts';
 
@@ -42,7 +42,7 @@ interface CompiledRule extends Pick<RoutingRule, 'name' | 'mode'> {
   readonly route: Route;
 }
 
-/** Facts that change with the upstream a request is with. */
+/** Facts that depend on the upstream of an attempt. */
 const CANDIDATE_FACTS = [
   ...UPSTREAM_FACTS,
   ...CACHE_FACTS,
@@ -71,7 +71,7 @@ const READS_IF_SET = [
   'cache.requested_ttl',
   'cache.effective_ttl',
   'route.upstream',
-  'request.decisive_fields',
+  'request.privileged_fields',
 ] as const;
 
 const WRITES = [
@@ -86,14 +86,14 @@ const WRITES = [
 
 type RouteContext = StageContext<(typeof READS)[number], (typeof READS_IF_SET)[number], (typeof WRITES)[number]>;
 
-/** What is kept of a request whose route has several upstreams. */
+/** State of a request whose route has several upstreams. */
 interface Routed {
   readonly has_boundaries: boolean;
-  /** Whether the upstream's next event may tell the identifier of a response that it keeps. */
+  /** Whether the next event may contain the id of a response that the upstream stores. */
   awaits_response: boolean;
 }
 
-/** Makes the routes of a pipeline; those that lead to the same are one. */
+/** Creates the routes of a pipeline; equal ones are shared. */
 function routeMaker({
   models,
   pipeline,
@@ -110,7 +110,7 @@ function routeMaker({
   };
 }
 
-/** Finds the rules that a model can reach, in file order, once: of hundreds of rules a request sees only those for its model. */
+/** Compiles the routing rules. `rulesOf` caches the rules for a model: of hundreds, a request evaluates only those. */
 function compileRules(
   { config, condition }: Services,
   routeTo: ReturnType<typeof routeMaker>,
@@ -141,7 +141,7 @@ interface Found {
 
 const NO_RULE: Found = { rule: undefined, shadows: undefined };
 
-/** The first rule in force that holds, and the rules in shadow mode before it that hold. */
+/** The first enforced rule that holds, and the rules in shadow mode above it that hold. */
 function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
   let shadows: CompiledRule[] | undefined;
   for (const rule of rules) {
@@ -153,22 +153,27 @@ function findRule(rules: readonly CompiledRule[], facts: FactView): Found {
   return { rule: undefined, shadows };
 }
 
-/** How much a request is, by its estimate and its own words. */
-interface Asked {
+/** Tokens of a request: the input as estimated, the output as requested. */
+interface RequestedTokens {
   readonly input: number;
   readonly output: number | undefined;
   readonly choices: number;
 }
 
 /**
- * What the request costs if it has as many tokens as it seems to have and gets as long an answer as it asks for. The rules
- * that choose the upstream may ask for it, so the default one's price has to do.
+ * The cost of the estimated input and the longest requested output. Uses the price of the default upstream, because the
+ * rules that choose the upstream may read it.
  */
-function worstCase(models: Services['models'], model: ModelConfig, asked: Asked, route: PricedRoute): number {
+function worstCase(
+  models: Services['models'],
+  model: ModelConfig,
+  requested: RequestedTokens,
+  route: PricedRoute,
+): number {
   const { context_window, max_output_tokens } = model;
   const tokens: TokenCounts = {
-    input: Math.min(asked.input, context_window),
-    output: Math.min(asked.output ?? max_output_tokens, max_output_tokens) * asked.choices,
+    input: Math.min(requested.input, context_window),
+    output: Math.min(requested.output ?? max_output_tokens, max_output_tokens) * requested.choices,
     cache_read: 0,
     cache_write_5m: 0,
     cache_write_1h: 0,
@@ -196,15 +201,17 @@ export default defineStage({
     const { routes: of_rules, rulesOf } = compileRules(services, routeTo);
     const default_upstream = config.routing.default_upstreams[0]!.upstream;
     const default_route = routeTo(config.routing.default_upstreams);
-    const checkDecisive = createDecisiveCheck(config, models);
+    const checkPrivileged = createPrivilegedCheck(config, models);
     const checkAccess = createAccessCheck(services);
     const refuseModel = createModelRefuser(config, services.log);
     const sessions = createSessionKeeper(services.upstreams);
     const routes = [default_route, ...of_rules];
-    const keeps_responses = services.pipeline.protocol === 'responses' && routes.some((route) => route.has_boundaries);
+    const keeps_responses =
+      definitionNamed(services.pipeline.protocol)?.kept.responses === true &&
+      routes.some((route) => route.has_boundaries);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
-    /** The places of a route that serve the model. Raises model_not_found. */
+    /** The upstreams of a route that serve the model. Raises model_not_found. */
     function servingPlaces(route: Route, model: ModelConfig, protocol: string, called: string): readonly Place[] {
       const all = route.places(model, protocol);
       const isServing = ({ upstream }: Place) => models.isServedAt(model, upstream.name);
@@ -214,21 +221,21 @@ export default defineStage({
       throw modelNotFound(called, { by: 'upstream', upstream: all[0]!.upstream.name });
     }
 
-    /** What the request costs at worst, and usually. */
-    function noteCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig, asked: Asked): void {
+    /** Sets the worst-case and the typical cost. */
+    function setCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig, requested: RequestedTokens): void {
       const priced_as = { upstream: pricedAt(model, default_upstream), at: ctx.get('request.received_at') };
       const is_free = ctx.get('request.protocol') === 'count_tokens';
-      const worst_case = is_free ? 0 : worstCase(models, model, asked, priced_as);
+      const worst_case = is_free ? 0 : worstCase(models, model, requested, priced_as);
       const usual = ledger.typicalCost(caller.email, model.id) ?? worst_case;
       ctx.set('route.worst_case_nano_usd', worst_case);
       ctx.set('route.estimate_nano_usd', Math.min(worst_case, usual));
     }
 
-    /** What tells whether an upstream takes what the request says about models, prices and accounts. */
+    /** A check of an upstream against the privileged fields of the request; `undefined` when there are none. */
     function decider(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): Needs['decide'] {
-      const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
+      const decisive = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
       if (decisive === undefined) {
-        return ctx.url.includes('?') ? ({ upstream }) => refuseDecisiveQuery(ctx.url, upstream) ?? [] : undefined;
+        return ctx.url.includes('?') ? ({ upstream }) => refusePrivilegedQuery(ctx.url, upstream) ?? [] : undefined;
       }
       const facts = services.facts(ctx);
       const routeOf = (other: ModelConfig) =>
@@ -236,14 +243,14 @@ export default defineStage({
       const called = ctx.get('request.alias') ?? model.id;
       const at = ctx.get('request.received_at');
       return ({ upstream }: Place) => {
-        refuseDecisiveQuery(ctx.url, upstream);
+        refusePrivilegedQuery(ctx.url, upstream);
         const servesThere = (other: ModelConfig) =>
           routeOf(other).upstreams.has(upstream.name) && models.isServedAt(other, upstream.name);
-        return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere });
+        return checkPrivileged(decisive, { caller, model, called, upstream, at, servesThere });
       };
     }
 
-    function noteSeveral(ctx: RouteContext, { has_boundaries }: Route, { candidates, spare, dropped }: Choice): void {
+    function setCandidates(ctx: RouteContext, { has_boundaries }: Route, { candidates, spare, dropped }: Choice): void {
       ctx.set(
         'route.candidates',
         candidates.slice(0, candidates.length - spare).map(({ upstream }) => upstream.name),
@@ -253,7 +260,7 @@ export default defineStage({
       ctx.state = { has_boundaries, awaits_response } satisfies Routed;
     }
 
-    function noteResponse(ctx: RouteContext, { data }: ResponseEvent): void {
+    function keepResponseId(ctx: RouteContext, { data }: ResponseEvent): void {
       const routed = ctx.state as Routed | undefined;
       if (!routed?.awaits_response) return;
       routed.awaits_response = false;
@@ -272,23 +279,23 @@ export default defineStage({
 
         const about = modelFacts(model);
         for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
-        const asked: Asked = {
+        const requested: RequestedTokens = {
           input: ctx.get('request.input_tokens_estimate') ?? 0,
           output: ctx.get('request.max_tokens'),
           choices: ctx.get('request.choices') ?? 1,
         };
-        noteCosts(ctx, caller, model, asked);
+        setCosts(ctx, caller, model, requested);
         const rules = rulesOf(model);
         const { rule, shadows } = rules.length === 0 ? NO_RULE : findRule(rules, services.facts(ctx));
 
         const route = rule?.route ?? default_route;
         const other = shadows?.find((shadow) => shadow.route !== route);
-        if (other !== undefined) ctx.noteShadow(`routing:${other.name}`);
+        if (other !== undefined) ctx.recordShadow(`routing:${other.name}`);
         ctx.set('route.rule', rule?.name ?? 'default');
         const caller_id = ctx.get('principal.id');
         const needs: Needs = {
-          // Nothing tells how many tokens an image is.
-          tokens: ctx.get('request.image_count') ? 0 : asked.input + (asked.output ?? 0),
+          // The tokens of an image are unknown.
+          tokens: ctx.get('request.image_count') ? 0 : requested.input + (requested.output ?? 0),
           cache_ttl: (ctx.get('cache.requested_ttl') ?? 'none') as CacheLifetime,
           model: id,
           session_key: ctx.get('request.session_key'),
@@ -303,10 +310,10 @@ export default defineStage({
         const { facts } = candidates[0]!;
         for (const path of CANDIDATE_FACTS) if (facts[path] !== undefined) ctx.set(path, facts[path]);
         checkAccess?.(ctx, model, facts['request.other_models']);
-        if (places.length > 1) noteSeveral(ctx, route, { candidates, spare, dropped });
+        if (places.length > 1) setCandidates(ctx, route, { candidates, spare, dropped });
         return undefined;
       },
-      // Whoever serves a session has its prompts from now on.
+      // Session affinity: this upstream now has the prompts of the session cached.
       response(ctx, { status }) {
         const routed = ctx.state as Routed | undefined;
         if (routed === undefined || status >= 300) return;
@@ -319,7 +326,7 @@ export default defineStage({
           has_boundaries: routed.has_boundaries,
         });
       },
-      ...(keeps_responses && { event: noteResponse }),
+      ...(keeps_responses && { event: keepResponseId }),
     };
   },
 });

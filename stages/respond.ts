@@ -1,9 +1,9 @@
 import { type Answer, defineStage } from '../engine/api.ts';
 
-/** Headers that belong to the connection, or that follow from the body. */
+/** Headers of the connection and of framing, which only the server writes. */
 const NOT_YOURS = /^(?:connection|content-length|transfer-encoding|keep-alive|upgrade|trailer|te|proxy-.*)$/i;
 
-/** Statuses of answers without a body (RFC 9110). */
+/** Statuses of responses without a body (RFC 9110). */
 const WITHOUT_BODY: readonly number[] = [204, 205, 304];
 
 function contentOf(json: unknown, text: string | undefined): { readonly body: string; readonly type?: string } {
@@ -14,7 +14,7 @@ function contentOf(json: unknown, text: string | undefined): { readonly body: st
 export default defineStage({
   name: 'respond',
   version: 1,
-  summary: 'Answers with what its options say, whatever the request is.',
+  summary: 'Responds with a fixed status, headers and body.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -25,7 +25,7 @@ export default defineStage({
         additionalProperties: { type: 'string', pattern: '^[\\t\\x20-\\x7e]*$', maxLength: 1000 },
         propertyNames: { pattern: '^[A-Za-z0-9-]{1,100}$' },
         default: {},
-        description: 'Headers of the answer, by name.',
+        description: 'Response headers by name.',
       },
       json: { description: 'Body, sent as JSON.' },
       text: { type: 'string', maxLength: 65536, description: 'Body, sent as plain text.' },
@@ -44,11 +44,11 @@ export default defineStage({
     const { status, headers, json, text } = options;
     const taken = Object.keys(headers).filter((name) => NOT_YOURS.test(name));
     return [
-      ...(json !== undefined && text !== undefined ? ['json and text cannot both be the body: leave one out'] : []),
+      ...(json !== undefined && text !== undefined ? ['`json` and `text` exclude each other: remove one of them'] : []),
       ...(WITHOUT_BODY.includes(status) && (json ?? text) !== undefined
-        ? [`an answer with status ${status} has no body: leave json and text out`]
+        ? [`a response with status ${status} has no body: remove \`json\` and \`text\``]
         : []),
-      ...taken.map((name) => `the header ${name} is the server's to write: leave it out`),
+      ...taken.map((name) => `only the server sets the header ${name}: remove it`),
     ];
   },
   create(options) {

@@ -8,20 +8,20 @@ import {
   usdToNano,
 } from '../engine/api.ts';
 import { NO_TOKENS, textsOf } from '../engine/domain/budget/index.ts';
-import { type DecisiveChoice, isForm } from '../engine/domain/protocols/index.ts';
+import { isForm, type PrivilegedChoice } from '../engine/domain/protocols/index.ts';
 import {
   type Choosing,
   callerOf,
   chooseCandidates,
   createAccessCheck,
-  createDecisiveCheck,
+  createPrivilegedCheck,
   createRoute,
   MODEL_FACTS,
   modelFacts,
   modelNotFound,
   type Needs,
   NO_MODEL,
-  refuseDecisiveQuery,
+  refusePrivilegedQuery,
   UPSTREAM_FACTS,
 } from '../engine/domain/upstreams/index.ts';
 
@@ -39,7 +39,7 @@ const READS_IF_SET = [
   'request.alias',
   'request.choices',
   'request.max_tokens',
-  'request.decisive_fields',
+  'request.privileged_fields',
   'principal.token.group',
 ] as const;
 
@@ -74,20 +74,20 @@ export default defineStage({
         minimum: 0,
         maximum: 1_000_000,
         description:
-          'What one request costs, in USD, whose answer does not tell its usage in tokens that have a price. It is reserved before the request leaves, and is the cost in the ledger.',
+          'Cost of one request in USD, where the response does not report usage in priced tokens. It is reserved before the request is sent, and is the cost in the ledger.',
       },
       unknown_cost: {
         enum: ['refuse', 'allow'],
         default: 'refuse',
         description:
-          'What happens to a request of which nothing says what it costs, neither the price of a model nor per_request_usd. refuse: it does not leave. allow: it leaves and costs nothing in the ledger, so that no limit in money counts it.',
+          'What happens to a request of unknown cost: without a priced model and without per_request_usd. refuse: it is rejected. allow: it is sent and costs nothing in the ledger, so no spend limit counts it.',
       },
     },
   },
   examples: [
     { title: 'Price by model, as for embeddings', yaml: '- stage: route-to\n  options: { upstream: main }' },
     {
-      title: 'A price per request where answers tell no usage',
+      title: 'A price per request where responses report no usage',
       yaml: '- stage: route-to\n  options: { upstream: main, per_request_usd: 0.05 }',
     },
   ],
@@ -103,9 +103,7 @@ export default defineStage({
     } catch (error) {
       return [`per_request_usd: ${(error as Error).message}`];
     }
-    return unknown_cost === 'allow'
-      ? ['with `per_request_usd` every request has a cost, and `unknown_cost: allow` means nothing: leave it out']
-      : [];
+    return unknown_cost === 'allow' ? ['`unknown_cost: allow` has no effect with `per_request_usd`: remove it'] : [];
   },
   create({ upstream: name, per_request_usd, unknown_cost }, services) {
     const { config, models, clock, ledger } = services;
@@ -116,10 +114,10 @@ export default defineStage({
     });
     const per_request = per_request_usd === undefined ? undefined : usdToNano(per_request_usd);
     const checkAccess = createAccessCheck(services);
-    const checkDecisive = createDecisiveCheck(config, models);
+    const checkPrivileged = createPrivilegedCheck(config, models);
     const choosing: Choosing = { states: services.upstreams, now: () => clock.now(), random: Math.random };
 
-    /** The model that the request names, which the caller may use; a mock where it names none. */
+    /** The requested model; `NO_MODEL` for a request without one. Raises model_not_found and invalid_request. */
     function modelOf(ctx: RouteContext, caller: ModelCaller): ModelConfig {
       const id = ctx.get('request.model');
       const model = models.charged(id);
@@ -130,34 +128,34 @@ export default defineStage({
       if (refusal !== undefined) throw modelNotFound(called, refusal);
       const there = model.upstream_ids[name] ?? model.id;
       if (there !== called && isForm(ctx.headers)) {
-        const why = `a form is sent as it is, and the upstream "${name}" calls the model "${called}" "${there}"`;
-        throw new StageError('invalid_request', `model: ${why}; ask for a model that has one name in both places.`, {
+        const why = `form bodies are sent unchanged, and the upstream "${name}" knows the model "${called}" as "${there}"`;
+        throw new StageError('invalid_request', `model: ${why}; use a model with the same name in both places.`, {
           details: { param: 'model' },
         });
       }
       return model;
     }
 
-    /** The models that the request names in other places, such as the requests of a batch. */
+    /** Further models in the request, such as those of the requests in a batch. */
     function othersOf(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): readonly string[] {
-      refuseDecisiveQuery(ctx.url, upstream);
-      const decisive = ctx.get('request.decisive_fields') as Readonly<Record<string, DecisiveChoice>> | undefined;
+      refusePrivilegedQuery(ctx.url, upstream);
+      const decisive = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
       if (decisive === undefined) return [];
       const called = ctx.get('request.alias') ?? model.id;
       const at = ctx.get('request.received_at');
-      return checkDecisive(decisive, { caller, model, called, upstream, at, servesThere: () => true });
+      return checkPrivileged(decisive, { caller, model, called, upstream, at, servesThere: () => true });
     }
 
     function refuseUnknownCost(model: ModelConfig): void {
       if (model !== NO_MODEL || per_request !== undefined || unknown_cost === 'allow') return;
       throw new StageError(
         'forbidden',
-        'This gateway does not send requests of which it does not know what they cost. An administrator can say what one costs: `per_request_usd` of the stage route-to.',
+        'The cost of this request is unknown, so it was not sent. An administrator can set its cost: `per_request_usd` of the stage route-to.',
       );
     }
 
-    /** What it costs at worst, and usually. */
-    function noteCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): void {
+    /** Sets the worst-case and the typical cost. */
+    function setCosts(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): void {
       const texts = textsOf(ctx);
       const tokens: TokenCounts = {
         ...NO_TOKENS,
@@ -181,7 +179,7 @@ export default defineStage({
           for (const path of MODEL_FACTS) if (about[path] !== undefined) ctx.set(path, about[path]);
         }
         refuseUnknownCost(model);
-        noteCosts(ctx, caller, model);
+        setCosts(ctx, caller, model);
         const others = othersOf(ctx, caller, model);
         const needs: Needs = {
           ...{ tokens: 0, model: model.id, session_key: undefined, continues: undefined, holds_state: false },

@@ -3,6 +3,7 @@ import {
   type AnswerWatch,
   CALL_MEMORY,
   createTranslator,
+  definitionOf,
   type Protocol,
   protocolOf,
   removeMadeReasoning,
@@ -10,9 +11,10 @@ import {
   type Translation,
   takesTurns,
   translateRequest,
+  wantsCallState,
 } from '../engine/domain/protocols/index.ts';
 
-/** What is kept of an attempt: how its answer is translated, and what its calls are remembered by. */
+/** State of an attempt: the translation of its response, and the recorder of its tool calls. */
 interface Attempt {
   readonly translation?: Translation;
   readonly watch?: AnswerWatch | undefined;
@@ -28,7 +30,7 @@ const MEMORY_FACTS = [
   'request.choices',
 ] as const;
 
-/** What is remembered of the caller's calls at an upstream, and what is to remember those of its answer, should it call tools. */
+/** The remembered state of the caller's tool calls at an upstream, and a recorder for those of the response. */
 function memoryFor(ctx: StageContext<never, (typeof MEMORY_FACTS)[number], never>, { state_boundary }: UpstreamConfig) {
   const caller = ctx.get('principal.id');
   if (caller === undefined) return NO_MEMORY;
@@ -60,7 +62,7 @@ export default defineStage({
   name: 'translate',
   version: 1,
   summary:
-    'Translates where the upstream speaks another protocol, takes translated reasoning out where it does not, and returns state of calls that clients leave out.',
+    'Translates for upstreams of another protocol; otherwise removes translated reasoning, and restores tool call state that clients leave out.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -69,13 +71,13 @@ export default defineStage({
         type: 'boolean',
         default: true,
         description:
-          'Whether the process remembers, for a day at most, what chat upstreams want back with calls of tools, for clients that leave it out. It may be the text of a thought.',
+          'Whether the process remembers, for at most a day, state that chat upstreams expect back with tool calls, for clients that leave it out. It may contain reasoning text.',
       },
     },
   },
   examples: [
-    { title: 'Translate, and remember state of calls', yaml: '- stage: translate' },
-    { title: 'Keep nothing of an answer', yaml: '- stage: translate\n  options: { remember_calls: false }' },
+    { title: 'Translate, and remember state of tool calls', yaml: '- stage: translate' },
+    { title: 'Remember nothing of a response', yaml: '- stage: translate\n  options: { remember_calls: false }' },
   ],
   reads: READS,
   readsIfSet: READS_IF_SET,
@@ -84,12 +86,11 @@ export default defineStage({
   needs: ['raw-body', 'rewrite-body', 'convert-response'],
   below: ['check-budget', 'meter-usage'],
   create({ remember_calls }, { models, clock, config, pipeline }) {
-    const has_chat = config.upstreams.some(({ protocols }) => protocols.includes('chat'));
-    const may_remember = remember_calls && has_chat && pipeline.protocol !== 'count_tokens';
+    const may_remember = remember_calls && wantsCallState(config) && pipeline.protocol !== 'count_tokens';
 
     async function makeReady(ctx: TranslateContext, from: Protocol | undefined, to: Protocol): Promise<void> {
       const upstream = models.upstream(ctx.get('route.upstream'));
-      const { recall, watch } = may_remember && to === 'chat' ? memoryFor(ctx, upstream) : NO_MEMORY;
+      const { recall, watch } = may_remember && definitionOf(to).kept.call_state ? memoryFor(ctx, upstream) : NO_MEMORY;
       if (from === to) {
         if (watch !== undefined) ctx.state = { watch } satisfies Attempt;
         if (recall !== undefined) await returnState(ctx.body!, recall);
@@ -99,7 +100,7 @@ export default defineStage({
         if (found !== undefined && !is_taken) await removeMadeReasoning(ctx.body!, to, supports.unsigned_reasoning);
         return;
       }
-      // Where tokens cannot be counted is for the stages below to say.
+      // Token counting is not translated; the stages below reject it where the upstream cannot count.
       const protocol = ctx.get('request.protocol');
       if (protocol === 'count_tokens') return;
       if (from === undefined)
@@ -136,7 +137,7 @@ export default defineStage({
         ctx.state = undefined;
         const from = protocolOf(ctx.get('request.protocol'));
         const to = ctx.get('route.protocol') as Protocol;
-        const is_as_it_is = from === to && !(may_remember && to === 'chat');
+        const is_as_it_is = from === to && !(may_remember && definitionOf(to).kept.call_state);
         const is_ready = is_as_it_is && ctx.get('request.unproven_reasoning') === undefined;
         return is_ready ? undefined : makeReady(ctx, from, to);
       },

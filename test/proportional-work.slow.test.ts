@@ -10,11 +10,11 @@ import { renderDiagnostics } from '../engine/base/source/diagnostics/render.ts';
 import { createFindings } from '../engine/base/source/findings.ts';
 import { parseSource } from '../engine/base/source/source.ts';
 import type { ModelEvent } from '../engine/domain/protocols/translation/conversation.ts';
-import { removeMadeReasoning } from '../engine/domain/protocols/translation/made-reasoning.ts';
 import { StopCutter } from '../engine/domain/protocols/translation/stop-sequences.ts';
+import { removeMadeReasoning } from '../engine/domain/protocols/translation/translate.ts';
 import { openStage, stageConfig } from '../engine/edge/simulate/stage-harness.ts';
 import { load } from '../engine/pipeline/load/index.ts';
-import { HeldBody } from '../engine/pipeline/run/body.ts';
+import { BufferedBody } from '../engine/pipeline/run/body.ts';
 import listModels from '../stages/list-models.ts';
 import { createProject, GATEWAY, SHIPPED } from './load/support/project.ts';
 import { stages } from './load/support/stages.ts';
@@ -160,7 +160,7 @@ describe('reasoning that a translation has made is removed with work in proporti
   for (const [where, messages] of Object.entries(MARKS)) {
     it(`however many marks are ${where}`, () =>
       assertProportional(500, async (size) => {
-        const body = new HeldBody(Buffer.from(`{"messages":[${messages(size)}]}`), () => {});
+        const body = new BufferedBody(Buffer.from(`{"messages":[${messages(size)}]}`), () => {});
         await removeMadeReasoning(body, 'messages');
         assert.ok(!body.bytes.includes('gw:'));
       }));

@@ -103,6 +103,27 @@ test('every link between documents leads to something', async () => {
   }
 });
 
+/** The anchors of a document's headings, as GitHub makes them. */
+function anchorsOf(document: string): readonly string[] {
+  const text = readFileSync(join(REPOSITORY, document), 'utf8').replace(/^```.*?^```/gms, '');
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) =>
+    heading!
+      .toLowerCase()
+      .replace(/[^\w\- ]/g, '')
+      .replaceAll(' ', '-'),
+  );
+}
+
+test('every link to a section of a document names a heading of it', () => {
+  for (const document of DOCUMENTS) {
+    const text = readFileSync(join(REPOSITORY, document), 'utf8');
+    for (const [, file, anchor] of text.matchAll(/\]\((?!https?:)([^)#]*)#([^)]+)\)/g)) {
+      const target = file === '' ? document : join(dirname(document), file!);
+      assert.ok(anchorsOf(target).includes(anchor!), `${document} links to ${file}#${anchor}`);
+    }
+  }
+});
+
 test('there is one recipe for nginx, which the other guides link to', () => {
   const recipes = DOCUMENTS.filter((document) =>
     /^ *(?:proxy_pass|location) /m.test(readFileSync(join(REPOSITORY, document), 'utf8')),

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 const REQUIRED_MAJOR = 24;
 const EXIT_CONFIGURATION = 78;
-/** How soon a gateway that was started by npm sees that npm was stopped. */
+/** How often a gateway started by npm checks whether npm has stopped. */
 const LOOK_MS = 500;
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -25,7 +25,7 @@ function inspectRuntime(folder) {
     const root = join(folder, 'node_modules', 'node');
     const version = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).version;
     const file = join(root, 'bin', process.platform === 'win32' ? 'node.exe' : 'node');
-    // Without its install script the package holds a few bytes of text where the executable belongs.
+    // Without its install script the package contains a placeholder instead of the executable.
     const installed = existsSync(file) && statSync(file).size > 1000000;
     return { version, file: installed ? file : undefined };
   } catch {
@@ -43,8 +43,8 @@ function nearbyRuntimes() {
   }
 }
 
-// npm passes SIGTERM and SIGINT on to its shell alone, and other signals to nobody. A shell that started nothing but this waits
-// for it, so one that is gone was stopped. Nothing tells a process that its parent has gone: the id of the parent is all there is.
+// npm forwards SIGTERM and SIGINT only to its shell, and no other signals. A shell that runs only this command waits for it, so a
+// changed parent id means that the shell was stopped. Processes get no event for that, so a timer polls the id.
 function endWithShellOfNpm() {
   const { npm_lifecycle_script = '' } = process.env;
   if (process.platform === 'win32' || !/^(?:'appscli'|appscli)(?: [^&;|]*)?$/.test(npm_lifecycle_script)) return;
@@ -57,7 +57,7 @@ function endWithShellOfNpm() {
   timer.unref();
 }
 
-/** Starts the program as a child, to which signals are forwarded; its way of ending becomes that of this process. */
+/** Starts the program as a child: forwards signals to it, and exits the way it does. */
 function runWith(file) {
   const args = [fileURLToPath(import.meta.url), ...process.argv.slice(2)];
   // The channel carries no messages: it closes with this process, however that ends.
@@ -66,7 +66,7 @@ function runWith(file) {
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
   for (const signal of signals) process.on(signal, forward);
   endWithShellOfNpm();
-  child.on('error', (error) => fail(`${file} does not run (${error.message})`, 'reinstall it: npm install node@24'));
+  child.on('error', (error) => fail(`cannot run ${file} (${error.message})`, 'reinstall it: npm install node@24'));
   child.on('exit', (code, signal) => {
     for (const name of signals) process.removeListener(name, forward);
     if (signal === null) process.exit(code);
@@ -76,7 +76,7 @@ function runWith(file) {
   });
 }
 
-/** Stops this process when what started it is gone without a signal: a launcher that was killed, or the shell of npm. */
+/** Stops this process when its launcher or npm's shell has died without a signal. */
 function endWithParent() {
   if (process.channel === undefined) return endWithShellOfNpm();
   process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'));
@@ -88,13 +88,13 @@ function fail(problem, remedy) {
   process.exit(EXIT_CONFIGURATION);
 }
 
-// Reading the program takes longer than most commands. What was compiled is kept in a folder of the user's own: one that
-// everybody shares could be prepared by somebody else.
+// Compiling the program takes longer than most commands. The cache is in the user's own folder: others could tamper with a
+// shared one.
 function keepCompiledCode() {
   try {
     module.enableCompileCache(join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'appscli'));
   } catch {
-    // It works without.
+    // The cache is optional.
   }
 }
 
@@ -112,10 +112,10 @@ function start() {
   if (candidates.length > 0) {
     return fail(
       `${problem}, and the npm package node@${candidates[0].version} is installed without its executable`,
-      'let npm run its install script: npm rebuild node (where that is blocked, first npm install-scripts approve node)',
+      'run its install script: npm rebuild node (if scripts are blocked, first npm install-scripts approve node)',
     );
   }
-  return fail(problem, 'add it to this project with npm install node@24, or install Node.js 24');
+  return fail(problem, 'run npm install node@24 in this project, or install Node.js 24');
 }
 
 start();

@@ -1,5 +1,5 @@
 /**
- * The program in the package that a gateway serves at `/client.tgz`. `engine/edge/console/build.mjs` makes one file of it that runs on
+ * The program in the package that a gateway serves at `/client.tgz`. `engine/edge/console/build.mjs` bundles it into one file for
  * Node.js 20.
  * @module
  */

@@ -1,4 +1,4 @@
-/** What Node.js 20 lacks of what the commands for developers use: `Map.groupBy` (ECMAScript 2024). @module */
+/** Polyfills Node.js 20 for the developers' commands: `Map.groupBy` (ECMAScript 2024). @module */
 Map.groupBy ??= <Key, Item>(items: Iterable<Item>, keyOf: (item: Item, index: number) => Key): Map<Key, Item[]> => {
   const groups = new Map<Key, Item[]>();
   let index = 0;

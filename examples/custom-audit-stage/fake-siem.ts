@@ -1,6 +1,6 @@
 /**
- * A mock for a SIEM: takes lines of JSON on http://127.0.0.1:8088 and prints each. `--away 3` answers 503 to the
- * first three requests.
+ * A mock SIEM: receives lines of JSON on http://127.0.0.1:8088 and prints each. `--away 3` responds 503 to the first three
+ * requests.
  * @module
  */
 import { createServer } from 'node:http';

@@ -1,6 +1,6 @@
 /**
- * A mock for a company's identity provider: OpenID Connect on the loopback address, with a few made-up people whom it
- * believes without a password. It runs as long as the demo does, and nobody should ever trust it with more.
+ * A mock identity provider: OpenID Connect on the loopback address, with a few invented users and no passwords. Never use it
+ * outside the demo.
  * @module
  */
 import { generateKeyPairSync, randomUUID } from 'node:crypto';
@@ -39,7 +39,7 @@ const DAY_SECONDS = 24 * HOUR_SECONDS;
 /**
  * Starts the demo's identity provider at its issuer URL, which must be one of 127.0.0.1. Rejects with EADDRINUSE when the
  * port is taken.
- * @param state_file where it remembers who signed in, over restarts.
+ * @param state_file keeps sign-ins over restarts.
  */
 export async function startIdentityProvider(
   issuer_url: string,
@@ -52,7 +52,7 @@ export async function startIdentityProvider(
   const client_origin = new URL(client.redirect_uri).origin;
   const server = createServer((req, res) => {
     forgetBrowser(req);
-    // Another name for this address would be that of a web page that tries its luck.
+    // Another host name means a hostile web page (DNS rebinding).
     if (req.headers.host !== host) res.writeHead(421).end();
     else if (req.url?.startsWith(INTERACTION)) pickPerson(provider, client_origin, req, res).catch(() => res.destroy());
     else void answer(req, res);
@@ -112,14 +112,14 @@ function configuration({ client_id, client_secret, redirect_uri }: DemoClient, s
   };
 }
 
-/** Asks nobody whether the gateway may know what it asks for. */
+/** Skips the consent page. */
 function withoutConsent(): interactionPolicy.DefaultPolicy {
   const policy = interactionPolicy.base();
   policy.remove('consent');
   return policy;
 }
 
-/** Takes away by what a browser would be recognised, so that a visitor can be somebody else at every sign-in. */
+/** Ends the browser session, so that every sign-in can be another user. */
 function forgetBrowser({ headers }: IncomingMessage): void {
   const cookies = headers.cookie?.split(/; */) ?? [];
   headers.cookie = cookies.filter((cookie) => !cookie.startsWith('_session')).join('; ');
@@ -132,7 +132,7 @@ function accountOf(sub: string) {
   return { accountId: sub, claims: () => ({ sub, name, email, email_verified: true, groups }) };
 }
 
-/** Everybody agrees that the gateway gets to know what it asks for. */
+/** Grants all requested scopes. */
 async function consent({ oidc }: KoaContextWithOIDC) {
   const { client, session, provider, params } = oidc;
   if (client === undefined || session?.accountId === undefined) return undefined;
@@ -142,7 +142,7 @@ async function consent({ oidc }: KoaContextWithOIDC) {
   return grant;
 }
 
-/** Shows the people, and goes on as the one who was picked. */
+/** Shows the users, and continues as the chosen one. */
 async function pickPerson(
   provider: Provider,
   client_origin: string,
@@ -156,13 +156,13 @@ async function pickPerson(
     const form = await readForm(req);
     const sub = form.get('person');
     if (sub !== null && accountOf(sub) === undefined)
-      return void show(400, troublePage('Nobody of that name is known here.'));
+      return void show(400, troublePage('There is no user of that name.'));
     const said_no = { error: 'access_denied', error_description: 'nobody was picked' };
     const result = sub === null ? said_no : { login: { accountId: sub, remember: false } };
     await provider.interactionFinished(req, res, result, { mergeWithLastSubmission: false });
   } catch (error) {
     if (!(error instanceof errors.OIDCProviderError)) throw error;
-    show(400, troublePage('It has expired, or began in another browser. Begin again from the terminal.'));
+    show(400, troublePage('It has expired, or started in another browser. Start again from the terminal.'));
   }
 }
 

@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Adapter, AdapterPayload } from 'oidc-provider';
 
-/** What must outlive a restart of the demo, so that who signed in before it stays signed in. */
+/** State that survives a restart of the demo, so that users stay signed in. */
 const KEPT: readonly string[] = ['RefreshToken', 'Grant'];
 
 function isAlive({ exp }: AdapterPayload): boolean {
@@ -17,7 +17,7 @@ function read(file: string): Map<string, AdapterPayload> {
   }
 }
 
-/** Where the demo's identity provider keeps things: in memory, and what outlives it in a file for the owner's eyes only. */
+/** Storage of the demo's identity provider: in memory, with the lasting part in a file that only the owner can read. */
 export function openIdentityStore(file: string): (model: string) => Adapter {
   const payloads = read(file);
   function change(model: string, work: () => void): void {

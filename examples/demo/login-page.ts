@@ -44,7 +44,7 @@ ${content}
 `;
 }
 
-/** The page on which a visitor picks who to be. */
+/** The page with the users to choose from. */
 export function loginPage(people: readonly DemoPerson[]): string {
   return page(
     'Who are you today?',
@@ -56,14 +56,14 @@ ${people.map(button).join('\n')}
   );
 }
 
-/** A page that says why there is nothing to pick. */
+/** The error page of a sign-in. */
 export function troublePage(sentence: string): string {
-  return page('This sign-in cannot go on', `<p>${escaped(sentence)}</p>`);
+  return page('This sign-in cannot continue', `<p>${escaped(sentence)}</p>`);
 }
 
 /**
  * Headers of these pages.
- * @param client_origin where the sign-in began: browsers hold the redirects after a form to `form-action`, too.
+ * @param client_origin where the sign-in started: browsers apply `form-action` to redirects after a form, too.
  */
 export function loginPageHeaders(client_origin: string): Record<string, string> {
   const policy = [

@@ -1,14 +1,14 @@
-/** Somebody the demo's identity provider knows. */
+/** A user of the demo's identity provider. */
 export interface DemoPerson {
   readonly sub: string;
   readonly name: string;
   readonly email: string;
   readonly groups: readonly string[];
-  /** Who that is, in a few words; what the gateway makes of the groups is up to gateway.yaml. */
+  /** A short description; gateway.yaml decides what the groups mean. */
   readonly is: string;
 }
 
-/** Everybody the demo's identity provider knows. */
+/** The users of the demo's identity provider. */
 export const PEOPLE: readonly DemoPerson[] = [
   {
     sub: 'alice',

@@ -1,4 +1,4 @@
-/** A Messages request, as far as the demo upstream looks at it. */
+/** The parts of a Messages request that the demo upstream reads. */
 export interface MessagesRequest {
   readonly model?: string;
   readonly max_tokens?: number;
@@ -16,7 +16,7 @@ interface Block {
   readonly cache_control?: { readonly ttl?: string };
 }
 
-/** What a request used, in the words of the Messages API. */
+/** Usage of a request, in the format of the Messages API. */
 export interface Usage {
   readonly input_tokens: number;
   readonly output_tokens: number;
@@ -25,9 +25,9 @@ export interface Usage {
   readonly cache_creation: { readonly ephemeral_5m_input_tokens: number; readonly ephemeral_1h_input_tokens: number };
 }
 
-/** Remembers prompts by their beginning, as long as a marker asked for. */
+/** A prompt cache by prefix, with the lifetime of its marker. */
 export interface PromptCache {
-  /** Usage of a request, without the output; stores what its `cache_control` markers ask to be stored. */
+  /** Input usage of a request; caches the prefixes of its `cache_control` markers. */
   use(request: MessagesRequest): Usage;
 }
 
@@ -55,7 +55,7 @@ function wordsOfBlock({ cache_control: _, ...block }: Block): number {
   return block.text === undefined ? countWords(JSON.stringify(block)) : countWords(block.text);
 }
 
-/** Number of words in everything a request says; the demo's idea of tokens. */
+/** Number of words in a request: the demo's tokens. */
 export function wordsIn(request: MessagesRequest): number {
   return promptBlocks(request).reduce((sum, block) => sum + wordsOfBlock(block), 0);
 }
@@ -63,8 +63,8 @@ export function wordsIn(request: MessagesRequest): number {
 const LIFETIME_MS: Readonly<Record<string, number>> = { '5m': 300_000, '1h': 3_600_000 };
 
 /**
- * An empty prompt cache. The words up to a marker are written the first time, with the marker's lifetime, and read after
- * that; words behind the last marker are plain input.
+ * An empty prompt cache. The words up to a marker are cache writes the first time, with the marker's lifetime, and cache reads
+ * afterwards; words after the last marker are plain input.
  */
 export function createPromptCache(clock: () => number = Date.now, tokens_per_word = 1): PromptCache {
   const expiry_by_prefix = new Map<string, number>();

@@ -3,10 +3,10 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const KEY_BYTES = 32;
-/** Less of it is left of a start that was interrupted. */
+/** A shorter key is left of an interrupted start. */
 const WHOLE_KEY = /^[\w-]{43}$/;
 
-/** The key of an earlier start, so that its sessions stay good; otherwise a new one, kept in `file` for the owner's eyes only. */
+/** The key of an earlier start, so that its sessions stay valid, or a new one; stored in `file`, readable for the owner only. */
 export async function obtainSigningKey(file: string): Promise<string> {
   const kept = await readFile(file, 'utf8').catch(() => '');
   if (WHOLE_KEY.test(kept)) return kept;

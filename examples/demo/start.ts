@@ -27,7 +27,7 @@ import { welcome } from './welcome.ts';
 
 const config_file = process.argv[2] ?? join(import.meta.dirname, 'gateway.yaml');
 const terminal = processTerminal(process.env);
-// Ctrl-C must stop everything even when nobody reads what is printed.
+// Ctrl-C must stop everything even without a reader of standard output.
 terminal.outliveReader();
 const { info, warn, error, hide } = createLog({
   write: (line) => terminal.info(line),
@@ -36,7 +36,7 @@ const { info, warn, error, hide } = createLog({
 });
 const log = {
   debug() {},
-  // Only trouble is worth a line here, and that a change of the configuration has arrived.
+  // Of informational lines only configuration changes are printed.
   info(fields: object, message: string) {
     if ('changed' in fields) info({}, message);
   },
@@ -45,7 +45,7 @@ const log = {
   hide,
 };
 
-/** Starts something at an address that gateway.yaml names, or says who else is there. */
+/** Starts a server at an address of gateway.yaml; raises StartError if the port is in use. */
 async function openAt<T>(url: string, what: string, key: string, start: () => Promise<T>): Promise<T> {
   try {
     return await start();
@@ -59,7 +59,7 @@ async function openAt<T>(url: string, what: string, key: string, start: () => Pr
   }
 }
 
-/** Makes the function that opens a demo upstream where gateway.yaml has it. */
+/** Returns a function that starts a demo upstream at its address in gateway.yaml. */
 function upstreamOpener(api_key: string) {
   return (base_url: string, conduct?: Conduct): Promise<DemoUpstream> =>
     openAt(base_url, 'upstream', 'base_url', () => {
@@ -69,8 +69,8 @@ function upstreamOpener(api_key: string) {
 }
 
 /**
- * Plays a week of traffic where nobody has asked for anything yet. Until it is closed the database server keeps running, so
- * that the gateway after it need not start it again.
+ * Plays a week of traffic into an empty database. The database server keeps running until `close`, so that the gateway need
+ * not start it again.
  */
 async function openWeek(options: WeekOptions): Promise<Closable & { readonly is_there: boolean }> {
   const { config, env } = options;
@@ -79,7 +79,7 @@ async function openWeek(options: WeekOptions): Promise<Closable & { readonly is_
   try {
     const before = await seeWeek(database);
     if (!before.is_new) return { is_there: before.is_there, close: () => database.close() };
-    terminal.data('Playing a week of made-up traffic, so that there is something to look at ...\n');
+    terminal.data('Playing a week of made-up traffic ...\n');
     await playWeek({ ...options, log: { ...log, info() {}, warn() {} } });
     return { is_there: true, close: () => database.close() };
   } catch (problem) {
@@ -88,7 +88,7 @@ async function openWeek(options: WeekOptions): Promise<Closable & { readonly is_
   }
 }
 
-/** The demo's identity provider; `undefined` where the configuration names none on this machine. */
+/** The demo's identity provider; `undefined` if the configuration names none on this machine. */
 async function openIdentityProvider(
   config: GatewayConfig,
   client_secret: string,
@@ -102,7 +102,7 @@ async function openIdentityProvider(
   );
 }
 
-/** A path as a person in the current directory would type it. */
+/** A path relative to the current directory. */
 function shown(file: string): string {
   return relative(process.cwd(), file);
 }
@@ -151,7 +151,7 @@ async function startDemo(): Promise<Closable> {
     async close() {
       terminal.data('\nStopping ...\n');
       await close();
-      terminal.data('Stopped. The next start finds the data where it is.\n');
+      terminal.data('Stopped. The next start uses the same data.\n');
     },
   };
 }

@@ -4,13 +4,13 @@ import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
 import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
 
-/** Whether the gateway takes a token, asked the way a client would: by listing the models. */
+/** Whether the gateway accepts a token, tested by listing the models. */
 async function works(url: string, token: string): Promise<boolean> {
   const response = await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${token}` } });
   return response.ok;
 }
 
-/** The token of an earlier start while it still works; otherwise a new one, kept in `file` for the owner's eyes only. */
+/** The token of an earlier start if it still works, or a new one; stored in `file`, readable for the owner only. */
 export async function obtainToken(gateway: RunningGateway, file: string): Promise<string> {
   const kept = await readFile(file, 'utf8').catch(() => '');
   if (kept !== '' && (await works(gateway.url, kept))) return kept;

@@ -1,6 +1,6 @@
 /**
- * A mock for a model provider: speaks the Messages API, streams word by word, counts words as tokens, remembers what
- * was cached, and fails when it is asked to. It holds no model: it always says the same.
+ * A mock model provider: speaks the Messages API, streams word by word, counts words as tokens, has a prompt cache, and fails
+ * on request. It has no model: it repeats the last message.
  * @module
  */
 import { once } from 'node:events';
@@ -16,18 +16,18 @@ import {
   wordsIn,
 } from './prompt-cache.ts';
 
-/** How an upstream behaves; people get the ordinary one, a week of traffic is played on another. */
+/** The behaviour of an upstream; the week of traffic uses its own. */
 export interface Conduct {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
   readonly pause: (milliseconds: number) => Promise<unknown>;
-  /** How long it thinks before an answer begins, in milliseconds. */
+  /** Milliseconds before a response starts. */
   readonly thinking_ms: () => number;
-  /** How many tokens a word of a prompt and of an answer counts as. */
+  /** Tokens per word, of prompt and response. */
   readonly tokens_per_word: { readonly input: number; readonly output: number };
-  /** What it says to the last message. */
+  /** The response to the last message. */
   readonly answer: (question: string) => string;
-  /** Why it fails without being asked to. */
+  /** A failure without a request for one. */
   readonly outage: () => Failure | undefined;
 }
 
@@ -48,7 +48,7 @@ interface Reply {
 const WORD_PAUSE_MS = 25;
 const MODELS = ['demo-large', 'demo-small'];
 const FAILURES = ['400', '401', '429', '500', '529', 'html', 'reset', 'hang', 'cut'] as const;
-/** A way to fail. */
+/** A kind of failure. */
 export type Failure = (typeof FAILURES)[number];
 const ORDINARY: Conduct = {
   now: Date.now,
@@ -69,7 +69,7 @@ const ERROR_TYPES: Readonly<Record<string, string>> = {
 
 function sendJson(res: ServerResponse, status: number, value: unknown, headers: Record<string, string> = {}): void {
   res.writeHead(status, { 'content-type': 'application/json', ...headers });
-  // The line break is for people: a shell prompt then starts on a line of its own.
+  // The line break puts the next shell prompt on its own line.
   res.end(`${JSON.stringify(value)}\n`);
 }
 
@@ -79,25 +79,25 @@ function sendError(res: ServerResponse, status: number, message: string): void {
   sendJson(res, status, { type: 'error', error, request_id: res.getHeader('request-id') }, retry);
 }
 
-/** The longest question that is repeated, in characters: coding clients send 80 KB around what a person typed. */
+/** The longest message that is repeated, in characters: coding clients send 80 KB around a typed message. */
 const REPEATED_MAX = 80;
 
 function shortAnswer(question: string): string {
   const repeated = question !== '' && question.length <= REPEATED_MAX ? `You said: "${question}". ` : '';
-  return `${repeated}I am the mock for a model in the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
+  return `${repeated}I am the mock model of the demo: your request came to me through the gateway, and this answer went back the same way. I can say nothing else.`;
 }
 
 /** The words `fail 529`; coding clients send more text around them. */
 const FAIL_WORDS = new RegExp(`\\bfail (${FAILURES.join('|')})\\b`, 'i');
 
-/** Which failure was asked for: by the header `x-demo-fail`, or by the words `fail 529` in the last message. */
+/** The requested failure: the header `x-demo-fail`, or the words `fail 529` in the last message. */
 function requestedFailure(req: IncomingMessage, body: MessagesRequest): Failure | undefined {
   const said = textsOf(body.messages?.at(-1)?.content).join(' ');
   const wish = req.headers['x-demo-fail'] ?? FAIL_WORDS.exec(said)?.[1];
   return FAILURES.find((failure) => failure === String(wish).toLowerCase());
 }
 
-/** Fails as asked, before the first byte of an answer; `cut` is left to the stream. */
+/** Fails before the first byte of the response; the stream handles `cut`. */
 function fail(res: ServerResponse, failure: Failure): void {
   if (failure === 'hang') return;
   if (failure === 'reset' || failure === 'cut') {
@@ -106,7 +106,7 @@ function fail(res: ServerResponse, failure: Failure): void {
     res.writeHead(502, { 'content-type': 'text/html' });
     res.end('<html><body><h1>502 Bad Gateway</h1></body></html>');
   } else {
-    sendError(res, Number(failure), `This is the failure ${failure} you asked for.`);
+    sendError(res, Number(failure), `This is the requested failure ${failure}.`);
   }
 }
 
@@ -137,7 +137,7 @@ function messageOf(reply: Reply, finished: boolean): Record<string, unknown> {
   };
 }
 
-/** Streams a reply, the first event at once, then a word every few milliseconds. */
+/** Streams a response: the first event at once, then a word every few milliseconds. */
 async function streamReply(res: ServerResponse, reply: Reply, cut: boolean, { pause }: Conduct): Promise<void> {
   const send = (event: { type: string } & Record<string, unknown>) =>
     res.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
@@ -178,7 +178,7 @@ async function answer(
   const path = req.url?.split('?')[0];
   if (req.method === 'GET' && path === '/v1/models') return listModels(res);
   if (req.method !== 'POST' || (path !== '/v1/messages' && path !== '/v1/messages/count_tokens')) {
-    return sendError(res, 404, 'The demo upstream has nothing at this path.');
+    return sendError(res, 404, 'The demo upstream does not serve this path.');
   }
   const body = await readJson(req).catch(() => undefined);
   if (body === undefined) return sendError(res, 400, 'The body is not JSON.');
@@ -193,7 +193,7 @@ async function answer(
   sendJson(res, 200, messageOf(reply, true));
 }
 
-/** Starts the demo upstream on a free port of 127.0.0.1 (or the one given); it answers only callers who send `api_key` in `x-api-key`. */
+/** Starts the demo upstream on 127.0.0.1, by default on a free port; it requires `api_key` in `x-api-key`. */
 export async function startUpstream(options: {
   readonly api_key: string;
   readonly port?: number;

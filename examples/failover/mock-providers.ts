@@ -1,11 +1,11 @@
 /**
- * Three mock providers that speak the Messages API, `main`, `east` and `west`. They hold no model; they say who they are. Another
- * call of this file breaks one of them and mends it:
+ * Three mock providers of the Messages API, `main`, `east` and `west`. They have no model; each responds with its name. Further
+ * commands break and fix one of them:
  *
  *     node mock-providers.ts                  runs them, on ports 18091 to 18093
- *     node mock-providers.ts list             what each does, and how many requests it got
+ *     node mock-providers.ts list             shows the state and the number of requests of each
  *     node mock-providers.ts break main 529   main fails with this status; or: hang, reset, cut, refuse
- *     node mock-providers.ts mend main
+ *     node mock-providers.ts fix main
  *
  * It needs Node.js and no other file.
  * @module
@@ -17,8 +17,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 
 const NAMES = ['main', 'east', 'west'];
 const WAYS = ['hang', 'reset', 'cut', 'refuse'];
-/** Where they are told what to do; they listen on the ports behind it. */
-const PORT = Number(process.env.STAND_IN_PORT ?? 18090);
+/** The control port; the providers listen on the next three ports. */
+const PORT = Number(process.env.MOCK_PORT ?? 18090);
 const CONTROL = `http://127.0.0.1:${PORT}`;
 const TYPES: Readonly<Record<string, string>> = {
   '400': 'invalid_request_error',
@@ -45,11 +45,11 @@ interface Asked {
 
 function sendJson(res: ServerResponse, status: number, value: unknown, headers: Record<string, string> = {}): void {
   res.writeHead(status, { 'content-type': 'application/json', ...headers });
-  // The line break is for people.
+  // The line break puts the next shell prompt on its own line.
   res.end(`${JSON.stringify(value)}\n`);
 }
 
-/** What it says, as a whole or event by event. `cut`: the connection breaks in the middle of it. */
+/** The response, as a whole or event by event. `cut` breaks the connection in the middle. */
 async function speak(res: ServerResponse, { model, stream }: Asked, { name, requests }: MockProvider, cut: boolean) {
   const words = `I am ${name}, a mock provider.`.split(/(?<= )/);
   const usage = { input_tokens: 10, output_tokens: words.length };
@@ -97,7 +97,7 @@ async function listen(server: Server, port: number): Promise<void> {
   await once(server, 'listening');
 }
 
-/** Breaks it, or mends it where `fails` is undefined. */
+/** Breaks a provider, or fixes it if `fails` is undefined. */
 async function change(mock: MockProvider, fails: string | undefined): Promise<void> {
   mock.fails = fails;
   const { server, port } = mock;
@@ -131,7 +131,7 @@ async function run(): Promise<void> {
   console.log(mocks.map(({ name, port }) => `${name} at http://127.0.0.1:${port}`).join('\n'));
 }
 
-/** Tells those that run in another terminal what to do, and shows what each does then. */
+/** Sends a command to the providers in another terminal, and prints the state of each. */
 async function tell(body?: object): Promise<void> {
   const response = await fetch(CONTROL, body && { method: 'POST', body: JSON.stringify(body) }).catch(() => {
     throw new Error(`nothing listens at ${CONTROL}: run this file without arguments in another terminal`);
@@ -146,8 +146,8 @@ try {
   if (command === undefined) await run();
   else if (command === 'list') await tell();
   else if (command === 'break' && is_known) await tell({ name, fails: way });
-  else if (command === 'mend' && is_known) await tell({ name });
-  else throw new Error(`say list, break NAME [STATUS|${WAYS.join('|')}] or mend NAME; names: ${NAMES.join(', ')}`);
+  else if (command === 'fix' && is_known) await tell({ name });
+  else throw new Error(`write list, break NAME [STATUS|${WAYS.join('|')}] or fix NAME; names: ${NAMES.join(', ')}`);
 } catch (error) {
   console.error((error as Error).message);
   process.exitCode = 1;

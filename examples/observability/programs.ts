@@ -1,5 +1,5 @@
 /**
- * The programs around the gateway, where they are installed: a collector, Prometheus, Grafana.
+ * Starts the installed programs: a collector, Prometheus, Grafana.
  * @module
  */
 import { type ChildProcess, spawn } from 'node:child_process';
@@ -12,7 +12,7 @@ const HERE = import.meta.dirname;
 /** A program that runs beside the gateway. */
 export interface Program {
   readonly what: string;
-  /** Where to look at it. */
+  /** Its address for browsers. */
   readonly url: string;
   close(): Promise<void>;
 }
@@ -23,7 +23,7 @@ export interface Missing {
   readonly remedy: string;
 }
 
-/** Path of the first of these programs that is installed, or of what a variable names. */
+/** Path from a variable, else of the first installed program of these names. */
 function find(variable: string, names: readonly string[]): string | undefined {
   const named = process.env[variable];
   if (named !== undefined) return named;
@@ -40,7 +40,7 @@ function find(variable: string, names: readonly string[]): string | undefined {
     });
 }
 
-/** Whether something answers there within some seconds. */
+/** Whether the address responds within some seconds. */
 async function answers(url: string, child: ChildProcess): Promise<boolean> {
   for (let tries = 0; tries < 100 && child.exitCode === null; tries++) {
     if ((await fetch(url).catch(() => undefined)) !== undefined) return true;
@@ -58,7 +58,7 @@ async function run(
   const out = openSync(place.log, 'w');
   const child = spawn(path, args, {
     stdio: ['ignore', out, out],
-    // Ctrl-C in a terminal is for the gateway, which has something left to send to the collector.
+    // Ctrl-C in a terminal must reach the gateway first, which still has telemetry to send.
     detached: true,
     env: { ...process.env, ...place.env },
     ...(place.cwd !== undefined && { cwd: place.cwd }),
@@ -74,7 +74,7 @@ async function run(
   throw new Error(`${what} (${path}) does not answer at ${place.url}; ${place.log} says why`);
 }
 
-/** Runs what is installed, and says how to get the rest. @param data directory for what they write */
+/** Runs the installed programs, and prints how to get the others. @param data directory for their files */
 export async function startPrograms(data: string): Promise<{ running: Program[]; missing: Missing[] }> {
   mkdirSync(data, { recursive: true });
   const log = (name: string) => join(data, `${name}.log`);
@@ -104,7 +104,7 @@ export async function startPrograms(data: string): Promise<{ running: Program[];
         'apt-get install prometheus, or https://prometheus.io/download, or name it: PROMETHEUS=/path/to/prometheus',
     });
   } else {
-    // What a collector hands on and what a gateway offers itself are the same numbers.
+    // Collector and gateway offer the same series: scrape one of them.
     const config = join(HERE, 'prometheus', collector === undefined ? 'scrape-gateway.yaml' : 'scrape-collector.yaml');
     const args = [
       `--config.file=${config}`,

@@ -1,6 +1,6 @@
 /**
- * Runs the gateway of gateway.yaml with all of its telemetry on, between two mock model providers and some traffic, and,
- * where they are installed, a collector, Prometheus and Grafana: `node_modules/.bin/node examples/observability/start.ts`.
+ * Runs the gateway of gateway.yaml with all telemetry on, two mock model providers, sample traffic, and, if installed, a
+ * collector, Prometheus and Grafana: `node_modules/.bin/node examples/observability/start.ts`.
  * @module
  */
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ const HERE = import.meta.dirname;
 const API_KEY = 'a-key-of-mocks';
 const MAIN_PORT = 19101;
 const SPARE_PORT = 19102;
-/** How long main works, and is away then. */
+/** How long main works, and how long each outage lasts. */
 const WORKS_MS = 150_000;
 const AWAY_MS = 20_000;
 
@@ -33,7 +33,7 @@ const { debug, warn, error } = createLog({
 
 const log = { debug, info() {}, warn, error };
 
-/** A provider that is away now and then. */
+/** A provider with regular outages. */
 async function startMain(): Promise<Closable> {
   const stop = new AbortController();
   const options = { api_key: API_KEY, port: MAIN_PORT };
@@ -63,7 +63,7 @@ function table(rows: readonly (readonly [what: string, where: string])[]): strin
 }
 
 async function start(): Promise<Closable> {
-  terminal.data('Starting the gateway, its PostgreSQL and what is installed around it ...\n');
+  terminal.data('Starting the gateway, its PostgreSQL and the installed programs ...\n');
   const opened: Closable[] = [];
   const close = async () => {
     for (const part of opened.splice(0).reverse()) await part.close();
@@ -72,7 +72,7 @@ async function start(): Promise<Closable> {
     const { running, missing } = await startPrograms(join(HERE, '../../.appscli/observability'));
     opened.push(...running);
     opened.push(await startMain(), await startUpstream({ api_key: API_KEY, port: SPARE_PORT }));
-    const env = { ...process.env, STAND_IN_KEY: API_KEY };
+    const env = { ...process.env, MOCK_KEY: API_KEY };
     const gateway = await startGateway({ config_file: join(HERE, 'gateway.yaml'), stages, env, log, watch: true });
     opened.push(gateway, await startTraffic(gateway));
     const places = running.map(({ what, url }) => [what, url] as const);

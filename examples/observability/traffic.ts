@@ -1,6 +1,5 @@
 /**
- * People who work with models, as far as a dashboard can tell: three of two teams, an intern, and a program with a wrong token. One
- * upstream is away now and then.
+ * Sample traffic: three users of two teams, an intern, and a program with a wrong token. One upstream has regular outages.
  * @module
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -8,13 +7,13 @@ import { systemClock } from '../../engine/base/kit/clock.ts';
 import { createToken } from '../../engine/domain/identity/tokens/tokens.ts';
 import type { RunningGateway } from '../../engine/edge/gateway/start-gateway.ts';
 
-/** A caller, and what they ask for. */
+/** A caller and its requests. */
 interface Caller {
   readonly user: string;
   readonly group: string;
   readonly team?: string;
   readonly models: readonly string[];
-  /** Asks for an hour of prompt cache. */
+  /** Requests a one-hour prompt cache. */
   readonly hour?: boolean;
   /** Milliseconds between requests. */
   readonly every_ms: number;
@@ -26,12 +25,12 @@ const CALLERS: readonly Caller[] = [
   { user: 'cy@example.com', group: 'staff', team: 'platform', models: ['demo-small', 'demo-large'], every_ms: 700 },
   { user: 'ida@example.com', group: 'interns', models: ['demo-small', 'demo-small', 'demo-large'], every_ms: 2000 },
 ];
-/** The demo upstream caches what is at least this many words long. */
+/** The demo upstream caches prefixes of at least this many words. */
 const LONG_PROMPT = Array.from({ length: 300 }, (_, i) => `word${i}`).join(' ');
 
 function body(caller: Caller, n: number): string {
   const cache_control = { type: 'ephemeral', ...(caller.hour && { ttl: '1h' }) };
-  // Every fortieth request meets an upstream that fails.
+  // Every fortieth request gets an upstream failure.
   const said = n % 40 === 39 ? 'fail 500' : `Question ${n % 5}`;
   const model = caller.models[n % caller.models.length];
   return JSON.stringify({
@@ -59,7 +58,7 @@ async function work(url: string, token: string, caller: Caller, signal: AbortSig
   }
 }
 
-/** Begins to ask; what is returned ends it. */
+/** Starts the traffic; the returned function stops it. */
 export async function startTraffic(gateway: RunningGateway): Promise<{ close(): Promise<void> }> {
   const stop = new AbortController();
   const actor = { kind: 'command', name: 'observability-example' } as const;

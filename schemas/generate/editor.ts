@@ -19,7 +19,7 @@ const SCALARS = ['string', 'number', 'boolean', 'null'];
 const mapped = <Name extends string, Made>(names: readonly Name[], make: (name: Name) => Made) =>
   Object.fromEntries(names.map((name) => [name, make(name)]));
 
-/** The facts a condition may read where it is evaluated, by section or one by one; `true` stands for all. */
+/** The facts that a condition may read, by section or one by one; `true`: all. */
 function visibleFacts(known: unknown): FactPath[] {
   const paths = Object.keys(FACTS) as FactPath[];
   if (!Array.isArray(known)) return paths;
@@ -31,15 +31,15 @@ const SECTIONS = [...new Set(Object.keys(FACTS).map((path) => path.split('.')[0]
 /** Facts that only a configuration knows. */
 const HEADER_FACT = {
   pattern: '^request\\.headers\\.[a-z][a-z0-9-]*$',
-  description: 'A header that gateway.yaml names under facts.headers.',
+  description: 'A request header that gateway.yaml lists under facts.headers.',
 };
 const MEMBER_FACT = {
   pattern: `^(?:${Object.keys(MEMBERS).join('|').replaceAll('.', '\\.')})\\.[a-z][a-z0-9_]{0,63}$`,
-  description: 'How often a tool that the upstream runs may be used, or was used, by its name.',
+  description: 'Allowed or actual uses of a server tool, by its name.',
 };
 const STAGE_FACT = {
   pattern: `^(?!(?:${SECTIONS.join('|')})\\.)[a-z][a-z0-9-]*\\.[a-z][a-z0-9_]*$`,
-  description: 'What a stage of yours finds out: <stage>.<fact>.',
+  description: 'A fact of a custom stage: <stage>.<fact>.',
 };
 
 /** The path of a fact, as it is or in brackets. In one list: where there are several, editors show the meanings of all. */
@@ -50,7 +50,7 @@ function factsSchema(name: string, known: unknown): JsonSchema {
   return { anyOf: [...paths.anyOf, ...own, { type: 'array', items, minItems: 1, maxItems: 1 }] };
 }
 
-/** The operands of an operator: `operand` for each, but `item` for what is evaluated once per item of a list. */
+/** The operands of an operator: `operand`, or `item` for an operand that is evaluated for each item of a list. */
 function operandsSchema(spec: OperatorSpec, operand: JsonSchema, item: JsonSchema): JsonSchema {
   const [min, max] = spec.operands;
   const bounds = { minItems: min, ...(Number.isFinite(max) && { maxItems: max }) };
@@ -92,7 +92,7 @@ function conditionDefinitions(name: string, facts: JsonSchema): Definitions {
   };
 }
 
-/** A stage for hover text: what it does, then what it takes and gives. */
+/** Hover text of a stage: summary, then reads and writes. */
 function card(stage: StageDefinition): string {
   const line = (label: string, names: readonly string[]) =>
     names.length === 0 ? [] : [`- ${label}: ${names.map((name) => `\`${name}\``).join(', ')}`];
@@ -125,8 +125,8 @@ function branch(stage: StageDefinition, has_fragments: boolean): JsonSchema {
 }
 
 /**
- * An entry that knows the options of the shipped stages. A stage of the operator's own may have any other name; a shipped
- * one that does not fit here is refused.
+ * Schema of an entry with the options of the shipped stages. Custom stages may have any other name; a shipped stage that does not
+ * belong here is rejected.
  */
 function stageEntry(
   entry: JsonSchema,
@@ -165,11 +165,11 @@ const ENVIRONMENT_NAME = {
 
 const FILE_OF_GATEWAY = 'gateway.schema.json';
 const FILE_OF_PIPELINES = 'pipeline.schema.json';
-/** The file of what several schemas refer to. */
+/** The file of shared definitions. */
 const SHARED = 'shared.schema.json';
 const shared = (name: string) => ({ $ref: `${SHARED}#/definitions/${name}` });
 
-/** Puts what editors understand in the place of what only the loader does, and keeps the conditions that are needed. */
+/** Converts keywords of the loader into those of editors, and records the needed conditions. */
 class Editor {
   readonly conditions: Record<string, JsonSchema> = {};
 
@@ -217,14 +217,14 @@ class Editor {
   }
 }
 
-/** Hover text where there is a default to tell beside the description. */
+/** Hover text with the default. */
 function hover({ description, default: value }: JsonSchema): { markdownDescription?: string } {
   const is_none = value === undefined || JSON.stringify(value) === '{}';
   if (typeof description !== 'string' || is_none) return {};
   return { markdownDescription: `${description}\n\nDefault: \`${flow(value)}\`` };
 }
 
-/** What `allow` may hold: the codes of warnings, each with what it says. */
+/** Schema of `allow`: warning codes with their explanations. */
 function allowedWarnings(): JsonSchema {
   const codes = (Object.keys(DIAGNOSTICS) as DiagnosticCode[]).filter((code) => code.startsWith('W'));
   const warnings = codes.map((code) => {
@@ -234,14 +234,14 @@ function allowedWarnings(): JsonSchema {
   return { type: 'object', additionalProperties: false, properties: Object.fromEntries(warnings) };
 }
 
-/** A schema with other properties of the same names. */
+/** A schema with some properties replaced. */
 function withProperties(schema: JsonSchema, changes: Readonly<Record<string, JsonSchema>>): JsonSchema {
   const properties = Object.fromEntries(schemasIn(schema, 'properties'));
   const changed = Object.entries(changes).map(([name, change]) => [name, { ...properties[name], ...change }]);
   return { ...schema, properties: { ...properties, ...Object.fromEntries(changed) } };
 }
 
-/** A list of warnings that are meant, with the codes there are. */
+/** The `allow` list with the existing codes. */
 function withWarnings(schema: JsonSchema): JsonSchema {
   const { description } = Object.fromEntries(schemasIn(schema, 'properties')).allow!;
   const { allow: _, ...properties } = schema.properties as Record<string, unknown>;
@@ -254,13 +254,13 @@ function optionsDefinitions(editor: Editor, stages: readonly StageDefinition[]):
   );
 }
 
-/** Lists of entries, as they stand in what is not a whole pipeline. */
+/** Lists of entries outside of a complete pipeline. */
 const listsOf = (file: string) => {
   const items = (name: string) => ({ items: { $ref: `${file}#/definitions/${name}` } });
   return { stages: items('entry'), replace: items('entry'), on_error: items('clause'), finally: items('final_entry') };
 };
 
-/** A schema with entries of stages wherever it has a list of any mappings by that name. */
+/** A schema with stage entries in every list of that name. */
 function withEntries(schema: JsonSchema, file: string): JsonSchema {
   const { stages, finally: last, replace, on_error } = listsOf(file);
   const properties = Object.fromEntries(schemasIn(schema, 'properties'));
@@ -271,7 +271,7 @@ function withEntries(schema: JsonSchema, file: string): JsonSchema {
   return withProperties(schema, { ...Object.fromEntries(own), insert: inserted });
 }
 
-/** Files that say what is different in a pipeline. */
+/** Schema of extensions. */
 function extensionSchema(editor: Editor, { extension, pipeline }: Sources): JsonSchema {
   const { title: _title, $schema: _schema, ...own } = withWarnings(editor.translate(extension));
   const whole = Object.fromEntries(schemasIn(editor.translate(pipeline), 'properties'));
@@ -283,7 +283,7 @@ function extensionSchema(editor: Editor, { extension, pipeline }: Sources): Json
   });
 }
 
-/** Pipelines as they stand in their files: with entries that use fragments, or with what is different in another. */
+/** Schema of pipeline files: pipelines with fragment entries, or extensions. */
 function pipelineFileSchema(editor: Editor, sources: Sources, stages: readonly StageDefinition[]): JsonSchema {
   const { $schema, title, definitions, ...whole } = pipelineSchema(editor, sources.pipeline, stages);
   const is_extension = { required: ['extends'] };
@@ -312,7 +312,7 @@ const PLACEHOLDER = {
   patternErrorMessage: 'Expected a placeholder such as ${{ max_bytes }}.',
 };
 
-/** Lets a placeholder of the fragment stand for any value. */
+/** Allows a placeholder for any value of a fragment. */
 function withPlaceholders(schema: JsonSchema): JsonSchema {
   return mapChildren(schema, (child, keyword) => {
     if (keyword === 'if' || keyword === 'not' || keyword === 'propertyNames' || keyword === 'definitions') return child;
@@ -327,7 +327,7 @@ function withPlaceholders(schema: JsonSchema): JsonSchema {
   });
 }
 
-/** Fragments: entries as in a pipeline's `stages` or `finally`, with placeholders, in their conditions too. */
+/** Schema of fragments: entries of `stages` or `finally` with placeholders, also in conditions. */
 function fragmentSchema(
   editor: Editor,
   { fragment, pipeline }: Sources,
@@ -349,7 +349,7 @@ function fragmentSchema(
   };
 }
 
-/** A part of gateway.yaml: every key of its mappings may be left out, as what a test says is laid over a whole. */
+/** A partial gateway.yaml: all keys are optional, because the test merges it into a complete one. */
 function partOf(whole: JsonSchema): JsonSchema {
   const definitions = Object.fromEntries(schemasIn(whole, 'definitions'));
   const partial = (schema: JsonSchema, pointer: string): JsonSchema => {

@@ -3,6 +3,7 @@ import { ERRORS, type ErrorCode, type ErrorSpec } from '../../engine/base/contra
 import { FACTS, type FactKind, type FactPath } from '../../engine/base/contract/facts.ts';
 import { PROTOCOLS, type Protocol } from '../../engine/base/contract/protocol.ts';
 import { OPERATORS, type Operator, type OperatorSpec } from '../../engine/base/rules/operators.ts';
+import { DEFINITIONS } from '../../engine/domain/protocols/definitions.ts';
 
 /** Words for the kinds of facts and attributes. */
 export const KINDS: Readonly<Record<FactKind | 'double', string>> = {
@@ -51,16 +52,10 @@ export function choice(meanings: Readonly<Record<string, string>>): { readonly a
   return { anyOf: Object.entries(meanings).map(([value, description]) => ({ const: value, description })) };
 }
 
-const NAMES: Readonly<Record<Protocol, string>> = {
-  messages: 'Messages',
-  chat: 'chat completions',
-  responses: 'Responses',
-};
-
 /** What people call some protocols; `every` where they are all there are. */
 export function protocolNames(protocols: readonly Protocol[], every: string, join = ', '): string {
   if (protocols.length === PROTOCOLS.length) return every;
-  return protocols.map((protocol) => NAMES[protocol]).join(join);
+  return protocols.map((protocol) => DEFINITIONS[protocol].name).join(join);
 }
 
 /** A meaning as a sentence of its own. */

@@ -1,7 +1,6 @@
 import type { Capability, StageDefinition } from '../../engine/api.ts';
-import { INITIAL_FACTS } from '../../engine/base/contract/engine-facts.ts';
 import { ERRORS, type ErrorCode, type ErrorSpec, StageError } from '../../engine/base/contract/errors.ts';
-import { FACTS, type FactPath } from '../../engine/base/contract/facts.ts';
+import { FACTS, type FactPath, INITIAL_FACTS } from '../../engine/base/contract/facts.ts';
 import { MEMBERS } from '../../engine/base/contract/own-facts.ts';
 import { OPERATORS, type Operator, type OperatorSpec, REFUSED_OPERATORS } from '../../engine/base/rules/operators.ts';
 import { DIAGNOSTICS, type DiagnosticCode, type DiagnosticSpec } from '../../engine/base/source/diagnostics/codes.ts';
@@ -15,24 +14,24 @@ const link = (text: string, target: string) => `[${text}](${target})`;
 const PAGES: readonly (readonly [title: string, file: string, lists: string])[] = [
   ['gateway.yaml', 'gateway.md', 'every key of the configuration, with type and default'],
   ['Pipelines', 'pipeline.md', 'every key of pipelines, fragments and their tests'],
-  ['Managed policies', 'policy.md', 'every key of a policy, and how policies are laid over each other'],
-  ['Stages', 'stages.md', 'what a pipeline is made of: options, facts, errors, examples'],
-  ['Facts', 'facts.md', 'what a rule can see of a request'],
-  ['Operators', 'operators.md', 'what a rule can do with it'],
-  ['Errors', 'errors.md', 'what the gateway answers when it refuses or fails'],
+  ['Managed policies', 'policy.md', 'every key of a policy, and how policies are merged'],
+  ['Stages', 'stages.md', 'the stages of pipelines: options, facts, errors, examples'],
+  ['Facts', 'facts.md', 'what rules can read of a request'],
+  ['Operators', 'operators.md', 'the operators of conditions'],
+  ['Errors', 'errors.md', 'the error responses of the gateway'],
   [
-    'Decisive fields',
-    'decisive-fields.md',
+    'Privileged fields',
+    'privileged-fields.md',
     'which fields and headers beside `model` choose models, prices or accounts, and what happens to them',
   ],
-  ['Failover', 'failover.md', 'what becomes of a request that an upstream does not serve, and of what it may bill'],
-  ['Translation', 'translation.md', 'what is lost or changed between clients and upstreams of different protocols'],
-  ['Headers', 'headers.md', 'which headers of an upstream are kept from clients, and why'],
+  ['Failover', 'failover.md', 'what happens to a request that an upstream cannot serve, and to its cost'],
+  ['Translation', 'translation.md', 'losses and changes between clients and upstreams of different protocols'],
+  ['Headers', 'headers.md', 'which headers of an upstream do not reach clients, and why'],
   ['Telemetry', 'telemetry.md', 'every span, event, attribute and metric of the gateway'],
   ['Diagnostics', 'diagnostics.md', 'what `appscli check` finds, and what to do about it'],
 ];
 
-/** The page that leads to the others. */
+/** The index page. */
 export function indexPage(): string {
   return page('Reference', [
     'Generated from the definitions, so it describes this version.',
@@ -40,7 +39,7 @@ export function indexPage(): string {
   ]);
 }
 
-/** What a capability lets a stage do. */
+/** Descriptions of the capabilities of stages. */
 const CAPABILITIES: Readonly<Record<Capability, string>> = {
   'raw-body': 'see the request body',
   'rewrite-body': 'change the body on its way to the upstream, which the audit log records',
@@ -51,7 +50,7 @@ const CAPABILITIES: Readonly<Record<Capability, string>> = {
   database: 'use the database',
 };
 
-/** Where a stage stands in a pipeline. */
+/** The place of a stage in a pipeline. */
 function stagePlace({ place, terminal }: StageDefinition): string {
   if (place === 'finally') return 'under finally, after the response';
   return terminal ? 'under stages, last: it always answers' : 'under stages';
@@ -83,7 +82,7 @@ function stagePart(stage: StageDefinition): string[] {
 /** The page about stages. */
 export function stagesPage(stages: readonly StageDefinition[]): string {
   return page('Stages', [
-    'What a pipeline can name under `stage:`. A stage reads facts that the engine or stages above it wrote, writes others, and may refuse the request with an error. `appscli stages` lists these together with your own.',
+    'The stages that a pipeline can use under `stage:`. A stage reads facts that the engine or stages above it wrote, writes others, and may reject the request with an error. `appscli stages` also lists your own stages.',
     tableOf(stages, {
       Stage: ({ name }) => link(name, anchor(name)),
       'What it does': ({ summary }) => summary,
@@ -104,7 +103,7 @@ export function factsPage(stages: readonly StageDefinition[]): string {
     return INITIAL_FACTS.includes(path) ? 'the engine, always' : 'the engine';
   };
   return page('Facts', [
-    'Everything that a rule or a stage can know about a request. A fact is written once. One that is not set reads as null. The text of a message never becomes a fact.',
+    'Everything that rules and stages can read of a request. A fact is written once; an unset fact reads as null. Message text never becomes a fact.',
     ...[...sections].flatMap(([section, paths]) => [
       `## ${section}`,
       table(
@@ -123,7 +122,7 @@ export function factsPage(stages: readonly StageDefinition[]): string {
 export function operatorsPage(): string {
   const operators = Object.entries(OPERATORS) as [Operator, OperatorSpec][];
   return page('Operators', [
-    'Conditions are [JSON-Logic](https://jsonlogic.com) with a closed list of operators. A condition is a mapping with one key, the operator, and its operands: a fact, a constant, or another condition. `{ rule: name }` stands for a condition of that name under `rules:`. Operators that start with `!`, and those with characters that mean something to YAML, are written in quotes.',
+    'Conditions are [JSON-Logic](https://jsonlogic.com) with a closed list of operators. A condition is a mapping with one key, the operator, and its operands: a fact, a constant, or another condition. `{ rule: name }` stands for a condition of that name under `rules:`. Quote operators that start with `!` or contain special characters of YAML.',
     table(
       ['Operator', 'Meaning'],
       operators.map(([name, { meaning }]) => [code(operatorSignature(name)), `${meaning}.`]),
@@ -134,7 +133,7 @@ export function operatorsPage(): string {
       block('yaml', `when: ${example}`),
     ]),
     '## Refused on purpose',
-    'JSON-Logic or similar languages know these; here they do not load.',
+    'These operators of JSON-Logic and similar languages are rejected at load.',
     tableOf([...REFUSED_OPERATORS], { Operator: ([name]) => code(name), Instead: ([, instead]) => instead }),
   ]);
 }
@@ -153,7 +152,7 @@ export function errorsPage(stages: readonly StageDefinition[]): string {
     envelope('messages'),
     'On chat-completions and Responses paths:',
     envelope('chat'),
-    'Details, such as `model` here or `limit_usd` of a spend limit, are beside the message. "Retry" is what the header `x-should-retry` says.',
+    'Details, such as `model` here or `limit_usd` of a spend limit, stand beside the message. "Retry" is the value of the header `x-should-retry`.',
     table(
       ['Code', 'Status', 'Type (Messages)', 'Type, code (chat)', 'Retry', 'Meaning', 'Raised by stages'],
       errors.map(([name, { status, type, compat: chat, retry, meaning }]) => [
@@ -181,7 +180,7 @@ const PASSES: Readonly<Record<string, string>> = {
   C1: 'C1: the file',
   C2: 'C2: fragments',
   C3: 'C3: keys and values',
-  C4: 'C4: names and how things fit together',
+  C4: 'C4: names and settings that fit together',
   C5: 'C5: conditions',
   C6: 'C6: the order of stages',
   C8: 'C8: tests of pipelines',
@@ -194,7 +193,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
   const all = Object.entries(DIAGNOSTICS) as [DiagnosticCode, DiagnosticSpec][];
   const passes = Map.groupBy(all, ([name]) => name.slice(0, 2));
   return page('Diagnostics', [
-    'What `appscli check` can find in a configuration. A configuration with an error does not run; a warning points to what may not be intended. `appscli explain C2003` shows one of these at a terminal.',
+    'The findings of `appscli check`. A configuration with an error does not load; a warning points to a probable mistake. `appscli explain C2003` explains one finding in a terminal.',
     tableOf(all, { Code: ([name]) => link(name, anchor(name)), Title: ([, { title }]) => title }),
     ...[...passes].flatMap(([pass, list]) => [
       `## ${PASSES[pass] ?? pass}`,
@@ -202,7 +201,7 @@ export function diagnosticsPage(printed: Readonly<Record<string, string>>): stri
         `### ${name}`,
         `**${prose(title)}.** ${prose(explanation)}`,
         block(language(example), example),
-        ...(printed[name] === undefined ? [] : ['Printed for it:', block('text', printed[name])]),
+        ...(printed[name] === undefined ? [] : ['Output:', block('text', printed[name])]),
       ]),
     ]),
   ]);

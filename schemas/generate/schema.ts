@@ -67,7 +67,7 @@ export function gatewayPage({ gateway }: Sources): string {
   const sections = Map.groupBy(rows, ({ path }) => /^\w+/.exec(path)![0]);
   return page('gateway.yaml', [
     prose(String(gateway.description)),
-    'Without a section its defaults apply, or the feature is off. `[]` means an item of a list, `*` a name of yours. `required` means: where the mapping around the key is present.',
+    'Without a section its defaults apply, or the feature is off. `[]` is an item of a list, `*` a name of your choice. `required`: if the mapping with the key is present.',
     ...[...sections].flatMap(([section, [head, ...keys]]) => [
       `## ${section}`,
       ...(keys.length === 0
@@ -86,7 +86,7 @@ export function pipelinePage({ pipeline, extension, fragment, pipeline_test }: S
   ];
   const { entry, clause } = Object.fromEntries(schemasIn(pipeline, 'definitions'));
   return page('Pipelines', [
-    'One file per pipeline, named after it, in the directory that `pipelines:` in gateway.yaml names. A pipeline of the same name as a shipped one replaces it.',
+    'One file per pipeline, named after it, in the directory of `pipelines:` in gateway.yaml. A pipeline replaces a shipped one of the same name.',
     ...about('Pipeline', pipeline),
     ...about(
       'Entry of stages and finally',
@@ -94,7 +94,7 @@ export function pipelinePage({ pipeline, extension, fragment, pipeline_test }: S
       'An entry has either `stage`, with `options`, or `use`, with `with`.',
     ),
     ...about('Clause of on_error', clause!),
-    ...about('Extension', extension, 'A file is an extension when it has the key `extends`.'),
+    ...about('Extension', extension, 'A file with the key `extends` is an extension.'),
     ...about('Fragment', fragment, 'It stands in `fragments/` beside the pipelines.'),
     ...about('Test', pipeline_test, 'It stands beside its pipeline as `<name>.test.yaml`.'),
   ]);
@@ -105,13 +105,13 @@ export function policyPage({ policy }: Sources): string {
   return page('Managed policies', [
     prose(String(policy.description)),
     keysTable(schemaRows(policy, resolverOf(policy))),
-    'Of several policies that are meant for somebody, the default policy is at the bottom and the one with the highest priority on top. Mappings merge key by key; lists and everything else are replaced; deny lists are united: lists under a key whose first or last word is deny, disallow, block, disable or forbid, or denied, disallowed, and so on.',
+    'Several policies for a person are merged, starting with the default policy, the highest priority last. Mappings merge key by key; lists and other values are replaced. Deny lists are united: lists under a key whose first or last word is deny, disallow, block, disable or forbid, or denied, disallowed, and so on.',
   ]);
 }
 
 const WIDTH = 120;
 
-/** @param used how much of its line is taken before and after it. */
+/** @param used characters of its line before and after it. */
 function write(value: unknown, indent: string, used: number): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   const list = Array.isArray(value);
@@ -127,7 +127,7 @@ function write(value: unknown, indent: string, used: number): string {
   return `${open}\n${inner}${lines.join(`,\n${inner}`)}\n${indent}${close}`;
 }
 
-/** JSON in which everything that fits on a line of 120 characters stands on one. */
+/** JSON with each value on one line if it fits into 120 characters. */
 export function json(value: unknown): string {
   return `${write(value, '', 0)}\n`;
 }

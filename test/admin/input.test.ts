@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { OperationError } from '../../engine/base/contract/operation-error.ts';
+import { LIMIT_WINDOWS } from '../../engine/base/contract/windows.ts';
+import { listed } from '../../engine/base/kit/text/suggest.ts';
 import { SERVICE_SCOPES } from '../../engine/domain/identity/tokens/service-tokens.ts';
 import { ADMIN_OPERATIONS, checkInput, splitInput } from '../../engine/edge/admin/description.ts';
 import { times } from '../support/times.ts';
@@ -44,7 +46,7 @@ describe('what is sent to an admin operation', () => {
       ['createToken', { nmae: 'x' }, 'unknown field "nmae": did you mean `name`?'],
       ['createToken', {}, 'the field "name" is missing'],
       ['createToken', { name: 'x', user: 'ana' }, 'the field "user" is wrong: expected an e-mail address'],
-      ['createToken', { name: 'a\u0007' }, 'the field "name" is wrong: expected a text that can be printed'],
+      ['createToken', { name: 'a\u0007' }, 'the field "name" is wrong: expected a printable text'],
       [
         'createToken',
         { name: 'x', expires_at: 'soon' },
@@ -52,7 +54,7 @@ describe('what is sent to an admin operation', () => {
       ],
       ['listTokens', { limit: 0 }, 'the parameter "limit" is wrong: expected a whole number from 1 to 1000'],
       ['listSessions', { colour: 'red' }, 'unknown parameter "colour": expected user, ended, limit or after'],
-      ['setLimit', { usd: 1 }, 'the field "window" is missing: expected day, week, month, minute or open'],
+      ['setLimit', { usd: 1 }, `the field "window" is missing: expected ${listed(LIMIT_WINDOWS)}`],
       ['setLimit', { window: 'day' }, 'send one of "usd", "requests" and "tokens"'],
       [
         'grantLimit',
@@ -62,12 +64,12 @@ describe('what is sent to an admin operation', () => {
       [
         'createServiceToken',
         { name: 'x' },
-        `the field "scopes" is missing: expected some of ${SERVICE_SCOPES.join(', ')}`,
+        `the field "scopes" is missing: expected one or more of ${SERVICE_SCOPES.join(', ')}`,
       ],
       [
         'createServiceToken',
         { name: 'x', scopes: 'all' },
-        `the field "scopes" is wrong: expected some of ${SERVICE_SCOPES.join(', ')}`,
+        `the field "scopes" is wrong: expected one or more of ${SERVICE_SCOPES.join(', ')}`,
       ],
     ];
     for (const [name, input, message] of wrong) {

@@ -45,11 +45,11 @@ describe('what administrators had better look at', () => {
     const failing = { findings: [{ message: 'there is no upstream "mian"' }], problem: null };
     const one = { replicas: [{ version: 'a', failing_since: AT }], failing };
     assert.deepEqual(found({ configuration: one }), [
-      'alarm The gateway cannot load the configuration and goes on with the one before: there is no upstream "mian".',
+      'alarm The gateway cannot load the configuration and keeps the previous one: there is no upstream "mian".',
     ]);
     const two = { replicas: [...one.replicas, { version: 'b', failing_since: null }], failing: null };
     assert.deepEqual(found({ configuration: two }), [
-      'alarm 1 of 2 replicas cannot load the configuration and goes on with the one before.',
+      'alarm 1 of 2 replicas cannot load the configuration and keeps the previous one.',
       'warn 2 replicas run 2 different configurations.',
     ]);
   });
@@ -65,10 +65,10 @@ describe('what administrators had better look at', () => {
       { ...upstream, name: 'e', elsewhere: [{ replica: 'gw-2', upstream_model: null, last: 'status 503' }] },
     ];
     assert.deepEqual(found({ upstreams }), [
-      'alarm a gets no requests for a while.',
-      'alarm b gets no requests for coder-1 for a while: status 529.',
-      'alarm e gets no requests of replica gw-2 for a while: status 503.',
-      'alarm d is drained, and nothing else serves the route night.',
+      'alarm a is unavailable.',
+      'alarm b is unavailable for coder-1: status 529.',
+      'alarm e is unavailable for replica gw-2: status 503.',
+      'alarm d is drained, which leaves no upstream for the route night.',
       'warn c was drained by root@example.com: moving.',
     ]);
   });
@@ -84,7 +84,7 @@ describe('what administrators had better look at', () => {
       'warn User ana@example.com has used 47.50 of 50 USD per day.',
     ]);
     assert.deepEqual(found({ limits: [limit, team] }), [
-      'warn Team search has used 1003.50 of 1000 USD per month; 1 more is near a limit.',
+      'warn Team search has used 1003.50 of 1000 USD per month; 1 more limit is near exhaustion.',
     ]);
   });
 
@@ -98,7 +98,7 @@ describe('what administrators had better look at', () => {
     ]);
     const sign_in = { at: AT, email: 'eve@example.com', detail: 'The address is of no domain that is let in.' };
     assert.deepEqual(found({ refused_sign_ins: [sign_in, { ...sign_in, email: '' }] }), [
-      'warn 2 sign-ins were refused in the last day, the last of eve@example.com: The address is of no domain that is let in.',
+      'warn 2 sign-ins were refused in the last 24 hours, the latest of eve@example.com: The address is of no domain that is let in.',
     ]);
   });
 
@@ -108,7 +108,7 @@ describe('what administrators had better look at', () => {
       'warn Today cost 2.5 times as much as yesterday up to this time.',
     ]);
     assert.deepEqual(found({ today: money(8_000_000_000n, 800_000_000n), yesterday: before }), [
-      "warn 10 % of today's cost is estimated, because upstreams did not say what was used; it was 1 % yesterday.",
+      "warn 10 % of today's cost is estimated, as upstreams did not report usage; yesterday it was 1 %.",
     ]);
   });
 });

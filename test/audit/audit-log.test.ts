@@ -90,7 +90,7 @@ describe('the audit table', () => {
     assert.deepEqual(records[0], { request_id: 'flood-5' });
     assert.deepEqual([audit.lost, audit.waiting], [5, 0]);
     assert.deepEqual(kept.at(-1), {
-      message: 'audit records were lost while the database was away',
+      message: 'lost audit records while the database was unavailable',
       fields: { records: 5 },
     });
   });
@@ -143,7 +143,7 @@ describe('a file of JSON lines', () => {
     const audit = open({ log });
     for (const n of [1, 2]) audit.appendLine(path, { n });
     await audit.close();
-    assert.equal(kept.filter(({ message }) => message.includes('they wait in memory')).length, 1);
+    assert.equal(kept.filter(({ message }) => message.includes('lines wait in memory')).length, 1);
 
     const again = open({ log });
     again.appendLine(path, { n: 3 });

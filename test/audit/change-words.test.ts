@@ -41,7 +41,7 @@ test('a change is one sentence with who, what, for whom, until when and why', ()
     ],
     [
       { action: 'person.deprovision', subject: 'bob@example.com', after: { tokens: 'all', because: 'left' } },
-      'deprovisioned bob@example.com: sessions end, all access tokens are revoked (left)',
+      'deprovisioned bob@example.com: sessions ended, all access tokens revoked (left)',
     ],
     [
       { action: 'person.rebind', subject: 'bob@example.com', after: { subject: null, sessions: 1, tokens: 0 } },
@@ -65,12 +65,12 @@ test('a change is one sentence with who, what, for whom, until when and why', ()
     ],
     [
       { action: 'limit.revoke', before: { to: 'team search at once', requests: 3, expires_at: until } },
-      'took back the grant of 3 requests more at once to team search until 2027-01-31 17:00 (UTC)',
+      'revoked the grant of 3 requests more at once to team search until 2027-01-31 17:00 (UTC)',
     ],
     [{ action: 'upstream.drain', subject: 'main', after: { reason: 'errors' } }, 'drained the upstream main (errors)'],
     [
       { action: 'ledger.reprice', subject: '2027-01-01.. * at *', after: { requests: 1, difference_usd: '-0.5' } },
-      'priced 1 request anew (2027-01-01.. * at *): 0.5 USD less',
+      'repriced 1 request (2027-01-01.. * at *): 0.5 USD less',
     ],
   ];
   for (const [change, sentence] of cases) assert.equal(say(change), `ana@example.com ${sentence}`);
@@ -83,7 +83,7 @@ test('times are told in the time zone of the gateway, by its name', () => {
 
 test('whoever it was is told apart', () => {
   const by = (kind: AdminChange['actor']['kind'], name: string) =>
-    say({ action: 'upstream.resume', subject: 'main', actor: { kind, name } }).replace(/ let .*/, '');
+    say({ action: 'upstream.resume', subject: 'main', actor: { kind, name } }).replace(/ ended .*/, '');
   assert.deepEqual(
     [by('command', 'root@host'), by('gateway', 'sign-in'), by('service', 'ci (svc_1)')],
     ['root@host at the command line', 'The gateway (sign-in)', 'Service token ci (svc_1)'],

@@ -30,7 +30,7 @@ test('what cannot be written to standard output is not taken for printed', {
 }, async () => {
   const { exit_code, stderr } = await start('sh', ['-c', '"$0" "$1" --version > /dev/full', process.execPath, LAUNCHER])
     .ended;
-  assert.deepEqual([exit_code, stderr.includes('standard output cannot be written')], [1, true]);
+  assert.deepEqual([exit_code, stderr.includes('cannot write to standard output')], [1, true]);
 });
 
 test('help goes to standard output when asked for, and to standard error with exit code 64 when not', async () => {
@@ -59,21 +59,24 @@ test('a wrong command line is one line with what was probably meant, and exit co
   const wrong: [string[], RegExp][] = [
     [['gatway'], /unknown command 'gatway' \(Did you mean gateway\?\)/],
     [['usage', '--sinse', '7d'], /unknown option '--sinse' \(Did you mean --since\?\)/],
-    [['usage', '--since', 'yesterday'], /'yesterday' is invalid\. Write 7d/],
+    [['usage', '--since', 'yesterday'], /'yesterday' is invalid\. Expected a duration such as 7d/],
     [
       ['usage', '--base-url', 'https://g.example', '--since', '2027-02-01', '--until', '2027-01-01'],
       /--since must be before --until/,
     ],
     [['ledger', 'reprice', '--since', '2027-01-01', '--until', '2027-01-01'], /--since must be before --until/],
-    [['limits', 'set', '--user', 'a@b.c', '--window', 'day', '--usd', '$5'], /Write an amount in USD/],
+    [['limits', 'set', '--user', 'a@b.c', '--window', 'day', '--usd', '$5'], /Expected an amount in USD/],
     [['limits', 'set', '--user', 'a@b.c', '--usd', '5'], /'--window <window>' not specified/],
     [['tokens', 'create', '--user', 'a@b.c', '--group', 'all'], /'--name <name>' not specified/],
-    [['tokens', 'create', '--user', 'alice', '--group', 'all', '--name', 'x'], /Write an e-mail address/],
-    [['tokens', 'create', '--user', 'a@b.c', '--group', 'g', '--name', 'x', '--expires', '2020-01-01'], /in the past/],
+    [['tokens', 'create', '--user', 'alice', '--group', 'all', '--name', 'x'], /Expected an e-mail address/],
+    [
+      ['tokens', 'create', '--user', 'a@b.c', '--group', 'g', '--name', 'x', '--expires', '2020-01-01'],
+      /in the future/,
+    ],
     [['check', '--format', 'xml'], /Allowed choices are text, json, github/],
-    [['audit', 'tail', '-n', 'many'], /Write a number/],
+    [['audit', 'tail', '-n', 'many'], /Expected a number/],
     [['tokens', 'create', 'extra'], /./],
-    [['policy', 'list', '--base-url', 'https://gateway.example.com'], /\(appscli policy list --help shows how\)/],
+    [['policy', 'list', '--base-url', 'https://gateway.example.com'], /\(see appscli policy list --help\)/],
   ];
   const refused = wrong.map(async ([arguments_, expected]) => {
     const { exit_code, stdout, stderr } = await cli(arguments_);
@@ -99,7 +102,7 @@ const ARGUMENTS: Readonly<Record<string, readonly string[]>> = {
   'limits list': ['--user', 'anna@example.com'],
   'limits revoke': ['grant-1'],
   'limits set': ['--user', 'anna@example.com', '--window', 'day', '--usd', '5'],
-  'people list': [],
+  'users list': [],
   'users reassign': ['anna@example.com'],
   'service-tokens create': ['--name', 'a', '--scope', 'changes:read'],
   'service-tokens list': [],
@@ -146,7 +149,7 @@ describe('a command that was given no place', () => {
     const there = await cli(['upstreams', 'list'], { cwd: other, env });
     assert.match(
       there.stderr,
-      /^At http:\/\/127\.0\.0\.1:9, as APPSCLI_BASE_URL says; --config gateway\.yaml uses its database\.\n/,
+      /^Using http:\/\/127\.0\.0\.1:9 \(APPSCLI_BASE_URL\); to use the local database: --config gateway\.yaml\n/,
     );
     const here = await cli(['upstreams', 'list', '--config', 'gateway.yaml'], { cwd: other, env });
     assert.match(here.stderr, /gateway\.yaml cannot be used/);
@@ -159,7 +162,7 @@ describe('a command that was given no place', () => {
     const none = await cli(['upstreams', 'list'], { cwd: directory, env: backend.env });
     assert.equal(none.exit_code, 78);
     const absent = 'appscli: gateway.yaml does not exist; name the configuration to use with --config';
-    const elsewhere = 'or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
+    const elsewhere = 'or a gateway with --base-url or APPSCLI_BASE_URL';
     assert.equal(none.stderr, `${absent}, ${elsewhere}\n`);
     const without = await cli(['ledger', 'verify'], { cwd: directory, env: backend.env });
     assert.deepEqual([without.exit_code, without.stderr], [78, `${absent}\n`]);
@@ -173,7 +176,7 @@ describe('a command that was given no place', () => {
   test('is told what is wrong with the variable by its name', async () => {
     const { exit_code, stderr } = await run('upstreams list', { APPSCLI_BASE_URL: 'gateway' });
     assert.equal(exit_code, 64);
-    assert.match(stderr, /APPSCLI_BASE_URL is no address of a gateway/);
+    assert.match(stderr, /APPSCLI_BASE_URL is not a gateway address/);
   });
 });
 

@@ -55,16 +55,15 @@ async function told(name: string, sections: Sections): Promise<readonly [changes
   const { stdout, stderr, exit_code } = await diff(name, sections);
   assert.equal(exit_code, 0, stderr);
   for (const line of stdout.split('\n')) assert.ok(line.length <= 80, line);
-  const [, requests = ''] = stdout.split('Requests of the past, by what the audit log has of them\n');
+  const [, requests = ''] = stdout.split('Past requests, by the audit log\n');
   const [changes = '', sum = ''] = requests.split(/ {2}18 requests since \d{4}-\d\d-\d\d \d\d:\d\d UTC: /);
   assert.ok(sum.endsWith(REST), stdout);
   return [changes, sum.slice(0, -REST.length)];
 }
 
 const REST = `
-    1 more was of callers who were not known
-    limits, and what other stages do, were not looked at; --ledger tells who is
-      over a limit
+    1 more from unknown callers
+    limits and other stages were not evaluated; --ledger checks limits
 `;
 
 const rule = (more: object) => ({
@@ -78,11 +77,11 @@ describe('diff --audit', () => {
 `;
     assert.deepEqual(await told('rule', rule({})), [
       `  access rule no-payments: refuses 15 requests of 2 people (403 forbidden)${hit}`,
-      '15 differ, 3 are as before',
+      '15 differ, 3 unchanged',
     ]);
     assert.deepEqual(await told('shadow', rule({ mode: 'shadow' })), [
       `  access rule no-payments, in shadow mode: would refuse 15 requests of 2 people${hit}`,
-      '15 differ, 3 are as before',
+      '15 differ, 3 unchanged',
     ]);
   });
 
@@ -93,14 +92,14 @@ describe('diff --audit', () => {
       `  coder-1: 3 requests of bob@example.com go to spare instead of main
   mapped-1: 1 request of cleo@example.com goes to spare instead of main
 `,
-      '4 differ, 14 are as before',
+      '4 differ, 14 unchanged',
     ]);
     const in_shadow = { ...routing, rules: [{ ...routing.rules[0], mode: 'shadow' }] };
     assert.deepEqual(await told('route-shadow', { routing: in_shadow }), [
       `  routing rule large, in shadow mode: would send 4 requests of 2 people to spare
     bob@example.com 3, cleo@example.com 1
 `,
-      '4 differ, 14 are as before',
+      '4 differ, 14 unchanged',
     ]);
   });
 
@@ -113,11 +112,11 @@ describe('diff --audit', () => {
       `  model mapped-1: refuses 1 request of ian@example.com (the token group interns
     may not use mapped-1)
 `,
-      '1 differs, 17 are as before',
+      '1 differs, 17 unchanged',
     ]);
   });
 
-  it('counts what cannot be told, because nobody recorded what a rule asks for', async () => {
+  it('counts unknown requests, for which a fact of a rule was not recorded', async () => {
     const when = { '===': [{ var: 'request.headers.x-team' }, 'red'] };
     for (const mode of ['enforce', 'shadow']) {
       const [changes, sum] = await told('header', { access: { rules: [{ name: 'no-red', when, mode }] } });
@@ -126,14 +125,14 @@ describe('diff --audit', () => {
       assert.ok(changes.startsWith(`  access rule no-red${subject}: ${verb} 1 request of dora@example.com${after}\n`));
       assert.match(
         changes.replaceAll(/\s+/g, ' '),
-        /cannot be told for 17 requests of 4 people: it depends on request\.headers\.x-team, recorded only while a rule looks at it/,
+        /unknown for 17 requests of 4 people: depends on request\.headers\.x-team, recorded only while a rule uses it/,
       );
-      assert.equal(sum, '1 differs, 17 cannot be told');
+      assert.equal(sum, '1 differs, 17 unknown');
     }
     // What else is known may decide alone.
     const and = { and: [{ '===': [{ var: 'principal.project' }, 'payments'] }, when] };
     const [, sum] = await told('and', { access: { rules: [{ name: 'no-red', when: and }] } });
-    assert.equal(sum, '3 are as before, 15 cannot be told');
+    assert.equal(sum, '3 unchanged, 15 unknown');
   });
 
   it('is for programs, too, and what is as before is no finding', async () => {
@@ -147,13 +146,13 @@ describe('diff --audit', () => {
     assert.deepEqual([changes[0].requests, changes.length], [15, 2]);
     const same = await diff('same', {}, '--exit-code');
     assert.equal(same.exit_code, 0, same.stdout);
-    assert.match(same.stdout, /^Requests of the past.*\n {2}18 requests since .*: 18 are as before\n/);
+    assert.match(same.stdout, /^Past requests.*\n {2}18 requests since .*: 18 unchanged\n/);
   });
 
   it('needs a time, and the database', async () => {
     const wrong = await diff('wrong', {}, '--audit', 'monday');
     assert.deepEqual([wrong.exit_code, wrong.stdout], [64, '']);
-    assert.match(wrong.stderr, /--audit <since>.*Write 7d, 12h or 90m for a time ago, or a date/s);
+    assert.match(wrong.stderr, /--audit <since>.*Expected a duration such as 7d, 12h or 90m, or a date/s);
   });
 });
 
@@ -172,7 +171,7 @@ test('what a rule looks at already is known not to be set where the record has n
     const { stdout } = await cli(['diff', gateway.config_file, file, '--audit', '1d'], { env: gateway.env });
     return / {2}1 request since .*: (.*)/.exec(stdout)?.[1];
   });
-  assert.equal(sum, '1 is as before');
+  assert.equal(sum, '1 unchanged');
 });
 
 const commands = commandBench();
@@ -206,7 +205,7 @@ test('diff --json is for programs, and nothing to tell is said in words', async 
   const { stdout } = await cli(['diff', commands.config_file, file, '--json'], { env: commands.env });
   assert.deepEqual(JSON.parse(stdout), [{ section: 'models', subject: 'group all', change: 'loses mapped-1' }]);
   const same = await cli(['diff', commands.config_file, commands.config_file, '--exit-code'], { env: commands.env });
-  assert.deepEqual([same.exit_code, same.stdout, same.stderr], [0, '', 'Nothing changes for anybody.\n']);
+  assert.deepEqual([same.exit_code, same.stdout, same.stderr], [0, '', 'No changes.\n']);
 });
 
 test('diff of a configuration with errors shows them and stops', async () => {

@@ -36,7 +36,7 @@ test('doctor --config tells of the machine of a gateway in lines, and exits 0 wh
   assert.equal(exit_code, 0, stdout + stderr);
   assert.match(stdout, /^ok {7}listens on 127\.0\.0\.1:\d+: nothing listens there: the port is free/m);
   assert.match(stdout, /^ok {7}database: PostgreSQL \d+\.\d+, schema up to date/m);
-  assert.match(stdout, /^ok {7}upstream main: answers with status 200/m);
+  assert.match(stdout, /^ok {7}upstream main: responds with status 200/m);
   assert.match(stderr, /\d+ ok/);
   assert.ok(
     stdout.split('\n').every((line) => line.length <= 80 || !line.includes(' ', 20)),

@@ -60,14 +60,14 @@ test('the names of real clients stand in it where one is installed or an option 
     const is_shipped = profile === 'shipped';
     assert.equal(/^ {2}profile: shipped$/m.test(await readFile(join(cwd, 'gateway.yaml'), 'utf8')), is_shipped);
     assert.match(stderr, new RegExp(`client coding-cli --model coder-1 --profile ${profile} `));
-    assert.equal(/claude, codex and grok read\s+others/.test(stderr), !is_shipped);
+    assert.equal(/For claude, codex and grok\s+set server\.profile/.test(stderr), !is_shipped);
     const checked = await cli(['check', '--deny-warnings', '--verbose'], { cwd, env });
     assert.equal(checked.exit_code, 0, checked.stdout + checked.stderr);
     assert.equal(/client names: neutral/.test(checked.stdout + checked.stderr), !is_shipped);
   }
   const { exit_code, stderr } = await run('init', '--profile', 'other');
   assert.equal(exit_code, 64);
-  assert.match(stderr, /--profile: write shipped or neutral/);
+  assert.match(stderr, /--profile: expected shipped or neutral/);
 });
 
 test('without the key of the provider, the check has that one warning', async () => {
@@ -90,7 +90,7 @@ test('the tests of the new pipeline pass, and fail when somebody changes its rul
   await writeFile(file, (await readFile(file, 'utf8')).replace('}, 8000]', '}, 10000]'));
   const failed = await run('test');
   assert.equal(failed.exit_code, 1);
-  assert.match(failed.stdout + failed.stderr, /refuses a request for a longer one/);
+  assert.match(failed.stdout + failed.stderr, /rejects a request for a longer response/);
 });
 
 test('the line for editors leads to the schemas of this installation, from every file', async () => {
@@ -114,7 +114,7 @@ test('what to do next is words, fits into 80 columns and starts in the directory
 
 test('at the end it names the commands for when something does not work, with options they have', async () => {
   const { stderr } = await run('init', 'new');
-  const help = stderr.slice(stderr.indexOf('does not work'));
+  const help = stderr.slice(stderr.indexOf('Troubleshooting'));
   for (const [command, ...options] of [
     ['doctor', '--config'],
     ['doctor'],
@@ -203,9 +203,9 @@ for (const type of ['vendor', 'compat']) {
 
 test('a provider that cannot be one is refused, nothing is written, and a key in place of its name is not repeated', async () => {
   for (const [options, said] of [
-    [['--upstream-url', 'api.example.com'], /the address of the upstream cannot be used: it is not an absolute URL/],
-    [['--upstream-url', 'https://me:hunter2@api.example.com'], /it holds credentials/],
-    [['--key-env', 'sk-planted-0123456789'], /that is no name of an environment variable/],
+    [['--upstream-url', 'api.example.com'], /invalid address of the upstream: it is not an absolute URL/],
+    [['--upstream-url', 'https://me:hunter2@api.example.com'], /it contains credentials/],
+    [['--key-env', 'sk-planted-0123456789'], /expected the name of an environment variable/],
     [['--upstream-type', 'compat'], /--upstream-url/],
   ] as const) {
     const { exit_code, stderr } = await run('init', ...options);
@@ -222,7 +222,7 @@ test('what was written is taken back when a later file cannot be', async () => {
   assert.equal(exit_code, 69);
   assert.match(
     stderr,
-    /^appscli: pipelines\/long-answers\.yaml cannot be written: a file stands where a directory is needed\n$/,
+    /^appscli: pipelines\/long-answers\.yaml cannot be written: a part of its path is a file, not a directory\n$/,
   );
   assert.deepEqual(await readdir(directory), ['pipelines']);
 });
@@ -235,7 +235,7 @@ test('where no directory can be made, it says so and ends', {
   const { exit_code, stderr } = await run('init', '/proc/no/such');
   assert.deepEqual(
     [exit_code, stderr],
-    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: no directory can be made there\n'],
+    [69, 'appscli: /proc/no/such/gateway.yaml cannot be written: its directory cannot be created\n'],
   );
 });
 

@@ -138,7 +138,7 @@ test('without a newer Node.js one line says what was found, what is needed and h
   assert.equal(
     ended.stderr,
     'appscli: this is Node.js 20.20.2, but Node.js 24 or newer is needed; ' +
-      'add it to this project with npm install node@24, or install Node.js 24\n',
+      'run npm install node@24 in this project, or install Node.js 24\n',
   );
   assert.equal(ended.stdout, '');
   assert.equal(ended.exit_code, 78);

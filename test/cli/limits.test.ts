@@ -56,7 +56,7 @@ describe('on the database', () => {
     assert.equal(done.stdout, '');
     assert.match(
       inOneLine(done.stderr),
-      /^Set user ana@example\.com per day to 100\.25 USD\. In force from now on: user ana@example\.com per day: 100\.25 USD 0 USD spent, 100\.25 left; resets \S+ 00:00 UTC set to 100\.25 USD by command \S+, \S+ \S+ UTC: research gateway\.yaml: 50 USD \(defaults\.user_daily_usd\), replaced $/,
+      /^Set user ana@example\.com per day to 100\.25 USD\. In force now: user ana@example\.com per day: 100\.25 USD 0 USD spent, 100\.25 left; resets \S+ 00:00 UTC set to 100\.25 USD by command \S+, \S+ \S+ UTC: research gateway\.yaml: 50 USD \(defaults\.user_daily_usd\), replaced $/,
     );
     const again = await succeed('limits', 'set', ...whose, '--usd', '0', '--json');
     const { previous, now } = JSON.parse(again.stdout);
@@ -68,7 +68,7 @@ describe('on the database', () => {
       /^In gateway\.yaml:\ndefaults\.user_daily_usd: 50 USD, each user per day\nper-model: 200 USD, each team and model per month\n\nSet or granted:\n(?:.*\n)*?user ana@example\.com per day: 0 USD\n/,
     );
     const cleared = await succeed('limits', 'clear', ...whose);
-    assert.match(cleared.stderr, /^Took back the limit of 0 USD for user ana@example\.com per day\. In force/);
+    assert.match(cleared.stderr, /^Removed the limit of 0 USD for user ana@example\.com per day\. In force/);
     assert.match(cleared.stderr, /\nuser ana@example\.com per day: 50 USD\n/);
     const told = await succeed('audit', 'changes', '--json');
     const lines = told.stdout
@@ -122,7 +122,7 @@ describe('on the database', () => {
     assert.match(told, /^user bob@example\.com per month: limited by group$/m);
     assert.match(told, /gateway\.yaml: 100 USD for contractors, 900 USD for staff \(by-group\)/);
     const grant = ['limits', 'grant', '--user', 'zoe@example.com', '--usd', '5', '--expires', '1h', '--window'];
-    const idle = 'Nothing limits it: what is granted counts only once something does.';
+    const idle = 'It has no limit: a grant has an effect only on top of one.';
     assert.ok((await succeedWith(by_group, ...grant, 'day')).stderr.includes(idle));
     assert.ok(!(await succeedWith(by_group, ...grant, 'month')).stderr.includes(idle));
     const gone = ['--team', 'gone', '--model', 'coder-1', '--window', 'month'];
@@ -130,7 +130,7 @@ describe('on the database', () => {
     for (const whom of [[], ['--team', 'gone']]) {
       const { stdout } = await succeedWith({ rules: [] }, 'limits', 'list', ...whom);
       assert.match(stdout, /^team gone and model coder-1 per month: no limit$/m);
-      assert.match(inOneLine(stdout), /no limit of gateway\.yaml counts this: what is set .* has no effect/);
+      assert.match(inOneLine(stdout), /gateway\.yaml has no such limit: set or granted amounts have no effect/);
     }
   });
 
@@ -138,17 +138,17 @@ describe('on the database', () => {
     const ana = ['--user', 'a@example.com', '--window'];
     const wrong: [readonly string[], RegExp][] = [
       [['set', '--window', 'day', '--usd', '1'], /whose limit\? Name a user, team,/],
-      [['set', ...ana, 'day'], /how much\? Give --usd/],
-      [['set', ...ana, 'day', '--usd', '1', '--tokens', '1'], /one of --usd/],
-      [['set', ...ana, 'day', '--usd', '1e3'], /Write an amount in USD/],
+      [['set', ...ana, 'day'], /no amount: use --usd/],
+      [['set', ...ana, 'day', '--usd', '1', '--tokens', '1'], /--tokens exclude each other/],
+      [['set', ...ana, 'day', '--usd', '1e3'], /Expected an amount in USD/],
       [['set', ...ana, 'day', '--usd', '9999999'], /up to 4000000/],
       [['set', ...ana, 'year', '--usd', '1'], /Allowed choices are day, week/],
       [['set', ...ana, 'week', '--usd', '1'], /gateway\.yaml does not count USD by user per week/],
       [['set', '--team', 'a', '--model', 'codr-1', '--window', 'month', '--usd', '1'], /did you mean `coder-1`/],
       [['grant', ...ana, 'day', '--usd', '1'], /required option '--expires/],
       [['grant', ...ana, 'day', '--usd', '1', '--expires', '2020-01-01'], /2020-01-01 has begun/],
-      [['grant', ...ana, 'day', '--usd', '1', '--expires', '2020-01-32'], /Write 30d/],
-      [['clear', ...ana, 'minute'], /which\? Give --unit/],
+      [['grant', ...ana, 'day', '--usd', '1', '--expires', '2020-01-32'], /Expected a duration such as 30d/],
+      [['clear', ...ana, 'minute'], /choose one with --unit/],
       [['list', '--token', `gw_${'a'.repeat(40)}`], /the token is a credential; name a token by its id, as "[^"]+" sh/],
     ];
     for (const [given, message] of wrong) {
@@ -166,7 +166,8 @@ test('the end of a grant is a day, a moment or a span', () => {
   assert.equal(expiryThere('2999-01-31'), '2999-01-31');
   assert.deepEqual(expiryThere('2999-01-31T18:00:00Z'), new Date('2999-01-31T18:00:00Z'));
   assert.ok(expiryThere('3d') instanceof Date);
-  for (const wrong of ['2999-02-30', 'friday']) assert.throws(() => expiryThere(wrong), /Write 30d/);
+  for (const wrong of ['2999-02-30', 'friday'])
+    assert.throws(() => expiryThere(wrong), /Expected a duration such as 30d/);
 });
 
 describe('at a running gateway', () => {
@@ -179,13 +180,13 @@ describe('at a running gateway', () => {
     const { stdout } = await alice('limits', 'list');
     assert.match(
       stdout,
-      /user alice@example\.com per day: 50 USD\n {4}49 USD spent, 2 reserved by 2 requests in flight, 0 left; resets 2026-03-11\n {6}00:00 UTC\n {4}gateway\.yaml: 50 USD \(defaults\.user_daily_usd\)\n {4}gateway\.yaml: 1 USD \(trial\), only reported\n/,
+      /user alice@example\.com per day: 50 USD\n {4}49 USD spent, 2 reserved by 2 requests in flight, 0 left; resets 2026-03-11\n {6}00:00 UTC\n {4}gateway\.yaml: 50 USD \(defaults\.user_daily_usd\)\n {4}gateway\.yaml: 1 USD \(trial\), shadow mode \(only recorded\)\n/,
     );
     assert.match(stdout, /gateway\.yaml: 10 USD \(nights\), for requests where request\.model is "coder-1"\n/);
     assertNarrow(stdout);
     const denied = await alice('limits', 'set', '--user', 'alice@example.com', '--window', 'day', '--usd', '1000');
     assert.equal(denied.exit_code, 1);
-    assert.match(denied.stderr, /^appscli: This is for administrators/);
+    assert.match(denied.stderr, /^appscli: Admin role required/);
   });
 
   test('what is set comes with a word about what follows from it', async () => {
@@ -195,10 +196,10 @@ describe('at a running gateway', () => {
     const CASES: readonly (readonly [given: string, says: RegExp])[] = [
       [
         '--user spent@example.com --window day --usd 10',
-        /\nAlready spent 12 USD of it: further requests are refused until 2026-03-11 00:00\nUTC\.\n$/,
+        /\nAlready spent 12 USD: further requests are rejected until 2026-03-11 00:00 UTC\.\n$/,
       ],
-      ['--user nil@example.com --window day --usd 0', /\nA limit of nothing refuses every request it is for\.\n$/],
-      ['--team some --window minute --requests 2', /\nIt holds for requests that slow is for\.\n$/],
+      ['--user nil@example.com --window day --usd 0', /\nA limit of 0 rejects every request\.\n$/],
+      ['--team some --window minute --requests 2', /\nIt applies to requests of slow\.\n$/],
       [
         '--user carol@example.com --window minute --tokens 500',
         /\n {4}0 tokens used, 500 left; resets 2026-03-10 12:01 UTC\n/,

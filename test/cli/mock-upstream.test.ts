@@ -19,7 +19,7 @@ test('the mock answers in every API, to every model and key, and ends by a signa
       body: JSON.stringify(body),
     });
     assert.equal(answer.status, 200, path);
-    assert.match(await answer.text(), /This is a mock for a model\./, path);
+    assert.match(await answer.text(), /This is a mock model\./, path);
   }
   const list = await fetch(`${url}/v1/models?limit=1000`);
   const { data } = (await list.json()) as { data: { id: string }[] };
@@ -27,7 +27,7 @@ test('the mock answers in every API, to every model and key, and ends by a signa
   assert.ok(ids.includes('claude-sonnet-4-5') && ids.includes('gpt-4o'), 'models that the catalogue of prices knows');
   const second = await cli(['mock-upstream', '--listen', new URL(url).host]);
   assert.equal(second.exit_code, 69);
-  assert.match(second.stderr, /in use by another program; name another port, such as --listen/);
+  assert.match(second.stderr, /in use by another program; use another port, such as --listen/);
   running.process.kill('SIGTERM');
   assert.equal((await running.ended).exit_code, 0);
 });
@@ -35,5 +35,5 @@ test('the mock answers in every API, to every model and key, and ends by a signa
 test('a place that is none is refused', async () => {
   const { exit_code, stderr } = await cli(['mock-upstream', '--listen', '8090']);
   assert.equal(exit_code, 64);
-  assert.match(stderr, /Write a host and a port of this machine/);
+  assert.match(stderr, /Expected a host and port of this machine/);
 });

@@ -59,13 +59,13 @@ describe('policy show', () => {
     const lines = stdout.split('\n');
     assert.ok(lines.every((line) => line.length <= 80));
     assert.deepEqual(lines, [
-      'ann@example.com (in other, team) gets, the last one having the last word:',
+      'ann@example.com (in other, team) gets these policies, later ones override:',
       '',
       'POLICY    BECAUSE             FILE',
       'standard  the default policy  policies/standard.yaml',
       'team      member of team      policies/team.yaml',
       '',
-      'Mappings merge key by key, deny lists are united, everything else is replaced:',
+      'Mappings merge by key, deny lists are united, everything else is replaced:',
       '',
       'model: coder-1      # policies/standard.yaml:5',
       'permissions:',
@@ -125,7 +125,7 @@ describe('policy show', () => {
     const unnamed = await cli(['policy', 'show', '--user', 'a@example.com'], options);
     assert.equal(unnamed.exit_code, 69);
     assert.equal(unnamed.stdout, '');
-    assert.match(unnamed.stderr, /the groups of a@example\.com are not known.*name them with --group/);
+    assert.match(unnamed.stderr, /cannot read the groups of a@example\.com.*name the groups with --group/);
   });
 
   it('exits with 1 when no policy is meant for somebody', async () => {
@@ -135,7 +135,7 @@ describe('policy show', () => {
     const who = ['--user', 'a@example.com', '--group', 'x', '--config', 'without.yaml'];
     const nothing = await run('show', ...who);
     assert.deepEqual([nothing.exit_code, nothing.stdout], [1, '']);
-    assert.equal(nothing.stderr, 'No managed policy is meant for a@example.com (in x).\n');
+    assert.equal(nothing.stderr, 'No managed policy applies to a@example.com (in x).\n');
     const json = await run('show', ...who, '--json');
     assert.equal(json.exit_code, 1);
     assert.deepEqual(JSON.parse(json.stdout).policies, []);
@@ -153,7 +153,7 @@ describe('policy list', () => {
     const { stdout } = await succeed('list');
     assert.deepEqual(stdout.split('\n'), [
       'POLICY    PRIORITY  FOR                     SUMMARY',
-      'standard            everybody               What everybody gets.',
+      'standard            all users               What everybody gets.',
       'team             5  team, @partner.example  For a team.',
       '',
     ]);

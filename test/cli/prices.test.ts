@@ -73,7 +73,7 @@ test('prices check finds nothing where everything that was used has a price', as
   assert.equal(exit_code, 0, stdout + stderr);
   assert.match(
     stdout,
-    /^Everything has a price: looked at 4 requests to 3 models since \d{4}-\d\d-\d\d, and 1\nentry of /,
+    /^All usage has a price: checked 4 requests to 3 models since \d{4}-\d\d-\d\d, and 1\nentry of /,
   );
   assertNarrow(stdout);
 });
@@ -84,13 +84,13 @@ test('prices check names models and tools without a price and entries of no use,
   assertNarrow(stdout);
   const words = stdout.replace(/\s+/g, ' ');
   for (const expected of [
-    'Models without a price of their own, charged at prices.unknown_model: unpriced-1 at main: 1 request of 0.0105 USD, the last on ',
+    'Models without their own price, charged at prices.unknown_model: unpriced-1 at main: 1 request of 0.0105 USD, the last on ',
     'Models that gateway.yaml no longer has: old-1 at main: 1 request of 0.03315 USD, the last on ',
-    'Tools that were used and have no price; their uses cost nothing: ',
+    'Used tools without a price, charged nothing: ',
     'web_fetch of coder-1 at main: 4 uses in 2 requests, the last on ',
     'web_search of unpriced-1 at main: 3 uses in 1 request',
-    'Entries of prices.rows that no request can meet: prices.rows[0]: it ended on 2020-01-01',
-    'Not everything has a price of use: looked at 4 requests to 3 models',
+    'Entries of prices.rows that never apply: prices.rows[0]: it ended on 2020-01-01',
+    'Some prices are missing or unused: checked 4 requests to 3 models',
   ]) {
     assert.ok(words.includes(expected), `${expected}\n${stdout}`);
   }
@@ -209,7 +209,7 @@ test('a price of a tier that lacks half of itself, or cannot be kept, is a findi
   const { exit_code, stderr, stdout } = await prices({ models: [{ ...PRICED, pricing }] }, 'show');
   assert.equal(exit_code, 78);
   assert.match(stderr + stdout, /`output` is missing/);
-  assert.match(stderr + stdout, /the amount cannot be kept exactly/);
+  assert.match(stderr + stdout, /the amount cannot be represented exactly/);
 });
 
 test('prices show looks at another day, model or upstream, and tells programs exact decimals', async () => {
@@ -245,8 +245,8 @@ test('prices show looks at another day, model or upstream, and tells programs ex
 
 test('prices show with a name that nobody has is one line and exit code 64', async () => {
   for (const [wrong, expected] of [
-    [['--upstream', 'mian'], /^appscli: there is no upstream "mian" in main, contract[^\n]*\n$/],
-    [['--model', 'x', '--at', 'someday'], /^appscli: [^\n]*Write a date or a time[^\n]*\n$/],
+    [['--upstream', 'mian'], /^appscli: unknown upstream "mian"; there is main, contract[^\n]*\n$/],
+    [['--model', 'x', '--at', 'someday'], /^appscli: [^\n]*Expected a date or time[^\n]*\n$/],
   ] as const) {
     const { exit_code, stdout, stderr } = await prices(SHOWN, 'show', ...wrong);
     assert.deepEqual([exit_code, stdout], [64, '']);
@@ -266,7 +266,7 @@ test('prices check tells which prices of gateway.yaml the catalogue has differen
   assert.equal(exit_code, 0, stdout + stderr);
   assertNarrow(stdout);
   assert.match(stdout, /claude-sonnet-4-5, input \(line \d+\): 2\.5, in the catalogue 3\n/);
-  assert.match(stdout, /Catalogue of prices: 2\d{3}-\d\d-\d\d, \d+ days? old, not in use here\.\n$/);
+  assert.match(stdout, /Price catalogue: 2\d{3}-\d\d-\d\d, \d+ days? old, not in use here\.\n$/);
   const { other_prices, catalogue } = JSON.parse((await prices({ ...ALL_PRICED, models }, 'check', '--json')).stdout);
   const [{ line, ...other }] = other_prices;
   assert.ok(line > 1);

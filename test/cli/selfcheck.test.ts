@@ -92,7 +92,7 @@ describe('appscli selfcheck', () => {
       info
         .replaceAll('\n', ' ')
         .startsWith(
-          `Checks ${base_url} with the model coder-1 (the first of 2 that it lists; --model names another). Costs nothing: no model is asked. `,
+          `Checks ${base_url} with the model coder-1 (the first of 2 on its list; choose another with --model). Costs nothing: no requests to a model. `,
         ),
       info,
     );
@@ -106,7 +106,7 @@ describe('appscli selfcheck', () => {
     assert.equal((await run({ strict: true }, [warns, skipped])).exit_code, 1);
     const { exit_code, info } = await run({}, [skipped]);
     assert.equal(exit_code, 1);
-    assert.match(info, /Nothing was checked\.\n$/);
+    assert.match(info, /No check ran\.\n$/);
   });
 
   it('sends the token to the gateway, with the names of headers that most people have and the neutral ones', async () => {
@@ -121,7 +121,7 @@ describe('appscli selfcheck', () => {
 
   it('takes the path of an API off the address and says so', async () => {
     const { data, info } = await run({ baseUrl: `${base_url}/v1/` }, [TELLS]);
-    assert.match(info, /The address was given with \/v1, which is left off here/);
+    assert.match(info, /Ignores \/v1 at the end of the address/);
     assert.deepEqual(JSON.parse(/\{.*\}/.exec(data.replace(/\n */g, ''))?.[0] ?? ''), {
       model: 'coder-1',
       given_url: `${base_url}/v1`,
@@ -133,10 +133,13 @@ describe('appscli selfcheck', () => {
     const { data, info } = await run({ maxUsd: 0.01 }, [OK, DEAR, { ...DEAR, id: 'messages.more' }]);
     assert.match(
       info.replaceAll('\n', ' '),
-      /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 tokens in and 200 out, at 3 USD for a million in and 15 out, which is assumed: the gateway tells no price\. 1 check more would go beyond --max-usd 0\.01; --max-usd 0\.02 makes all\./,
+      /Costs at most 0\.0075 USD: 2 requests to the model, 1,500 input and 200 output tokens, at 3 USD per million input and 15 per million output tokens, an assumed price: the gateway lists none\. 1 more check would exceed --max-usd 0\.01; --max-usd 0\.02 runs all\./,
     );
-    assert.match(data, /ok {7}An answer: it is there\nskipped {2}An answer: it may cost 0\.0075 USD/);
-    assert.match(data, /help {6}--max-usd 0\.02 makes all checks/);
+    assert.match(
+      data,
+      /ok {7}An answer: it is there\nskipped {2}An answer: its cost of up to 0\.0075 USD would exceed/,
+    );
+    assert.match(data, /help {6}--max-usd 0\.02 runs all checks/);
   });
 
   it('makes all checks but the runs of clients for less than one cent by default', () => {
@@ -165,8 +168,11 @@ describe('appscli selfcheck', () => {
     assert.equal(info, '');
     models = [models[0]!, { id: 'small', pricing: { prompt: '0.00000025', completion: '0.00000125' } }];
     const told = await run({}, [DEAR]);
-    assert.match(told.info, /with the model small \(the cheapest of 2 that/);
-    assert.match(told.info.replaceAll('\n', ' '), /at 0\.25 USD for a million in and 1\.25 out, as the gateway says\./);
+    assert.match(told.info, /with the model small \(the cheapest of 2 on its/);
+    assert.match(
+      told.info.replaceAll('\n', ' '),
+      /at 0\.25 USD per million input and 1\.25 per million output tokens, by the price list of the gateway\./,
+    );
   });
 
   it('tells programs what it asked, what that costs at most, and every result', async () => {
@@ -209,18 +215,18 @@ describe('appscli selfcheck', () => {
   it('skips what needs a model where none is listed or named', async () => {
     models = [];
     const { data, info } = await run({}, [OK, DEAR]);
-    assert.match(info.replaceAll('\n', ' '), /with no model: it lists none, and --model names none/);
+    assert.match(info.replaceAll('\n', ' '), /with no model: the gateway lists none, and --model is not set/);
     assert.match(
       data,
-      /skipped {2}An answer: no model is known to ask: put the list of models right, or\n {9}name one with --model/,
+      /skipped {2}An answer: no model available: fix the model list, or name a model with\n {9}--model/,
     );
   });
 
   it('does not say that nothing is listed where the list was refused', async () => {
     status = 401;
     const { data, info } = await run({}, [DEAR]);
-    assert.match(info.replaceAll('\n', ' '), /with no model: it gives no list of models, and --model names none/);
-    assert.match(data.replace(/\s+/g, ' '), /no model is known to ask: put the list of models right/);
+    assert.match(info.replaceAll('\n', ' '), /with no model: the gateway has no model list, and --model is not set/);
+    assert.match(data.replace(/\s+/g, ' '), /no model available: fix the model list/);
   });
 
   it('makes only the checks that are named, by their ids or the beginnings of them', async () => {
@@ -239,14 +245,14 @@ describe('appscli selfcheck', () => {
     const { exit_code, stdout } = await cli(['selfcheck', '--list'], { env: {} });
     assert.equal(exit_code, 0);
     assert.match(stdout, /^check +what is checked +tokens in +out\n/);
-    assert.match(stdout, /^clients\.build_cli +A single run of the build CLI +60000 +2000$/m);
+    assert.match(stdout, /^clients\.build_cli +One run of the build CLI +60000 +2000$/m);
   });
 
   it('exits with 69 where the gateway can not be reached, with a report that says why', async () => {
     const closed = `http://127.0.0.1:${await freePort()}`;
     const { exit_code, data } = await run({ baseUrl: closed });
     assert.equal(exit_code, 69);
-    assert.match(data, /: no answer: connection refused\n.*help +nothing listens there/s);
+    assert.match(data, /: no response: connection refused\n.*help +nothing listens there/s);
   });
 
   it('says what is wrong with a command line, and repeats no token', async () => {
@@ -255,12 +261,15 @@ describe('appscli selfcheck', () => {
       assert.equal(error.exit_code, 64, String(error));
       return String(error.message);
     };
-    assert.match(await refused({ tokenEnv: 'NOT_SET' }), /--token-env names NOT_SET, and that is not set/);
+    assert.match(await refused({ tokenEnv: 'NOT_SET' }), /--token-env: the variable NOT_SET is not set/);
     const given_token = await refused({ tokenEnv: TOKEN });
-    assert.match(given_token, /takes the name of an environment variable, not a token/);
+    assert.match(given_token, /expects the name of an environment variable, not a token/);
     assert.ok(!given_token.includes(TOKEN));
-    assert.match(await refused({ limitTokenEnv: 'ODD' }, { ODD: 'two words' }), /--limit-token-env names ODD/);
-    assert.match(await refused({ echo: 'nowhere' }), /--echo takes a host and a port/);
+    assert.match(
+      await refused({ limitTokenEnv: 'ODD' }, { ODD: 'two words' }),
+      /--limit-token-env: the variable ODD contains no valid token/,
+    );
+    assert.match(await refused({ echo: 'nowhere' }), /--echo expects a host and port/);
     assert.match(await refused({ baseUrl: 'gw.example.com' }), /not an absolute URL/);
   });
 
@@ -307,7 +316,7 @@ describe('appscli selfcheck', () => {
     const missed = await run({ echo: `127.0.0.1:${port}`, maxUsd: 0 }, [OK, DEAR]);
     assert.match(
       missed.info.replaceAll('\n', ' '),
-      /does not forward coder-1 to the echo upstream at .*: give it an upstream/,
+      /does not forward coder-1 to the echo upstream at .*: configure an upstream/,
     );
     assert.match(missed.data, /skipped {2}An answer/);
   });
@@ -324,9 +333,6 @@ describe('appscli selfcheck', () => {
     };
     const { exit_code, data } = await run({}, [stops, OK]);
     assert.equal(exit_code, 1);
-    assert.equal(
-      data,
-      'ok       The list of models: it is there\nskipped  The list of models: not made: it was stopped\n',
-    );
+    assert.equal(data, 'ok       The list of models: it is there\nskipped  The list of models: not run: stopped\n');
   });
 });

@@ -47,7 +47,7 @@ describe('appscli test', () => {
       stdout,
       /^ {6}refuse-large {3}skipped\n.*when request\.body_bytes > 1000: false\n.*request\.body_bytes is 49$/m,
     );
-    assert.match(stdout, /^ {6}forward {8}passed on the upstream's answer, status 200$/m);
+    assert.match(stdout, /^ {6}forward {8}forwarded the upstream's response, status 200$/m);
     assert.match(stdout, /^ {6}sent: POST \/base\/v1\/messages to main$/m);
     assert.deepEqual(
       lines.filter((line) => line.length > 80),
@@ -68,12 +68,12 @@ describe('appscli test', () => {
     const note = / {4}this case has no `upstream:`[\s\S]+?\n(?= {4}what happened)/.exec(stdout)![0];
     assert.equal(
       note,
-      `    this case has no \`upstream:\`, so main answered 200 with an empty body; if it
-      should be asked, write what it answers, such as upstream: { json: { type:
-      message, content: [], usage: { input_tokens: 10, output_tokens: 5 } } }
+      `    this case has no \`upstream:\`, so main returned 200 with an empty body; to
+      script its response, add for example upstream: { json: { type: message,
+      content: [], usage: { input_tokens: 10, output_tokens: 5 } } }
 `,
     );
-    const [, answer] = /such as (upstream: .*)$/.exec(note.replaceAll(/\s+/g, ' ').trim())!;
+    const [, answer] = /for example (upstream: .*)$/.exec(note.replaceAll(/\s+/g, ' ').trim())!;
     const { directory: mended } = testProject(`${silent}    ${answer}\n`);
     assert.equal((await run(mended)).stderr, '\nok: 1 case in 1 file\n');
     const json = JSON.parse((await run(directory, '--format', 'json')).stdout);
@@ -112,10 +112,7 @@ describe('appscli test', () => {
     upstreams: { main: { fails: hang }, spare: { json: { type: message } } }
     expect: { status: 200 }
 `);
-    assert.match(
-      (await run(directory)).stdout,
-      /^ {6}attempt 1: main, unanswered; ended: no time was left for another/m,
-    );
+    assert.match((await run(directory)).stdout, /^ {6}attempt 1: main, unanswered; ended: no time left for another/m);
   });
 
   it('shows every attempt of a request that was sent to several upstreams', async () => {
@@ -129,7 +126,7 @@ describe('appscli test', () => {
     const { stdout } = await run(directory);
     assert.match(
       stdout,
-      /^ {6}attempt 1: main, unreachable; went to the next upstream: no connection\n {6}attempt 2: spare, answered \(status 200\); its answer went to the client$/m,
+      /^ {6}attempt 1: main, unreachable; went to the next upstream: no connection\n {6}attempt 2: spare, answered \(status 200\); its response went to the client$/m,
     );
     const { requests } = JSON.parse((await run(directory, '--format', 'json')).stdout).cases[0];
     assert.deepEqual(
@@ -171,10 +168,10 @@ describe('appscli test', () => {
   it('fails when less was seen than asked for, and says what was not', async () => {
     const { directory } = testProject(HOLDS);
     const { exit_code, stdout, stderr } = await run(directory, '--min-coverage', '90');
-    assert.match(stdout, /^ {2}line 11 {2}guard refuse-large: never seen true$/m);
-    assert.match(stdout, /^ {2}line 20 {2}on_error ask-bob: never seen entered$/m);
-    assert.match(stdout, /^ {2}line 11 {2}routing rule night: never seen matching$/m);
-    assert.equal(stderr, '\n36 % of the decisions were seen, less than 90 %\n');
+    assert.match(stdout, /^ {2}line 11 {2}guard refuse-large: never true$/m);
+    assert.match(stdout, /^ {2}line 20 {2}on_error ask-bob: never entered$/m);
+    assert.match(stdout, /^ {2}line 11 {2}routing rule night: never matching$/m);
+    assert.equal(stderr, '\ndecision coverage of 36 % is below 90 %\n');
     assert.equal(exit_code, 1);
   });
 
@@ -213,7 +210,7 @@ describe('appscli test', () => {
     const { exit_code, stdout, stderr } = await run(directory);
     assert.match(stdout, /^error\[C3001\]: unknown key `expcet`\n {2}--> pipelines\/messages\.more\.test\.yaml:4:5$/m);
     assert.match(stdout, /^ok {4}pipelines\/messages\.test\.yaml/m);
-    assert.match(stderr, /^\d+ errors? to correct$/m);
+    assert.match(stderr, /^\d+ errors? in files$/m);
     assert.equal(exit_code, 78);
   });
 
@@ -236,12 +233,9 @@ describe('appscli test', () => {
     ]);
     assert.equal(none.exit_code, 78);
     assert.deepEqual([absent.exit_code, absent.stderr], [64, 'appscli: pipelnes does not exist\n']);
-    assert.deepEqual(
-      [filter.exit_code, filter.stderr],
-      [1, '\nnothing to test: no case is called "nothing like it"\n'],
-    );
+    assert.deepEqual([filter.exit_code, filter.stderr], [1, '\nno tests: no case name contains "nothing like it"\n']);
     assert.equal(percent.exit_code, 64);
-    assert.match(percent.stderr, /Write a number from 0 to 100/);
+    assert.match(percent.stderr, /Expected a number from 0 to 100/);
   });
 
   it('notes which stage looked for the network that tests do not have', async () => {
@@ -259,7 +253,7 @@ export default defineStage({
     const { appendFile } = await import('node:fs/promises');
     await appendFile(`${directory}/gateway.yaml`, 'stages: [stages/phone.js]\n');
     const { exit_code, stdout } = await run(directory);
-    assert.match(stdout, /note: phone tried to reach home\.example\.com:443; tests have no network/);
+    assert.match(stdout, /note: phone tried to reach home\.example\.com:443; tests block the network/);
     assert.equal(exit_code, 0);
   });
 });

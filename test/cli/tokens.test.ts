@@ -13,7 +13,7 @@ import { commandBench } from './command-bench.ts';
 const bench = commandBench();
 const inOneLine = (text: string) => text.replaceAll('\n', ' ');
 const works = async (token: string) => (await ask(bench.gateway.url, token)).status === 200;
-const refused = (token: string) => until('the gateway refuses the token', async () => !(await works(token)));
+const refused = (token: string) => until('the gateway rejects the token', async () => !(await works(token)));
 const named = (user: string, name = 'test') => ['--user', user, '--name', name];
 
 test('a token is created, which prints it alone, listed and revoked; then the running gateway refuses it', async () => {
@@ -66,14 +66,17 @@ test('a token is rotated by its name: both work for the overlap, and revoking th
   const token = rotated.stdout.trim();
   assert.match(
     inOneLine(rotated.stderr),
-    /^Access token tok_\w+ takes the place of tok_\w+, "test" of frank@example\.com, which works until 20/,
+    /^Access token tok_\w+ replaces tok_\w+ \("test" of frank@example\.com, valid until 20/,
   );
   assertNarrow(rotated.stderr);
   assert.deepEqual([await works(old), await works(token)], [true, true]);
   const table = (await bench.succeed('tokens', 'list', '--user', 'frank@example.com')).stdout;
   assert.match(table, /replaced\n[\s\S]* active\n$/);
   const revoked = await bench.succeed('tokens', 'revoke', ...named('frank@example.com'));
-  assert.match(inOneLine(revoked.stderr), /^Revoked tok_\w+: "test" of frank@example\.com, and tok_\w+, which it had/);
+  assert.match(
+    inOneLine(revoked.stderr),
+    /^Revoked tok_\w+: "test" of frank@example\.com, and tok_\w+, which it replaced/,
+  );
   for (const each of [old, token]) await refused(each);
   assert.ok(await works(other));
   assert.equal((await bench.run('tokens', 'rotate', ...named('frank@example.com'))).exit_code, 1);
@@ -97,12 +100,12 @@ test('a wrong command line says what is wrong', async () => {
       /^appscli: there is no token group "mapped-onyl": did you mean `mapped-only`\?\n$/,
     ],
     [[...create, 'wheel'], 64, /no token group "wheel": gateway\.yaml has all or mapped-only\n$/],
-    [['create', '--name', 'x'], 64, /whose token.* Give --user and --group, or --base-url/],
-    [['revoke', '--user', 'erin@example.com'], 64, /which token\?/],
-    [['revoke'], 64, /which token\?/],
+    [['create', '--name', 'x'], 64, /no owner: use --user and --group, or --base-url/],
+    [['revoke', '--user', 'erin@example.com'], 64, /no token: give an id/],
+    [['revoke'], 64, /no token: give an id/],
     [['revoke', 'tok_unknown'], 1, /no access token tok_unknown; "appscli tokens list" shows all/],
-    [['rotate', 'tok_x', '--overlap', '31d'], 64, /Write 24h/],
-    [['rotate', 'tok_x', '--overlap', 'soon'], 64, /Write 24h/],
+    [['rotate', 'tok_x', '--overlap', '31d'], 64, /Expected a duration such as 24h/],
+    [['rotate', 'tok_x', '--overlap', 'soon'], 64, /Expected a duration such as 24h/],
     [
       ['list', '--base-url', 'https://gateway.example.com'],
       64,
@@ -125,7 +128,7 @@ describe('at a running gateway', () => {
     assert.match(made.stdout, /^gw_\w{49}\n$/);
     assert.match(
       made.stderr,
-      /^Access token tok_\w+ for alice@example\.com\. It does not expire, and is\nshown only this once:\n$/,
+      /^Access token tok_\w+ for alice@example\.com\. It does not expire, and is\nshown only once:\n$/,
     );
     const rotated = await alice('tokens', 'rotate', '--name', 'laptop', '--overlap', '90m');
     assert.notEqual(rotated.stdout, made.stdout);
@@ -138,8 +141,8 @@ describe('at a running gateway', () => {
     assert.match((await alice('tokens', 'revoke', '--name', 'laptop')).stderr, /^Revoked tok_\w+: "laptop" of alice/);
     const wrong: [readonly string[], RegExp][] = [
       [['revoke', '--name', 'laptop'], /is revoked already/],
-      [['create', '--name', 'x', '--group', 'everything'], /group "everything": you may make them in coders\.\n$/],
-      [['list', '--user', 'bob@example.com'], /Only administrators see/],
+      [['create', '--name', 'x', '--group', 'everything'], /group "everything": your token groups are coders\.\n$/],
+      [['list', '--user', 'bob@example.com'], /Admin role required/],
       [['revoke', 'tok_/../../me'], /no access token with this id/],
       [['rotate', '--name', 'never made'], /no token has the name "never made" of alice@example\.com/],
     ];
@@ -173,7 +176,7 @@ describe('at a running gateway', () => {
     }
     for (const words of ['create --name x', 'rotate tok_1']) {
       const { exit_code, stderr } = await alice('tokens', ...words.split(' '));
-      assert.deepEqual([exit_code, stderr.includes('holds no access token')], [69, true]);
+      assert.deepEqual([exit_code, stderr.includes('contains no access token')], [69, true]);
     }
   });
 });

@@ -58,10 +58,10 @@ test('a gateway that is away, that redirects or that is none, is exit code 69 wi
   gateway.scripts.set('/page', () => ({ status: 502, body: '<html>' }));
   await assert.rejects(client.request('GET', '/page'), {
     exit_code: 69,
-    message: /status 502 and something that is not/,
+    message: /status 502, not in JSON/,
   });
   gateway.close();
-  await assert.rejects(client.request('GET', '/admin/api/me'), { exit_code: 69, message: /^no answer from http/ });
+  await assert.rejects(client.request('GET', '/admin/api/me'), { exit_code: 69, message: /^no response from http/ });
 });
 
 test('a path can not lead to another host', async () => {
@@ -75,7 +75,7 @@ test('who is not signed in learns so when it is opened, and where nobody can', a
   gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: not_found }));
   const refused = {
     exit_code: 1,
-    message: /^you are not signed in at http\S+: it has no identity provider.*tokens create$/,
+    message: /^you are not signed in at http\S+: it has no identity provider.*tokens create\)$/,
   };
   await assert.rejects(openClient({ env: backend.env, base_url: gateway.url }), refused);
   gateway.scripts.clear();
@@ -83,5 +83,5 @@ test('who is not signed in learns so when it is opened, and where nobody can', a
     exit_code: 1,
     message: /not signed in/,
   });
-  await assert.rejects(open(), { exit_code: 64, message: /which gateway\?/ });
+  await assert.rejects(open(), { exit_code: 64, message: /no gateway: name one/ });
 });

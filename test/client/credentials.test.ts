@@ -78,14 +78,14 @@ describe('writing', () => {
   test('where it can not be says why, and leaves no draft behind', async () => {
     writeFileSync(join(backend.home, 'file'), '');
     const env = { ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'file', 'credentials.json') };
-    assert.throws(() => openCredentials(env).read(), { message: /cannot be read: a file stands where a directory is/ });
+    assert.throws(() => openCredentials(env).read(), { message: /cannot be read: a part of its path is a file/ });
     await assert.rejects(
       openCredentials(env).locked(async () => {}),
-      { name: 'StartError', message: /cannot be written: a file stands where a directory is needed/ },
+      { name: 'StartError', message: /cannot be written: a part of its path is a file, not a directory/ },
     );
     const taken = { ...backend.env, APPSCLI_CREDENTIALS: join(backend.home, 'taken') };
     mkdirSync(join(backend.home, 'taken'));
-    assert.throws(() => write(taken), /is no file/);
+    assert.throws(() => write(taken), /is not a regular file/);
     assert.deepEqual(readdirSync(backend.home).sort(), ['file', 'taken']);
   });
 });
@@ -97,13 +97,13 @@ describe('reading', () => {
     const warnings: string[] = [];
     assert.equal(openCredentials(backend.env, (words) => warnings.push(words)).read().size, 1);
     assert.equal(mode(backend.path), 0o600);
-    assert.match(warnings.join(), /^other users could read .*; it is private now, but sign in again/);
+    assert.match(warnings.join(), /^other users could read .*; it is private now; sign in again/);
   });
 
   test('a named pipe in its place keeps nobody waiting', { skip: process.platform === 'win32' }, () => {
     mkdirSync(dirname(backend.path), { recursive: true });
     execFileSync('mkfifo', [backend.path]);
-    assert.throws(() => openCredentials(backend.env).read(), /is no file/);
+    assert.throws(() => openCredentials(backend.env).read(), /is not a regular file/);
   });
 
   test('a huge file is not read', () => {
@@ -150,7 +150,7 @@ describe('the text', () => {
       'https://a@b',
     ]) {
       const text = formatCredentials(new Map([[url, held(60) as Credentials]]));
-      assert.throws(() => parseCredentials(text, 'file'), /the entry of a gateway is damaged/, url);
+      assert.throws(() => parseCredentials(text, 'file'), /the entry of a gateway is invalid/, url);
     }
   });
 

@@ -20,7 +20,7 @@ test('an answer that does not come, or not to its end, is given up', async () =>
     await assert.rejects(ask('GET', gateway.url + path), {
       name: 'Unreachable',
       exit_code: 69,
-      message: `no answer from ${gateway.url}: ${why}`,
+      message: `no response from ${gateway.url}: ${why}`,
     });
   }
 });

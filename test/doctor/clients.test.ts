@@ -3,16 +3,16 @@ import { describe, test } from 'node:test';
 import { CLIENT_KINDS, CLIENTS, type ClientKind, planClient } from '../../engine/edge/client-files/clients.ts';
 import { clientNames } from '../../engine/edge/client-files/names.ts';
 import { showDiff } from '../../engine/edge/client-files/show-diff.ts';
-import { examineClient } from '../../engine/edge/doctor/clients/examine-client.ts';
-import { examineDesk } from '../../engine/edge/doctor/examine-desk.ts';
+import { diagnoseClient } from '../../engine/edge/doctor/clients/diagnose-client.ts';
+import { diagnoseWorkstation } from '../../engine/edge/doctor/diagnose-workstation.ts';
 import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
-import { deskWith, FOLDER, HOME, mended, type PretendedDesk } from './support.ts';
+import { type FakeWorkstation, FOLDER, HOME, mended, workstationWith } from './support.ts';
 
 const ROOT = 'https://gateway.example.com';
 const TOKEN = 'gw_planted_token_1';
 
 /** One fault of a client: its files before, what is found, and its file after `--fix`. */
-interface Row extends PretendedDesk {
+interface Row extends FakeWorkstation {
   /** Of everything that is found, such as `failed build_cli.env_key`; none where nothing is wrong. */
   readonly finds: readonly string[];
   /** What the finding says. */
@@ -82,7 +82,7 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'a key where the name of a variable belongs': {
     files: build({ 'env_key = "RELAY_API_KEY"': `env_key = "${TOKEN}"` }, { variable: 'RELAY_API_KEY' }),
     finds: ['failed build_cli.api_key', 'failed build_cli.env_key'],
-    says: /env_key holds a key: the name of a variable that holds the key belongs there/,
+    says: /env_key contains a key: it must be the name of a variable/,
     after: build(),
   },
   'a variable with a $ before its name': {
@@ -94,18 +94,18 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'a variable that is not set': {
     files: build({}, { variable: 'RELAY_API_KEY' }),
     finds: ['failed build_cli.key'],
-    says: /RELAY_API_KEY of env_key is not set here: there is no sign-in either, and the client wants one in a browser/,
+    says: /RELAY_API_KEY of env_key is not set here: the client requires a browser sign-in/,
   },
   'a variable that is not set, and a sign-in at the vendor': {
     files: { ...build({}, { variable: 'RELAY_API_KEY' }), '~/.buildcli/auth.json': '{"token": "x"}' },
     finds: ['failed build_cli.key'],
-    says: /sends the sign-in to its vendor instead, which the gateway cannot take/,
+    says: /would send its vendor login to the gateway/,
   },
   'no key at all, and variables of other clients': {
     files: build({ [`api_key = "${TOKEN}"\n`]: '' }),
     env: { COMPAT_API_KEY: TOKEN },
     finds: ['failed build_cli.key'],
-    says: /neither api_key nor env_key: .*COMPAT_API_KEY is set, which the client does not read/,
+    says: /COMPAT_API_KEY/,
   },
   'the key that the client takes last': {
     files: build({ [`api_key = "${TOKEN}"\n`]: '' }),
@@ -115,7 +115,7 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'the word Bearer before the key': {
     files: build({ '"gw_': '"Bearer gw_' }),
     finds: ['failed build_cli.api_key'],
-    says: /api_key has the word Bearer or white space beside the key: the client sends what stands there/,
+    says: /api_key contains the word Bearer or white space beside the key: the client sends it unchanged/,
     after: build(),
   },
   'the name of a variable as the key': {
@@ -127,7 +127,7 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'the id of a model as the default': {
     files: build({ 'default = "coder"': 'default = "coder-1"' }),
     finds: ['failed build_cli.default_model'],
-    says: /default is coder-1: it has to name an entry \[model\.<alias>\]/,
+    says: /default is coder-1: it must name an entry \[model\.<alias>\]/,
     after: build(),
   },
   'no default': {
@@ -159,7 +159,7 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'an entry that is not the default, with what stands for a key': {
     files: { [BUILD]: `${build()[BUILD]}\n${SECOND}api_key = "<API_KEY>"\n` },
     finds: ['failed build_cli.key'],
-    says: /api_key holds no key/,
+    says: /api_key contains no key/,
   },
   'an entry with faults beside a default of the vendor': {
     files: { [BUILD]: `[models]\ndefault = "own"\n[model.own]\nmodel = "m"\n${SECOND.replace('/v1"', '"')}` },
@@ -173,17 +173,17 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
     files: build(),
     env: { BUILDCLI_DEFAULT_MODEL: 'coder-1' },
     finds: ['failed build_cli.default_model'],
-    says: /BUILDCLI_DEFAULT_MODEL is coder-1: it wins over the file/,
+    says: /BUILDCLI_DEFAULT_MODEL is coder-1: it overrides the file/,
   },
   'no context window': {
     files: build({ 'context_window = 500000\n': '' }),
     finds: ['failed build_cli.context_window'],
-    says: /context_window is missing: the client goes by 200000 tokens/,
+    says: /context_window is missing: the client assumes 200000 tokens/,
   },
   'a context window of next to nothing': {
     files: build({ '500000': '200' }),
     finds: ['failed build_cli.context_window'],
-    says: /context_window is 200: the client shortens conversations by that/,
+    says: /context_window is 200: the client compacts conversations by this value/,
     after: build(),
   },
   'a context window in quotes': {
@@ -199,7 +199,7 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'an address without /v1': {
     files: build({ [`${ROOT}/v1`]: ROOT }),
     finds: ['failed build_cli.base_url'],
-    says: /it has to end in \/v1/,
+    says: /it must end in \/v1/,
     after: build(),
   },
   'an address with the path of an API': {
@@ -215,12 +215,12 @@ const BUILD_ROWS: Readonly<Record<string, Row>> = {
   'a model of the vendor for titles': {
     files: build({ 'session_summary = "coder"\n': '' }),
     finds: ['warning build_cli.side_models'],
-    says: /session_summary is missing: the client asks for a model of its vendor/,
+    says: /session_summary is missing: the client requests a model of its vendor/,
   },
   'a file that is no TOML': {
     files: { [BUILD]: '[models\n' },
     finds: ['failed build_cli.file'],
-    says: /it is not TOML/,
+    says: /invalid TOML/,
   },
   'variables that win over the files': {
     files: build(),
@@ -249,19 +249,19 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
       ),
     },
     finds: ['failed coding_cli.env_key'],
-    says: /does not start with two ways to a key/,
+    says: /does not start with two key sources/,
     after: coding({}, { helper: { program: 'appscli', args: ['token'] } }),
   },
   'a variable that is not set': {
     files: coding({}, { variable: 'RELAY_API_KEY' }),
     finds: ['failed coding_cli.env_key'],
-    says: /env_key names RELAY_API_KEY, which is not set here: the client does not start a turn/,
+    says: /env_key names RELAY_API_KEY, which is not set: the client cannot send requests/,
   },
   'no key': {
     files: { [CODING]: coding()[CODING]! },
     env: { COMPAT_API_KEY: TOKEN },
     finds: ['failed coding_cli.key'],
-    says: /COMPAT_API_KEY is set as a variable, which the client does not read/,
+    says: /the client does not read the variable COMPAT_API_KEY for this provider/,
   },
   'a key that is not used': {
     files: coding({ 'requires_compat_auth = true\n': '' }),
@@ -276,7 +276,7 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
   'a variable that is not set, with the key in its file': {
     files: coding({ wire_api: 'env_key = "UNSET"\nwire_api' }),
     finds: ['failed coding_cli.env_key'],
-    says: /env_key names UNSET, which is not set here/,
+    says: /env_key names UNSET, which is not set/,
     after: coding(),
   },
   'white space beside the key': {
@@ -287,7 +287,7 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
   'a sign-in of the vendor beside the key': {
     files: coding({ '"COMPAT_API_KEY"': '"tokens": {"id_token": "x"}, "auth_mode": "chatgpt", "COMPAT_API_KEY"' }),
     finds: ['failed coding_cli.sign_in'],
-    says: /may send that in place of the key/,
+    says: /may send instead of the key/,
   },
   'a sign-in of the vendor beside the key, and no word of which counts': {
     files: coding({
@@ -295,7 +295,7 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
       '"auth_mode": "apikey"': '"x": "y"',
     }),
     finds: ['warning coding_cli.sign_in'],
-    says: /a sign-in of the vendor is beside the key/,
+    says: /there is also a vendor sign-in/,
   },
   'another key for single runs': {
     files: coding(),
@@ -309,7 +309,7 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
   'no context window': {
     files: coding({ 'model_context_window = 500000\n': '' }),
     finds: ['failed coding_cli.context_window'],
-    says: /conversations are not shortened in time/,
+    says: /conversations are not compacted in time/,
   },
   'no limit of compaction': {
     files: coding({ 'model_auto_compact_token_limit = 475000\n': '' }),
@@ -329,7 +329,7 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
   'another protocol': {
     files: coding({ '"responses"': '"chat"' }),
     finds: ['failed coding_cli.wire_api'],
-    says: /wire_api is chat: the client speaks responses alone/,
+    says: /wire_api is chat: the client only supports responses/,
     after: coding(),
   },
   'no protocol': {
@@ -350,13 +350,13 @@ const CODING_ROWS: Readonly<Record<string, Row>> = {
   'a provider that is not there': {
     files: coding({ 'model_provider = "custom"': 'model_provider = "custm"' }),
     finds: ['failed coding_cli.provider'],
-    says: /model_provider is custm: there is no section of that name/,
+    says: /model_provider is custm: no section has that name/,
     after: coding(),
   },
   'no provider': {
     files: coding({ 'model_provider = "custom"\n': '' }),
     finds: ['failed coding_cli.provider'],
-    says: /model_provider is missing: the client asks its vendor/,
+    says: /model_provider is missing: the client uses its vendor/,
   },
   'the name of a built-in provider': {
     files: coding({
@@ -396,7 +396,7 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
   'an address that ends in /v1': {
     files: settings({ VENDOR_BASE_URL: `${ROOT}/v1` }),
     finds: ['failed messages.address'],
-    says: /VENDOR_BASE_URL is .*\/v1: the client adds \/v1/,
+    says: /VENDOR_BASE_URL is .*\/v1: the client appends \/v1/,
     after: settings(),
   },
   'an address of the shell that ends in /v1': {
@@ -422,18 +422,18 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
   'an address without a token': {
     files: settings({ VENDOR_AUTH_TOKEN: undefined }),
     finds: ['failed messages.key'],
-    says: /asks people to sign in at its vendor/,
+    says: /would send its vendor login to the gateway/,
   },
   'a token beside a key helper': {
     files: settings({ VENDOR_AUTH_TOKEN: undefined }, { apiKeyHelper: 'echo x' }),
     env: { VENDOR_AUTH_TOKEN: TOKEN },
     finds: ['warning messages.key'],
-    says: /beside that of the key helper, and which of them counts is up to the gateway; unset VENDOR_AUTH_TOKEN/,
+    says: /in addition to the key helper's, and the gateway decides between them; unset VENDOR_AUTH_TOKEN/,
   },
   'a legacy key beside the token': {
     files: settings({ VENDOR_API_KEY: 'sk-planted-legacy-2' }),
     finds: ['warning messages.key'],
-    says: /VENDOR_API_KEY is set: it is sent beside the token/,
+    says: /VENDOR_API_KEY is set: the client sends it in addition to the token/,
     after: settings(),
   },
   'the word Bearer before the token': {
@@ -444,12 +444,12 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
   'a placeholder': {
     files: settings({ VENDOR_AUTH_TOKEN: '<API_KEY>' }),
     finds: ['failed messages.key'],
-    says: /what stands for one in examples/,
+    says: /a placeholder or a variable name/,
   },
   'an hour that is not asked for': {
     files: settings({ ENABLE_PROMPT_CACHING_1H: '1', DISABLE_PROMPT_CACHING: '1' }),
     finds: ['warning messages.cache_1h'],
-    says: /prompts are not kept for an hour/,
+    says: /prompts are not cached for an hour/,
     after: settings({ ENABLE_PROMPT_CACHING_1H: '1' }),
   },
   'an hour that nothing keeps from being asked for': {
@@ -464,7 +464,7 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
   'a model whose window the client guesses': {
     files: settings({ VENDOR_MODEL: 'coder-1' }),
     finds: ['warning messages.context_window'],
-    says: /--check asks the gateway for it/,
+    says: /--check reads it from the gateway/,
   },
   'a model whose window the client knows': { files: settings({ VENDOR_MODEL: 'vendor-opus-5' }), finds: [] },
   'a window of more than any model': {
@@ -490,12 +490,12 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
     files: settings(),
     env: { VENDOR_BASE_URL: 'https://old.example.com' },
     finds: ['warning messages.passed_over'],
-    says: /VENDOR_BASE_URL is not used: .*settings\.json:3 says otherwise, and wins/,
+    says: /VENDOR_BASE_URL is overridden by .*settings\.json:3/,
   },
   'a credential in a file of the project': {
     files: { [`${FOLDER}/.client/settings.json`]: settings()[SETTINGS]! },
     finds: ['failed messages.secret'],
-    says: /made to be committed with the project/,
+    says: /usually committed with the project/,
   },
   'a gateway that a file of the folder names': {
     files: {
@@ -503,7 +503,7 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
       ...settings({ VENDOR_BASE_URL: undefined }),
     },
     finds: ['warning messages.key'],
-    says: /it was not sent from here/,
+    says: /the doctor did not send it/,
   },
   'a broken file, and a token of the shell': {
     files: { [SETTINGS]: '{' },
@@ -518,8 +518,8 @@ const MESSAGES_ROWS: Readonly<Record<string, Row>> = {
 };
 
 const TABLES = { messages: MESSAGES_ROWS, 'coding-cli': CODING_ROWS, 'build-cli': BUILD_ROWS } as const;
-const faultsOn = (client: ClientKind, given: PretendedDesk) =>
-  examineClient(deskWith(given), client).diagnoses.filter(
+const faultsOn = (client: ClientKind, given: FakeWorkstation) =>
+  diagnoseClient(workstationWith(given), client).diagnoses.filter(
     ({ verdict }) => verdict === 'failed' || verdict === 'warning',
   );
 const byPath = (files: Readonly<Record<string, string>>) =>
@@ -560,7 +560,7 @@ for (const [client, rows] of Object.entries(TABLES) as [ClientKind, Readonly<Rec
         // What was mended is not found a second time, and nothing of it shows a key.
         const left = faultsOn(client, put_right).flatMap(({ fixes = [] }) => fixes);
         assert.deepEqual(left, []);
-        const { changes, hides } = composeFixes(deskWith(given), faults);
+        const { changes, hides } = composeFixes(workstationWith(given), faults);
         for (const change of changes) assert.ok(!showDiff(change, hides, false).includes(TOKEN));
       });
     }
@@ -570,7 +570,7 @@ for (const [client, rows] of Object.entries(TABLES) as [ClientKind, Readonly<Rec
 describe('what is found of a client', () => {
   test('is how it reaches its gateway, and with what', () => {
     const of = (client: ClientKind, files: Record<string, string>) =>
-      examineClient(deskWith({ files }), client).connection!;
+      diagnoseClient(workstationWith({ files }), client).connection!;
     assert.deepEqual(
       [
         of('build-cli', build()),
@@ -587,7 +587,7 @@ describe('what is found of a client', () => {
 
   test('names the authorities that it trusts, but for those of the folder', () => {
     const of = (client: ClientKind, files: Record<string, string>) =>
-      examineClient(deskWith({ files, env: { SSL_CERT_FILE: '/ca' } }), client).connection!.authorities;
+      diagnoseClient(workstationWith({ files, env: { SSL_CERT_FILE: '/ca' } }), client).connection!.authorities;
     const project = { [`${FOLDER}/.client/settings.json`]: JSON.stringify({ env: { NODE_EXTRA_CA_CERTS: '/evil' } }) };
     assert.deepEqual(of('messages', settings({ NODE_EXTRA_CA_CERTS: '/own' })), ['/own', '/ca']);
     assert.deepEqual(of('messages', { ...settings(), ...project }), ['/ca']);
@@ -595,30 +595,33 @@ describe('what is found of a client', () => {
   });
 
   test('has a window that can be set to what the gateway says', () => {
-    const desk = deskWith({ files: coding() });
-    const { fixes } = examineClient(desk, 'coding-cli').connection!.fixWindow!(200_000);
-    const [change] = composeFixes(desk, [{ fixes: fixes! }]).changes;
+    const workstation = workstationWith({ files: coding() });
+    const { fixes } = diagnoseClient(workstation, 'coding-cli').connection!.fixWindow!(200_000);
+    const [change] = composeFixes(workstation, [{ fixes: fixes! }]).changes;
     assert.match(change!.after!, /model_context_window = 200000\nmodel_auto_compact_token_limit = 190000/);
   });
 
   test('is nothing where no client is', () => {
-    for (const client of CLIENT_KINDS) assert.deepEqual(examineClient(deskWith(), client).diagnoses, []);
-    assert.equal(examineClient(deskWith({ programs: ['buildcli'] }), 'build-cli').diagnoses[0]?.verdict, 'skipped');
+    for (const client of CLIENT_KINDS) assert.deepEqual(diagnoseClient(workstationWith(), client).diagnoses, []);
+    assert.equal(
+      diagnoseClient(workstationWith({ programs: ['buildcli'] }), 'build-cli').diagnoses[0]?.verdict,
+      'skipped',
+    );
   });
 });
 
 test('a look that breaks is told, and the others are made', async () => {
-  const desk = deskWith({ files: { '~/.buildcli/config.toml': '[models]\ndefault = "gw"\n' } });
+  const workstation = workstationWith({ files: { '~/.buildcli/config.toml': '[models]\ndefault = "gw"\n' } });
   const read = (path: string) => {
     if (path.includes('codingcli')) throw new TypeError('a secret is in here');
-    return desk.read(path);
+    return workstation.read(path);
   };
   const found: string[] = [];
-  for await (const each of examineDesk({ desks: [{ ...desk, read }], is_offline: true })) {
+  for await (const each of diagnoseWorkstation({ workstations: [{ ...workstation, read }], is_offline: true })) {
     found.push(`${each.verdict} ${each.id}: ${each.found}`);
   }
   assert.ok(
-    found.some((line) => line.startsWith('warning coding_cli.files: this look broke (TypeError)')),
+    found.some((line) => line.startsWith('warning coding_cli.files: check crashed (TypeError)')),
     found.join('\n'),
   );
   assert.ok(found.some((line) => line.includes(' build_cli')));

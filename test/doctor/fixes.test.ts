@@ -2,18 +2,18 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { BrokenFile } from '../../engine/edge/client-files/broken-file.ts';
 import { tryHelper } from '../../engine/edge/doctor/clients/sign-in.ts';
-import type { Fix, HelperCommand } from '../../engine/edge/doctor/desk.ts';
-import { withWholeCommand } from '../../engine/edge/doctor/examine-desk.ts';
+import { withWholeCommand } from '../../engine/edge/doctor/diagnose-workstation.ts';
 import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
-import { deskWith } from './support.ts';
+import type { Fix, HelperCommand } from '../../engine/edge/doctor/workstation.ts';
+import { workstationWith } from './support.ts';
 
 const PATH = '/home/ada/file';
 const fix = (change: Fix['change'], more: Partial<Fix> = {}): Fix => ({ path: PATH, change, secret: false, ...more });
 const adding = (text: string, more: Partial<Fix> = {}) => fix((before) => before + text, more);
 const compose = (text: string | undefined, ...fixes: Fix[]) =>
-  composeFixes(deskWith(text === undefined ? {} : { files: { [PATH]: text } }), [{ fixes }, {}]);
+  composeFixes(workstationWith(text === undefined ? {} : { files: { [PATH]: text } }), [{ fixes }, {}]);
 
-describe('fixes of a desk', () => {
+describe('fixes of a workstation', () => {
   test('become one change of each file, in their order', () => {
     const { changes } = compose('a', adding('b'), adding('c', { secret: true }), { ...adding('x'), path: '/other' });
     assert.deepEqual(changes, [
@@ -35,8 +35,9 @@ describe('fixes of a desk', () => {
   test('of rights alone are a change only while others may read the file', () => {
     const private_again = fix((before) => before, { secret: true });
     const changesWith = (rights: number) =>
-      composeFixes(deskWith({ files: { [PATH]: 'a' }, rights: { [PATH]: rights } }), [{ fixes: [private_again] }])
-        .changes;
+      composeFixes(workstationWith({ files: { [PATH]: 'a' }, rights: { [PATH]: rights } }), [
+        { fixes: [private_again] },
+      ]).changes;
     assert.deepEqual(changesWith(0o600), []);
     assert.deepEqual(changesWith(0o640), [{ path: PATH, before: 'a', after: 'a', secret: true }]);
   });
@@ -69,8 +70,8 @@ const FACTS = {
 
 test('a remedy names a command that can be pasted: with the gateway, the model and the names of the client', () => {
   assert.equal(
-    withWholeCommand('appscli client coding-cli asks for the key', FACTS),
-    "appscli client coding-cli --base-url https://gw.corp.test --model coder-1 --profile '/opt/my names.yaml' asks for the key",
+    withWholeCommand('appscli client coding-cli prompts for the key', FACTS),
+    "appscli client coding-cli --base-url https://gw.corp.test --model coder-1 --profile '/opt/my names.yaml' prompts for the key",
   );
   assert.equal(
     withWholeCommand('set it up again with appscli client', { ...FACTS, client: 'messages', profile: undefined }),
@@ -96,9 +97,9 @@ test('an option that a remedy means is not written twice, and a remedy without t
   assert.equal(withWholeCommand('chmod 600 it', FACTS), 'chmod 600 it');
 });
 
-const desk = { env: { PATH: process.env.PATH } };
+const workstation = { env: { PATH: process.env.PATH } };
 const run = (command: HelperCommand['command'], seconds?: number) =>
-  tryHelper(desk, { client: 'coding-cli', helper: { command, where: 'config.toml:3' } }, seconds);
+  tryHelper(workstation, { client: 'coding-cli', helper: { command, where: 'config.toml:3' } }, seconds);
 
 describe('a key helper that is tried', { skip: process.platform === 'win32' && 'the lines are for sh' }, () => {
   test('gives its token, and says where it is named', async () => {
@@ -114,12 +115,12 @@ describe('a key helper that is tried', { skip: process.platform === 'win32' && '
   });
 
   for (const [what, line, found, seconds] of [
-    ['does not end', 'sleep 600', /not done after 0.1 seconds/, 0.1],
-    ['prints without end', 'yes', /far more than a token/],
-    ['prints what is no header', "printf 'gw_\\001'", /no HTTP header can carry/],
-    ['may not be run', '/etc/passwd', /may not be run/],
+    ['does not end', 'sleep 600', /timed out after 0.1 seconds/, 0.1],
+    ['prints without end', 'yes', /far longer than a token/],
+    ['prints what is no header', "printf 'gw_\\001'", /HTTP headers cannot carry/],
+    ['may not be run', '/etc/passwd', /not executable/],
     ['no shell can run', 'echo a\0b', /no shell can run it/],
-    ['is ended by a signal', 'kill -9 $$', /ended by a signal/],
+    ['is ended by a signal', 'kill -9 $$', /killed by a signal/],
   ] as const) {
     test(`that ${what} gives none, and says what to do`, async () => {
       const { token, diagnosis } = await run({ line }, seconds);

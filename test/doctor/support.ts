@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { type ClientNames, clientNames } from '../../engine/edge/client-files/names.ts';
-import type { Desk, Diagnosis } from '../../engine/edge/doctor/desk.ts';
 import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
+import type { Diagnosis, Workstation } from '../../engine/edge/doctor/workstation.ts';
 
-/** The home directory of the desk. */
+/** The home directory of the workstation. */
 export const HOME = '/home/ada';
 /** Where clients are started on it. */
 export const FOLDER = '/home/ada/project';
@@ -11,7 +11,7 @@ export const FOLDER = '/home/ada/project';
 export const NOW = Date.parse('2026-11-23T09:00:00Z');
 
 /** A machine that is nowhere but in a test. */
-export interface PretendedDesk {
+export interface FakeWorkstation {
   /** Texts by path; `~/` is the home directory. */
   readonly files?: Readonly<Record<string, string>>;
   /** Permission bits by path; those of other files are 600. */
@@ -28,8 +28,8 @@ function byPath<T>(given: Readonly<Record<string, T>> = {}): Map<string, T> {
   return new Map(Object.entries(given).map(([path, value]) => [pathOf(path), value]));
 }
 
-/** A desk with these files, variables and programs, and nothing else. */
-export function deskWith(given: PretendedDesk = {}): Desk {
+/** A workstation with these files, variables and programs, and nothing else. */
+export function workstationWith(given: FakeWorkstation = {}): Workstation {
   const [files, rights] = [byPath(given.files), byPath(given.rights)];
   const { env = {}, programs = [], names = clientNames(undefined), platform = 'linux' } = given;
   return {
@@ -44,9 +44,9 @@ export function deskWith(given: PretendedDesk = {}): Desk {
   };
 }
 
-/** The same desk after everything was mended that can be. */
-export function mended(given: PretendedDesk, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): PretendedDesk {
-  const { changes } = composeFixes(deskWith(given), diagnoses);
+/** The same workstation after everything was mended that can be. */
+export function mended(given: FakeWorkstation, diagnoses: readonly Pick<Diagnosis, 'fixes'>[]): FakeWorkstation {
+  const { changes } = composeFixes(workstationWith(given), diagnoses);
   const [files, rights] = [byPath(given.files), byPath(given.rights)];
   for (const { path, after, secret } of changes) {
     files.set(path, after);

@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { showDiff } from '../../engine/edge/client-files/show-diff.ts';
-import { examineClient } from '../../engine/edge/doctor/clients/examine-client.ts';
-import type { Desk } from '../../engine/edge/doctor/desk.ts';
-import { examineDesk } from '../../engine/edge/doctor/examine-desk.ts';
+import { diagnoseClient } from '../../engine/edge/doctor/clients/diagnose-client.ts';
+import { diagnoseWorkstation } from '../../engine/edge/doctor/diagnose-workstation.ts';
 import { composeFixes } from '../../engine/edge/doctor/fixes.ts';
+import type { Workstation } from '../../engine/edge/doctor/workstation.ts';
 import { anyText } from '../support/any-text.ts';
 import { times } from '../support/times.ts';
-import { deskWith, FOLDER, mended, type PretendedDesk } from './support.ts';
+import { type FakeWorkstation, FOLDER, mended, workstationWith } from './support.ts';
 
 const TOKEN = 'gw_planted0token0of0a0person';
 const NAMES = [
@@ -56,7 +56,7 @@ const settings = fc.oneof(
     .map((value) => JSON.stringify(value, null, 2)),
   anyText({ maxLength: 30 }),
 );
-const desks: fc.Arbitrary<PretendedDesk> = fc.record({
+const workstations: fc.Arbitrary<FakeWorkstation> = fc.record({
   env,
   files: fc.dictionary(
     fc.constantFrom(
@@ -73,12 +73,12 @@ const desks: fc.Arbitrary<PretendedDesk> = fc.record({
   rights: fc.constantFrom({}, { '~/.client/settings.json': 0o644 }),
 });
 
-const look = (desk: Desk) => examineClient(desk, 'messages').diagnoses;
+const look = (workstation: Workstation) => diagnoseClient(workstation, 'messages').diagnoses;
 
 test('whatever the Messages client is told, faults have remedies, no credential is told, and what is mended stays so', () => {
   fc.assert(
-    fc.property(desks, (given) => {
-      const diagnoses = look(deskWith(given));
+    fc.property(workstations, (given) => {
+      const diagnoses = look(workstationWith(given));
       for (const { verdict, remedy, found, fixes, ...others } of diagnoses) {
         if (verdict === 'failed' || verdict === 'warning') assert.ok(remedy, `${found}: no remedy`);
         assert.ok(!JSON.stringify([found, remedy, others]).includes(TOKEN), found);
@@ -86,7 +86,7 @@ test('whatever the Messages client is told, faults have remedies, no credential 
           assert.ok(!path.startsWith('/etc/'), 'a file of an administrator is changed');
       }
       const after = mended(given, diagnoses);
-      const left = look(deskWith(after));
+      const left = look(workstationWith(after));
       assert.deepEqual(mended(after, left), after, 'there is more to mend');
     }),
     { numRuns: times(50) },
@@ -149,16 +149,16 @@ test('whatever the others are told in TOML, the same holds, and no difference sh
   );
   fc.assert(
     fc.property(fc.constantFrom('coding-cli', 'build-cli'), files, variables, (client, files, env) => {
-      const given: PretendedDesk = { files, env: { ...env } };
-      const { diagnoses } = examineClient(deskWith(given), client);
+      const given: FakeWorkstation = { files, env: { ...env } };
+      const { diagnoses } = diagnoseClient(workstationWith(given), client);
       for (const { verdict, remedy, found, fixes: _, ...others } of diagnoses) {
         if (verdict === 'failed' || verdict === 'warning') assert.ok(remedy, `${found}: no remedy`);
         assert.ok(!JSON.stringify([found, remedy, others]).includes(TOKEN), found);
       }
-      const { changes, hides } = composeFixes(deskWith(given), diagnoses);
+      const { changes, hides } = composeFixes(workstationWith(given), diagnoses);
       for (const change of changes) assert.ok(!showDiff(change, hides, false).includes(TOKEN), change.after);
       const after = mended(given, diagnoses);
-      const left = examineClient(deskWith(after), client).diagnoses;
+      const left = diagnoseClient(workstationWith(after), client).diagnoses;
       assert.deepEqual(mended(after, left), after, 'there is more to mend');
     }),
     { numRuns: times(50) },
@@ -168,8 +168,12 @@ test('whatever the others are told in TOML, the same holds, and no difference sh
 test('settings nested without end are told without being looked into', async () => {
   const deep = `{"env":{"VENDOR_BASE_URL":"https://gw.example.com/v1"},"x":${'['.repeat(100_000)}${']'.repeat(100_000)}}`;
   const found: string[] = [];
-  const desk = deskWith({ files: { '~/.client/settings.json': deep } });
-  for await (const { id, fixes = [] } of examineDesk({ desks: [desk], only: 'messages', is_offline: true })) {
+  const workstation = workstationWith({ files: { '~/.client/settings.json': deep } });
+  for await (const { id, fixes = [] } of diagnoseWorkstation({
+    workstations: [workstation],
+    only: 'messages',
+    is_offline: true,
+  })) {
     found.push(id);
     assert.deepEqual(fixes, []);
   }

@@ -1,4 +1,4 @@
-/** examples/custom-audit-stage as its README runs it: the mock for a SIEM, the gateway, one request. */
+/** examples/custom-audit-stage as its README runs it: the mock of a SIEM, the gateway, one request. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';

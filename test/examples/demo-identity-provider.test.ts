@@ -170,7 +170,7 @@ test('strangers, other browsers and other names for the address get nowhere', as
   misdirected.searchParams.set('redirect_uri', 'https://elsewhere.example/oauth/callback');
   const refused = await browser.request(misdirected);
   assert.equal(refused.status, 400);
-  assert.match(await refused.text(), /This sign-in cannot go on.*redirect_uri/s);
+  assert.match(await refused.text(), /This sign-in cannot continue.*redirect_uri/s);
 });
 
 test('a port in use is told by its code', async () => {

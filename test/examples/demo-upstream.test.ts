@@ -63,7 +63,7 @@ test('what a coding client sends around a few words is answered in a sentence, a
       }),
     );
   const { content: said } = await json(await ask('please'));
-  assert.match(said[0].text, /^I am the mock for a model in the demo: /);
+  assert.match(said[0].text, /^I am the mock model of the demo: /);
   assert.ok(said[0].text.length < 300);
   assert.equal((await ask('now fail 529')).status, 529);
 });

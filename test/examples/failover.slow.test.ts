@@ -27,10 +27,10 @@ async function fourPorts(): Promise<number> {
   return first;
 }
 
-test('requests go on while one upstream is broken, mended and drained, by the commands of the README', async (t) => {
+test('requests go on while one upstream is broken, fixed and drained, by the commands of the README', async (t) => {
   const port = await fourPorts();
   const moves = [1, 2, 3].map((n) => [`1809${n}`, String(port + n)] as const);
-  const example = await startExample('failover', moves, { STAND_IN_PORT: String(port) });
+  const example = await startExample('failover', moves, { MOCK_PORT: String(port) });
   const { gateway, env } = example;
   const closing: (() => unknown)[] = [example.close];
   t.after(async () => {
@@ -78,7 +78,7 @@ test('requests go on while one upstream is broken, mended and drained, by the co
   holds(6, /^main {2}refuse .*\n.*\n.*\nI am (?:east|west)$/m);
   holds(
     7,
-    /^TOTAL +16 .*\n(?:.*\n)*What became of it then\n(?: {2}\S.*\n)+ {2}1 {2}main: unreachable.*\n(?: {5,}.*\n)* {2}2 {2}(?:east|west): answered/m,
+    /^TOTAL +16 .*\n(?:.*\n)*What happened\n(?: {2}\S.*\n)+ {2}1 {2}main: unreachable.*\n(?: {5,}.*\n)* {2}2 {2}(?:east|west): answered/m,
   );
   holds(8, /next_overloaded/);
   assert.match(said.join(''), /Drained "main": .*Resumed "main", which was drained by service failover-demo/s);

@@ -32,7 +32,7 @@ before(async () => {
     // Nobody listens there.
     ['http://127.0.0.1:19318', 'http://127.0.0.1:9'],
   ] as const;
-  const { gateway, lines: logged, close } = await startExample('observability', moves, { STAND_IN_KEY: API_KEY });
+  const { gateway, lines: logged, close } = await startExample('observability', moves, { MOCK_KEY: API_KEY });
   closing.unshift(close);
   const traffic = await startTraffic(gateway);
   closing.unshift(() => traffic.close());

@@ -49,9 +49,9 @@ describe('redact-email-addresses', () => {
 test('what a hook returns is checked', () => {
   for (const [rewriting, problem] of [
     [null, /`replacements`/],
-    [{}, /`replacements`, a list/],
+    [{}, /`replacements` must be a list/],
     [{ replacements: [{ find: 'a', replace: 'b' }] }, /regular expression/],
-    [{ replacements: [{ find: /a/, replace: 1 }] }, /text or a function/],
+    [{ replacements: [{ find: /a/, replace: 1 }] }, /string or a function/],
     [{ replacements: [], window_characters: 5000 }, /from 1 to 4096/],
     [{ replacements: [], never_contains: ' ' }, /one character/],
     [{ replacements: [], kinds: ['prose'] }, /text, refusal, reasoning, tool_input, other/],

@@ -25,7 +25,7 @@ function servicesWith(states: readonly UpstreamState[], more: Partial<Parameters
 
 function gatewayWith(config: object, loaded: { failing_since?: number } = {}) {
   const registry = new MetricRegistry(0);
-  const load = { requests: 3, connections: 7, connections_max: 100, held_bytes: 1024, held_bytes_max: 4096 };
+  const load = { requests: 3, connections: 7, connections_max: 100, used_bytes: 1024, used_bytes_max: 4096 };
   const reloads = () => ({
     loaded_at: 1_800_000_000_500,
     reloads: 0,

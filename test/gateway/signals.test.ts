@@ -113,7 +113,7 @@ test('an error nobody caught is logged, closes what runs, and ends in exit code 
     const running = await runUntilSignal('mishap', `say('begun'); setImmediate(() => { ${mishap} }); return closable;`);
     const { exit_code, stdout } = await running.ended;
     assert.equal(exit_code, 1);
-    assert.match(stdout, /unexpected error.*\nclosed\n/);
+    assert.match(stdout, /unhandled error.*\nclosed\n/);
   }
 });
 

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { countLeases, takeLease, withLock } from '../../engine/base/kit/files/file-lock.ts';
+import { addProcessMarker, countProcessMarkers, withLock } from '../../engine/base/kit/files/file-lock.ts';
 import { identify, isRunning } from '../../engine/base/kit/process/process-identity.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'appscli-lock-'));
@@ -68,19 +68,19 @@ test('waiting for a living holder ends with its process id', async () => {
   await withLock(path, 1, async () => {
     await assert.rejects(
       withLock(path, 0, async () => {}),
-      { name: 'StartError', message: new RegExp(`^process ${process.pid} has held`) },
+      { name: 'StartError', message: new RegExp(`^process ${process.pid} has held the lock`) },
     );
   });
 });
 
-test('leases of dead processes do not count', () => {
-  const leases = join(directory, 'leases');
-  const first = takeLease(leases);
-  const second = takeLease(leases);
-  writeFileSync(join(leases, `${dead}.1`), '');
-  assert.equal(countLeases(leases), 2);
-  first.release();
-  second.release();
-  assert.equal(countLeases(leases), 0);
-  assert.deepEqual(readdirSync(leases), []);
+test('markers of dead processes do not count', () => {
+  const markers = join(directory, 'processes');
+  const first = addProcessMarker(markers);
+  const second = addProcessMarker(markers);
+  writeFileSync(join(markers, `${dead}.1`), '');
+  assert.equal(countProcessMarkers(markers), 2);
+  first.remove();
+  second.remove();
+  assert.equal(countProcessMarkers(markers), 0);
+  assert.deepEqual(readdirSync(markers), []);
 });

@@ -36,8 +36,8 @@ ${more}`,
   return { models: loaded.config?.models ?? [], errors, inputAt };
 }
 
-describe('a model that is its id alone', () => {
-  test('is what a gateway.yaml without models would have', async () => {
+describe('a model with only an id', () => {
+  test('is the same as in a gateway.yaml without models', async () => {
     const { models } = await loadModels('[{ id: claude-sonnet-4-5 }]');
     const upstreams = [
       { name: 'main', base_url: 'https://models.example.com' },
@@ -46,7 +46,7 @@ describe('a model that is its id alone', () => {
     assert.deepEqual(modelById('claude-sonnet-4-5', { upstreams }), models[0]);
   });
 
-  test('has the price and the window of the catalogue, at upstreams where its requests go', async () => {
+  test("has the catalogue's price and window, at the upstreams that it is routed to", async () => {
     const { models, errors, inputAt } = await loadModels('[{ id: claude-sonnet-4-5 }, { id: o3 }]');
     assert.deepEqual(errors, []);
     assert.deepEqual(inputAt('claude-sonnet-4-5', 'main', '2026-10-01'), ['catalogue', 3]);
@@ -62,13 +62,13 @@ describe('a model that is its id alone', () => {
     assert.deepEqual(inputAt('o3', 'other', '2025-06-10T00:00:00Z'), ['catalogue', 2]);
   });
 
-  test('is looked up by what the upstream calls it', async () => {
+  test("is looked up by the upstream's own name", async () => {
     const { errors, inputAt } = await loadModels('[{ id: best, upstream_ids: { main: claude-sonnet-4-5 } }]');
     assert.deepEqual(errors, []);
     assert.deepEqual(inputAt('best', 'main', '2026-10-01'), ['catalogue', 3]);
   });
 
-  test('has what gateway.yaml says instead, value by value', async () => {
+  test('takes each value that gateway.yaml sets', async () => {
     const { models, inputAt } = await loadModels(
       '[{ id: claude-sonnet-4-5, pricing: { input: 1, output: 2 } }, { id: claude-opus-4-5, context_window: 1000 }, { id: o3 }]',
       'prices: { rows: [{ models: [o3], pricing: { input: 7, output: 8 } }, { models: [claude-opus-4-5], multiplier: 0.5 }] }',
@@ -81,7 +81,7 @@ describe('a model that is its id alone', () => {
     assert.deepEqual(inputAt('o3', 'other', '2026-10-01'), ['prices.rows[0]', 7]);
   });
 
-  test('has a price of its own before that of unknown models', async () => {
+  test("has the catalogue's price rather than that of unknown models", async () => {
     const { inputAt } = await loadModels(
       '[{ id: claude-sonnet-4-5 }, { id: coder-1 }]',
       'prices: { unknown_model: { input: 9, output: 9 } }',
@@ -90,7 +90,7 @@ describe('a model that is its id alone', () => {
     assert.deepEqual(inputAt('coder-1', 'main', '2026-10-01'), ['prices.unknown_model', 9]);
   });
 
-  test('is a mistake where the catalogue does not know it', async () => {
+  test('is an error if the catalogue does not have it', async () => {
     const { errors } = await loadModels('[{ id: claude-sonnet-99 }]');
     assert.deepEqual(
       errors.map(({ code }) => code),

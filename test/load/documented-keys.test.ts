@@ -1,4 +1,4 @@
-/** Every key of gateway.yaml that its users were promised: accepted with a value of its type, refused with another. */
+/** Every documented key of gateway.yaml: accepted with a value of its type, rejected with another. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { renderDiagnostics } from '../../engine/base/source/diagnostics/render.ts';
@@ -71,7 +71,7 @@ async function loaded(gateway: string) {
   return { config, diagnostics, said };
 }
 
-test('a file with every documented key loads, and nothing of it is without effect', async () => {
+test('a file with every documented key loads, and each has an effect', async () => {
   const { config, diagnostics, said } = await loaded(FILE);
   assert.deepEqual(
     diagnostics.map(({ code, message }) => `${code} ${message.split(' ')[0]}`),
@@ -110,7 +110,7 @@ const KEYS: Readonly<Record<string, readonly [line: string, wrong: string]>> = {
   'spend_limits.on_exceeded': ['on_exceeded: deny', 'on_exceeded: refuse'],
 };
 
-describe('a value of another type is refused at its place', () => {
+describe('a value of another type is rejected at its position', () => {
   for (const [key, [line, wrong]] of Object.entries(KEYS)) {
     test(`in ${key}`, async () => {
       const { diagnostics, said } = await loaded(FILE.replace(line, wrong));

@@ -1,4 +1,4 @@
-/** What pipelines that are extended, and stages put into all of them, come to. */
+/** `extends` and `all_pipelines`. */
 import assert from 'node:assert/strict';
 import { basename } from 'node:path';
 import { describe, test } from 'node:test';
@@ -31,7 +31,7 @@ async function pipelinesOf(more: string, files: Readonly<Record<string, string>>
 const idsOf = (entries: readonly StageEntry[] = []) => entries.map(({ id }) => id);
 
 describe('a pipeline that extends', () => {
-  test('several gets its stages into each of them, in the order they are written', async () => {
+  test('several adds its stages to each of them, in the order of the file', async () => {
     const pipelines = await pipelinesOf('pipelines: pipelines\n', {
       'pipelines/more.yaml': `extends: model-requests
 insert:
@@ -49,7 +49,7 @@ insert:
     assert.ok(!idsOf(pipelines.get('count-tokens')?.stages).includes('a'));
   });
 
-  test('may take out and replace what only some of them have', async () => {
+  test('may remove and replace entries that only some of them have', async () => {
     const pipelines = await pipelinesOf('pipelines: pipelines\n', {
       'pipelines/more.yaml': 'extends: model-requests\nremove: [include-usage]\n',
     });
@@ -65,7 +65,7 @@ replace: [{ id: include-usage, stage: include-usage, timeout_seconds: 3 }]
     assert.equal(entry?.timeout_seconds, 3);
   });
 
-  test('says where each entry was written', async () => {
+  test('keeps the position of each entry', async () => {
     const pipelines = await pipelinesOf('pipelines: pipelines\n', {
       'pipelines/more.yaml': `extends: responses\ninsert:\n  - after: read-body\n    stages: [${guarded('a')}]\n`,
     });
@@ -78,7 +78,7 @@ replace: [{ id: include-usage, stage: include-usage, timeout_seconds: 3 }]
     assert.equal(pipelines.get('responses')?.stages[2]?.position.line, 4);
   });
 
-  test('and has a name and requests of its own leaves the other as it is', async () => {
+  test('with its own name and requests leaves the other unchanged', async () => {
     const pipelines = await pipelinesOf('pipelines: pipelines\n', {
       'pipelines/more.yaml': `extends: messages
 pipeline: mine
@@ -114,7 +114,7 @@ describe('stages for all pipelines', () => {
     );
   });
 
-  test('are in those of the operator, too, behind what extends them', async () => {
+  test("are in the operator's pipelines, too, after their extensions", async () => {
     const pipelines = await pipelinesOf(`pipelines: pipelines\n${all_pipelines}`, {
       'pipelines/more.yaml': `extends: messages
 insert: [{ after: read-body, stages: [${guarded('b', '{ "!": { var: request.stream } }')}] }]
@@ -126,7 +126,7 @@ finally: [{ stage: audit, id: own }]
     assert.deepEqual(idsOf(last), ['audit', 'own', 'again']);
   });
 
-  test('may be for some of them', async () => {
+  test('can be limited to some of them', async () => {
     const pipelines = await pipelinesOf(
       `all_pipelines: { insert: [{ after: read-body, pipelines: [model-requests], stages: [${guarded('a')}] }] }\n`,
     );

@@ -1,4 +1,4 @@
-/** Names that do not exist, wherever gateway.yaml tells which do. */
+/** Unknown names, wherever gateway.yaml defines the known ones. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { load } from '../../engine/pipeline/load/index.ts';
@@ -30,14 +30,14 @@ for (const [what, condition, expected] of [
   ['an upstream', '{ "===": [{ var: route.upstream }, mian] }', /^W7202 .*"mian".*did you mean `main`/],
   ['a role', '{ in: [admn, { var: principal.roles }] }', /^W7202 .*"admn".*did you mean `admin`/],
 ] as const) {
-  test(`${what} that does not exist is told, with what was meant`, async () => {
+  test(`${what} that does not exist is reported, with a suggestion`, async () => {
     const said = await saidOf(condition);
     assert.equal(said.length, 1, said.join('\n'));
     assert.match(said[0]!, expected);
   });
 }
 
-test('names that exist are no finding', async () => {
+test('names that exist are not reported', async () => {
   const groups = '{ in: [engineering, { var: principal.groups }] }';
   const model = '{ glob: [{ var: request.model }, "coder-*"] }';
   assert.deepEqual(await saidOf(`{ and: [${groups}, ${model}, { "===": [{ var: route.upstream }, main] }] }`), []);

@@ -39,7 +39,7 @@ function assertFrozen(value: unknown, path = '$'): void {
 
 describe('gateway.yaml', () => {
   for (const value of ['1e29', '1e400', '.inf', '-.inf']) {
-    test(`a number like ${value} is out of range, and not called no number`, async () => {
+    test(`a number like ${value} is reported as out of range, not as another type`, async () => {
       const yaml = `${GATEWAY}database: { postgres: { url_env: UPSTREAM_KEY, pool_max: ${value} } }\n`;
       const { diagnostics } = await loadProject({ 'gateway.yaml': yaml });
       const [only, ...more] = diagnostics.filter(({ severity }) => severity === 'error');
@@ -47,7 +47,7 @@ describe('gateway.yaml', () => {
     });
   }
 
-  test('is filled up with the documented defaults', async () => {
+  test('has the documented defaults', async () => {
     const { config } = await configOf();
     assert.deepEqual(config.server.limits, {
       body_bytes: 33_554_432,
@@ -106,7 +106,7 @@ describe('gateway.yaml', () => {
     assert.equal(config.spend_limits, undefined);
   });
 
-  test('takes a model that says no bound for one that fills its window, and asks it for 8192 tokens or a quarter', async () => {
+  test('assumes the window as the output limit of a model without one, and requests 8192 tokens or a quarter', async () => {
     for (const [context_window, most, unasked] of [
       [undefined, 200_000, 8192],
       [1_000_000, 1_000_000, 8192],
@@ -121,7 +121,7 @@ describe('gateway.yaml', () => {
     }
   });
 
-  test('takes a compat upstream for one of both its protocols that counts no tokens, unless it says otherwise', async () => {
+  test('assumes that a compat upstream speaks both protocols and counts no tokens, by default', async () => {
     const upstreamOf = async (more: string) => {
       const { config } = await configOf({
         'gateway.yaml': GATEWAY.replace(/^upstreams:\n/m, `upstreams:\n  - ${more}\n`),
@@ -145,7 +145,7 @@ describe('gateway.yaml', () => {
     });
   });
 
-  test('knows by the address, unless it is told, whether an upstream refuses thoughts that nobody signed', async () => {
+  test('infers from the address whether an upstream rejects unsigned thinking blocks, by default', async () => {
     const takesUnsigned = async (base_url: string, supports = '{}') => {
       const one = `{ name: other, type: vendor, base_url: "${base_url}", supports: ${supports} }`;
       const { config } = await configOf({
@@ -161,7 +161,7 @@ describe('gateway.yaml', () => {
     assert.equal(await takesUnsigned('http://relay:8080', '{ unproven_reasoning: false }'), false);
   });
 
-  test('fills up the spend limits only when the section is there', async () => {
+  test('has defaults for spend limits only if the section exists', async () => {
     const { config, created } = await configOf({
       'gateway.yaml': `${GATEWAY}spend_limits: { defaults: { user_daily_usd: 50 } }\n`,
     });
@@ -201,7 +201,7 @@ pipelines: own
     assert.equal(config.pipelines, created.path('own'));
   });
 
-  test('keeps shadow rules, names rules without a name by their place, and says in one form where they lead', async () => {
+  test('keeps shadow rules, names unnamed rules by their position, and normalizes their upstreams', async () => {
     const { config } = await configOf({
       'gateway.yaml': `${GATEWAY}  rules:
     - { group: research, upstream: main, mode: shadow }
@@ -244,7 +244,7 @@ rules:
 });
 
 describe('mistakes', () => {
-  test('of all files and passes are found at once, sorted by place', async () => {
+  test('of all files and passes are reported at once, sorted by position', async () => {
     const { config, diagnostics } = await loadProject({
       'gateway.yaml': `${GATEWAY.replace('listen', 'lissten').replace('default_upstream: main', 'default_upstream: mian')}pipelines: pipelines\n`,
       'pipelines/mine.yaml': pipelineYaml('  - stage: list-modles'),
@@ -279,7 +279,7 @@ describe('mistakes', () => {
     assert.match(source, /name: main/);
   });
 
-  test('in a stage the check of which throws are reported, not thrown', async () => {
+  test('in the `check` of a stage are reported, not thrown', async () => {
     const [first, ...rest] = stages;
     const faulty = { ...first!, check: () => assert.fail('no such luck') };
     const { diagnostics } = await loadProject({}, { stages: [faulty, ...rest] });
@@ -292,7 +292,7 @@ describe('mistakes', () => {
 });
 
 describe('pipelines', () => {
-  test('that ship are there without being named', async () => {
+  test('that ship need not be named', async () => {
     const { pipelines } = await loadProject();
     assert.deepEqual(
       pipelines.map(({ name }) => name),
@@ -318,7 +318,7 @@ describe('pipelines', () => {
     );
   });
 
-  test('hold options with defaults filled in, rules expanded and places', async () => {
+  test('have options with defaults, expanded rules and positions', async () => {
     const { pipelines, diagnostics } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\n`,
       'own/mine.yaml': `${pipelineYaml(`  - stage: mirror
@@ -434,7 +434,7 @@ export default defineStage({
     assert.throws(() => hooks.request?.({} as never), StageError);
   });
 
-  test('that do not load are one mistake: pipelines that name them are not blamed', async () => {
+  test('that do not load are one finding: pipelines that use them get none', async () => {
     const { diagnostics } = await loadProject({
       'gateway.yaml': `${GATEWAY}pipelines: own\nstages: [polite.ts]\n`,
       'own/mine.yaml': pipelineYaml('  - stage: refuse-politely'),

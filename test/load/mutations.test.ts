@@ -52,7 +52,7 @@ const mutation: fc.Arbitrary<Mutation> = fc.record({
   put: NOISE,
 });
 
-/** Cuts and puts text somewhere; the secret stays whole, as half a secret is none that anybody could recognise. */
+/** Cuts and inserts text anywhere but inside the secret, because half a secret cannot be recognized. */
 function mutated(text: string, { at, cut, put }: Mutation): string {
   const start = Math.floor(at * text.length);
   const end = start + cut;
@@ -61,7 +61,7 @@ function mutated(text: string, { at, cut, put }: Mutation): string {
   return touches ? text : text.slice(0, start) + put + text.slice(end);
 }
 
-test('whatever is done to a file, the check ends, points into the file and keeps secrets', async () => {
+test('for any mutation of a file, the check ends, points into the file and hides secrets', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.constantFrom(...Object.keys(FILES)),

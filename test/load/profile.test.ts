@@ -33,7 +33,7 @@ describe('a profile', () => {
     assert.ok(files.includes(path('names/acme.yaml')), 'a change of it is a change of the configuration');
   });
 
-  test('that is not there stops the start, and names the place and what there is', async () => {
+  test('that is missing prevents the start, with the position and the known profiles', async () => {
     const { config, found, files, path } = await loadWith('nuetral');
     assert.equal(config, undefined);
     assert.deepEqual(
@@ -50,7 +50,7 @@ describe('a profile', () => {
     assert.deepEqual(elsewhere.config!.server.profile, { header_prefix: 'vendor' });
   });
 
-  test('names the header that carries the sentence of a refusal', async () => {
+  test('names the header that carries the message of a refusal', async () => {
     const { config, found } = await loadWith('acme.yaml', {
       'acme.yaml': 'header_prefix: acme\nrefusal_header: x-acme-words\n',
     });
@@ -75,7 +75,7 @@ describe('a profile', () => {
     nothing: '',
   };
   for (const [what, text] of Object.entries(bad)) {
-    test(`with ${what} is refused at its own place`, async () => {
+    test(`with ${what} is rejected at its position`, async () => {
       const { config, found, path } = await loadWith('acme.yaml', { 'acme.yaml': text });
       assert.equal(config, undefined);
       assert.ok(found.length > 0);
@@ -95,7 +95,7 @@ describe('a profile', () => {
     assert.deepEqual(config!.server.profile, { header_prefix: 'acme', clients });
   });
 
-  test('of an upstream is its own, else that of its address, else that of the server unless it is neutral', async () => {
+  test('of an upstream is its own, else that of its address, else that of the server unless that is neutral', async () => {
     const profilesOf = async (server: string) => {
       const url = 'base_url: https://api.example.com';
       const lines = [
@@ -142,7 +142,7 @@ describe('a profile', () => {
     assert.deepEqual(await profilesOf('anthropic'), { ...same, main: 'anthropic', alike: 'anthropic' });
   });
 
-  test('that is built in says what the shipped file says', () => {
+  test('that is built in equals the shipped file', () => {
     const findings = createFindings();
     const file = join(import.meta.dirname, '../../examples/profiles/vendor-names.yaml');
     assert.equal(BUILT_IN.anthropic.header_prefix, readProfile(file, findings)?.header_prefix);

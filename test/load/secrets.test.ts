@@ -7,7 +7,7 @@ import { times } from '../support/times.ts';
 import { GATEWAY, projectOfTest, SHIPPED } from './support/project.ts';
 import { stages } from './support/stages.ts';
 
-/** All that a check could print about a gateway.yaml, in every format, required and not. */
+/** All output of a check about a gateway.yaml, in every format, required and not. */
 async function everythingSaid(gateway: string): Promise<string> {
   const project = projectOfTest({ 'gateway.yaml': gateway });
   const said: string[] = [];
@@ -71,7 +71,7 @@ describe('a secret that was written into the file is never repeated', () => {
     });
   }
 
-  test('in place of the path of its file, where the lines above are damaged', async () => {
+  test('in place of the path of its file, below broken lines', async () => {
     const gateway = GATEWAY.replace('    api_key_env: UPSTREAM_KEY', '    api_key_file: pl4nted-w0rd/w0rd');
     const said = await everythingSaid(gateway.replace('    base_url', '!    base_url'));
     assert.match(said, /C1007/);

@@ -12,7 +12,7 @@ export default defineStage({
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'Count', yaml: '- stage: count-words' }],
   facts: { ${fact}: { type: 'integer', description: 'How many words.' } },
-  create: () => ({ request(ctx) { ctx.noteFact('${fact}', 3); } }),
+  create: () => ({ request(ctx) { ctx.setFact('${fact}', 3); } }),
 });`;
 
 /** A configuration whose guard looks at a fact of its stage. */
@@ -37,34 +37,34 @@ async function mistakesOf(project: Project): Promise<readonly string[]> {
     .map(({ code, message, help }) => [code, message, help].filter((part) => part !== undefined).join(' '));
 }
 
-test('two configurations that are loaded at once keep to the facts of their own versions of a stage', async () => {
+test('two configurations loaded concurrently use the facts of their own versions of a stage', async () => {
   const pairs = ['some', 'many', 'all'].map((fact) => projectOf({ has: fact, asks: fact }));
   assert.deepEqual(await Promise.all(pairs.map(mistakesOf)), [[], [], []]);
 });
 
-test('a fact of a configuration that was loaded before is no fact of the next', async () => {
+test('a fact of an earlier configuration is unknown in the next', async () => {
   assert.deepEqual(await mistakesOf(projectOf({ has: 'words', asks: 'words' })), []);
   const [mistake, ...others] = await mistakesOf(projectOf({ has: 'lines', asks: 'words' }));
   assert.match(mistake!, /^C5002 unknown fact `count-words\.words`/);
   assert.deepEqual(others, []);
 });
 
-test('the fact that was meant is suggested', async () => {
+test('a similar fact is suggested', async () => {
   const [mistake] = await mistakesOf(projectOf({ has: 'words', asks: 'wrods' }));
   assert.match(mistake!, /did you mean `count-words\.words`\?$/);
 });
 
-test('a rule of gateway.yaml that stages come too late for says so the first time', async () => {
+test('a rule of gateway.yaml that is evaluated before the stage is reported at the first load', async () => {
   const more = `access:
   rules: [{ name: short, when: { ">": [{ var: count-words.words }, 5] } }]
 `;
   const project = projectOf({ has: 'words', asks: 'words', more });
   const [first, again] = [await mistakesOf(project), await mistakesOf(project)];
-  assert.match(first[0]!, /^C6003 the fact count-words\.words is not known yet/);
+  assert.match(first[0]!, /^C6003 the fact count-words\.words is not yet known/);
   assert.deepEqual(again, first);
 });
 
-test('a named rule of gateway.yaml may look at a fact of a stage, for pipelines that use the rule', async () => {
+test('a named rule of gateway.yaml may read a fact of a stage, for pipelines that use the rule', async () => {
   const project = projectOfTest({
     'gateway.yaml': `${GATEWAY}stages: [./count-words.ts]
 rules: { long: { ">": [{ var: count-words.words }, 5] } }
@@ -80,7 +80,7 @@ all_pipelines:
   assert.deepEqual(await mistakesOf(project), []);
 });
 
-test('a stage that cannot be loaded is the only mistake, whatever looks at its facts', async () => {
+test('a stage that cannot be loaded is the only finding, whatever reads its facts', async () => {
   const project = projectOf({ has: 'words', asks: 'words' });
   writeFileSync(project.path('count-words.ts'), 'export default 1;');
   const mistakes = await mistakesOf(project);

@@ -33,7 +33,7 @@ test('a change is imported, wherever below the module it is', async () => {
   assert.equal(await files.import('a.ts'), 'A b two');
 });
 
-test('what two modules share stays one while it is unchanged, and is one again when it changes', async () => {
+test('a shared import of two modules is imported once, and once again after a change', async () => {
   const files = project({
     'a.ts': `import { state } from './shared.ts'; export default state;`,
     'b.ts': `import { state } from './shared.ts'; export default state;`,
@@ -49,7 +49,7 @@ test('what two modules share stays one while it is unchanged, and is one again w
   assert.equal(await files.import('a.ts'), second);
 });
 
-test('modules that import each other are no trouble', async () => {
+test('modules that import each other load', async () => {
   const files = project({
     'a.ts': `import { b } from './b.ts'; export const a = 'a'; export default b();`,
     'b.ts': `import { a } from './a.ts'; export const b = () => 'b1';`,
@@ -78,14 +78,14 @@ test('a module that failed is tried again, whether or not it has changed', async
   assert.equal(await files.import('a.ts'), 1);
 });
 
-test('a module that waits for what never comes is an error, and its correction is imported', async () => {
+test('a module that never finishes loading is an error, and its correction is imported', async () => {
   const files = project({ 'a.ts': 'await new Promise(() => {}); export default 1;' });
-  await assert.rejects(importModule(files.path('a.ts'), 50), /after 0.05 s/);
+  await assert.rejects(importModule(files.path('a.ts'), 50), /within 0.05 s/);
   files.write('a.ts', 'export default 1;');
   assert.equal(await files.import('a.ts'), 1);
 });
 
-test('a file that was missing is found when it is there', async () => {
+test('a missing file is found once it exists', async () => {
   const files = project({ 'a.ts': `import { x } from './later.ts'; export default x;` });
   await assert.rejects(files.import('a.ts'), /later\.ts/);
   assert.ok(filesOfModule(files.path('a.ts')).includes(files.path('later.ts')), 'it is one of the files to watch');
@@ -93,7 +93,7 @@ test('a file that was missing is found when it is there', async () => {
   assert.equal(await files.import('a.ts'), 5);
 });
 
-test('a link that points elsewhere is another module', async () => {
+test('a link with a new target is another module', async () => {
   const files = project({ 'one.ts': 'export default 1;', 'two.ts': 'export default 2;' });
   symlinkSync('one.ts', files.path('stage.ts'));
   assert.equal(await files.import('stage.ts'), 1);
@@ -103,7 +103,7 @@ test('a link that points elsewhere is another module', async () => {
   assert.ok(filesOfModule(files.path('stage.ts')).includes(files.path('two.ts')));
 });
 
-test('a module that is gone is an error, and one put in its place is imported', async () => {
+test('a removed module is an error, and its replacement is imported', async () => {
   const files = project({ 'a.ts': 'export default 1;' });
   assert.equal(await files.import('a.ts'), 1);
   rmSync(files.path('a.ts'));

@@ -4,10 +4,10 @@ import { test } from 'node:test';
 import { JsonScan } from '../../engine/base/kit/json/scan.ts';
 import { createFindings } from '../../engine/base/source/findings.ts';
 import { parseSource } from '../../engine/base/source/source.ts';
-import { readDecisive } from '../../engine/domain/protocols/body/read-decisive.ts';
+import { readPrivileged } from '../../engine/domain/protocols/body/read-privileged.ts';
 import { StopCutter } from '../../engine/domain/protocols/translation/stop-sequences.ts';
 import { withoutUsageChunk } from '../../engine/domain/protocols/translation/usage.ts';
-import { foreignAnswer, readAnswer } from '../../engine/edge/selfcheck/answer.ts';
+import { nonApiResponse, readAnswer } from '../../engine/edge/selfcheck/answer.ts';
 import { ADDRESSES, rewritten } from '../protocols/rewriting/rewriting.ts';
 import { PAIRS, translate } from '../protocols/translation/translating.ts';
 
@@ -37,7 +37,7 @@ const TASKS: Readonly<
     (size) => {
       const model: unknown = many(500, () => ({ model: 1 }));
       const value = many(100, () => 'k'.repeat(size)).reduce((inner, key) => ({ [key]: inner }), model);
-      return () => readDecisive({ x: value });
+      return () => readPrivileged({ x: value });
     },
   ],
   'an event of chat completions in small pieces': [
@@ -74,7 +74,7 @@ const TASKS: Readonly<
           const times = { arrivals: [{ at_ms: 5, bytes: body.length }], head_ms: 4, total_ms: 6 };
           const page = { status: 200, headers: { 'content-type': 'text/html' }, body, ...times };
           const answer = await readAnswer({ ...page, ending: 'whole' });
-          return () => foreignAnswer(answer);
+          return () => nonApiResponse(answer);
         },
       ] as const,
     ]),

@@ -4,7 +4,7 @@ import Anthropic from '@anthropic-ai/sdk';
 import OpenAI from 'openai';
 import { StageError } from '../../engine/base/contract/errors.ts';
 import { definitionOf } from '../../engine/domain/protocols/definitions.ts';
-import { endSaidIn, readEnd, saysReason } from '../../engine/domain/protocols/stop-reasons.ts';
+import { readEnd, responseEndIn, saysReason } from '../../engine/domain/protocols/stop-reasons.ts';
 import { Notes } from '../../engine/domain/protocols/translation/rules.ts';
 
 const REQUEST = { request_id: '0b5c1f6e-5f0a-4c55-9a6d-2f4f0e6f1c11', model: 'coder-1', created_at: 1_800_000_000 };
@@ -239,7 +239,7 @@ describe('the end of an answer', () => {
       ['{"content":[{"type":"tool_use","input":{"finish_reason":"error"}}],"stop_reason":"tool_use"}', 'whole'],
       ['', undefined],
     ] as const) {
-      assert.equal(endSaidIn(data), expected, data);
+      assert.equal(responseEndIn(data), expected, data);
     }
   });
 });

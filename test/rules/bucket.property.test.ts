@@ -1,18 +1,18 @@
-/** Buckets are the same for ever, and every one of them is as likely as another. */
+/** Buckets are stable and equally likely. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
 import { bucketOf } from '../../engine/base/rules/compile.ts';
 
-describe('the bucket of a text', () => {
-  test('never changes: whoever is in a split stays in it', () => {
+describe('the bucket of a string', () => {
+  test('never changes: members of a split stay in it', () => {
     assert.deepEqual(
       ['ann@example.com', 'ben@example.com', 'cleo@example.com', ''].map((id) => bucketOf(id, 'new-model', 100)),
       [93, 91, 24, 24],
     );
   });
 
-  test('is one of those there are', () => {
+  test('is in range', () => {
     fc.assert(
       fc.property(fc.string(), fc.string(), fc.integer({ min: 2, max: 1_000_000 }), (text, salt, count) => {
         const bucket = bucketOf(text, salt, count);
@@ -22,7 +22,7 @@ describe('the bucket of a text', () => {
     );
   });
 
-  test('is each of them equally often, whatever the salt', () => {
+  test('is equally distributed, whatever the salt', () => {
     fc.assert(
       fc.property(fc.string({ maxLength: 20 }), fc.constantFrom(2, 10, 100), (salt, count) => {
         const people = 20_000;
@@ -37,7 +37,7 @@ describe('the bucket of a text', () => {
     );
   });
 
-  test('of another salt has nothing to do with it', () => {
+  test('is independent of that with another salt', () => {
     const people = Array.from({ length: 10_000 }, (_, i) => `user-${i}@example.com`);
     const both = people.filter((id) => bucketOf(id, 'a', 10) === 0 && bucketOf(id, 'b', 10) === 0).length;
     assert.ok(Math.abs(both - 100) < 60, `${both} of about 100`);

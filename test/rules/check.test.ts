@@ -13,7 +13,7 @@ const codesOf = (logic: unknown, rules?: Readonly<Record<string, unknown>>) =>
 const stream = { var: 'request.stream' };
 
 describe('the load checks of conditions', () => {
-  test('refuse ways into the prototype of an object', () => {
+  test('reject paths into the prototype of an object', () => {
     for (const path of ['__proto__', 'request.__proto__', 'constructor', 'request.constructor.name', 'prototype.x']) {
       assert.deepEqual(codesOf({ '===': [{ var: path }, 'x'] }), ['C5002'], path);
     }
@@ -40,7 +40,7 @@ describe('the load checks of conditions', () => {
     );
   });
 
-  test('take a list of twenty thousand items', () => {
+  test('accept a list of twenty thousand items', () => {
     const models = Array.from({ length: 20_000 }, (_, index) => `model-${index}`);
     const { condition, diagnostics } = checkCondition({ in: [{ var: 'request.model' }, models] });
     assert.deepEqual(diagnostics, []);
@@ -87,7 +87,7 @@ describe('the load checks of conditions', () => {
     );
   });
 
-  test('never throw, whatever stands where a condition should', () => {
+  test('never throw, whatever replaces the condition', () => {
     const keys = fc.constantFrom(...Object.keys(OPERATORS), 'rule', '==', 'missing');
     const { any } = fc.letrec<Record<'any', unknown>>((tie) => ({
       any: fc.oneof(
@@ -132,7 +132,7 @@ describe('a warning about a condition', () => {
     assert.ok(found > 0);
   });
 
-  test('spares conditions that depend on the request', () => {
+  test('is not given for conditions that depend on the request', () => {
     const free: readonly unknown[] = [
       { and: [{ '>': [{ var: 'request.max_tokens' }, 3] }, { '<': [{ var: 'request.max_tokens' }, 5] }] },
       { and: [{ '!!': { var: 'request.max_tokens' } }, { '<': [{ var: 'request.max_tokens' }, 5] }] },
@@ -150,7 +150,7 @@ const item = { var: '' };
 const groups = { var: 'principal.groups' };
 const tokens = { var: 'request.max_tokens' };
 
-/** Behaviour that the published cases of JSON-Logic (jsonlogic.com/tests.json) ask for and this language refuses, and why. */
+/** Cases of JSON-Logic (jsonlogic.com/tests.json) that this language rejects, with the reason. */
 const REFUSED: readonly [why: string, code: string, logic: unknown][] = [
   ['`==` converts its operands: 1 is "1", 0 is ""', 'C5005', { '==': [tokens, 1] }],
   ['`!=` converts its operands', 'C5005', { '!=': [tokens, 1] }],
@@ -190,7 +190,7 @@ const REFUSED: readonly [why: string, code: string, logic: unknown][] = [
   ['`reduce` computes where rules decide', 'C5005', { '>': [{ reduce: [groups, item, 0] }, 1] }],
 ];
 
-describe('refused on purpose, with a diagnostic', () => {
+describe('rejected on purpose, with a diagnostic', () => {
   for (const [why, code, logic] of REFUSED) {
     test(why, () =>
       assert.deepEqual(

@@ -87,7 +87,7 @@ describe('a compiled condition', () => {
   });
 });
 
-test('every operator on the list says what it means and how many operands it takes', () => {
+test('every operator has a meaning and a number of operands', () => {
   for (const [name, { operands, meaning }] of Object.entries(OPERATORS)) {
     assert.ok(operands[0] >= 1 && operands[1] >= operands[0], name);
     assert.match(meaning, /^[A-Z].*[^.]$/, name);

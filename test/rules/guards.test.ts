@@ -46,7 +46,7 @@ describe('guards exclude each other', () => {
   });
 });
 
-test('what is said of two guards is true for every request', () => {
+test('results about two guards are true for every request', () => {
   const atom = fc.oneof(
     fc.constantFrom('a', 'b', 'c').map(is),
     fc.constantFrom('a', 'b', 'c').map((model) => ({ '!==': [{ var: 'request.model' }, model] })),

@@ -17,7 +17,7 @@ import { OPERATORS } from '../../engine/base/rules/operators.ts';
 import { times } from '../support/times.ts';
 import { checkCondition } from './support/check-condition.ts';
 
-/** A copy of the library of our own: what is changed here must not change what the engine computes with. */
+/** A separate instance of the library: changes here must not affect the engine. */
 function openLibrary(): typeof JsonLogic {
   const require = createRequire(import.meta.url);
   delete require.cache[require.resolve('json-logic-js')];
@@ -28,11 +28,11 @@ type Operation = (...values: readonly unknown[]) => unknown;
 
 const areNumbers = (values: readonly unknown[]) => values.every((value) => typeof value === 'number');
 
-/** What we do otherwise than the library, each with a case in which the two differ. */
+/** Intended differences from the library, each with an example. */
 const EXCEPTIONS: readonly {
   readonly name: string;
   readonly operators: readonly string[];
-  /** Makes our operation of the library's. */
+  /** Adapts the library's operation to ours. */
   readonly instead: (own: Operation) => Operation;
   readonly example: unknown;
 }[] = [
@@ -67,7 +67,7 @@ const EXCEPTIONS: readonly {
   },
 ];
 
-/** Operators that the library does not have, by what they make of their values. */
+/** Operators that the library does not have, as functions of their values. */
 const OURS = ['glob', 'cidr', 'time_window', 'bucket', 'usd'];
 
 function addOurs(library: typeof JsonLogic): void {
@@ -197,7 +197,7 @@ const facts = fc
   .map((flat) => factView(Object.entries(flat)));
 
 describe('a compiled condition and json-logic-js', () => {
-  test('give the same for every condition that passes the load checks', () => {
+  test('agree on every condition that passes the load checks', () => {
     fc.assert(
       fc.property(conditions, facts, (condition, view) => {
         const errors = checkCondition(condition).diagnostics.filter(({ severity }) => severity === 'error');
@@ -208,7 +208,7 @@ describe('a compiled condition and json-logic-js', () => {
     );
   });
 
-  test('are compared with every operator and every kind of fact that a condition may use', () => {
+  test('are compared with every operator and every type of fact', () => {
     const seen = new Set<string>();
     const note = (logic: unknown): void => {
       if (Array.isArray(logic)) for (const part of logic) note(part);

@@ -9,8 +9,8 @@ const LARGE = { '>': [{ var: 'request.body_bytes' }, 1000] };
 const research = new Map<string, unknown>([['principal.groups', ['research']]]);
 const interns = new Map<string, unknown>([['principal.groups', ['interns']]]);
 
-describe('a condition of which some facts are known', () => {
-  it('is decided when they decide it', () => {
+describe('a condition with some known facts', () => {
+  it('is decided if they decide it', () => {
     assert.equal(simplify(IN_RESEARCH, research), true);
     assert.equal(simplify(IN_RESEARCH, interns), false);
     assert.equal(simplify({ and: [LARGE, IN_RESEARCH] }, interns), false);
@@ -18,7 +18,7 @@ describe('a condition of which some facts are known', () => {
     assert.equal(simplify(true, new Map()), true);
   });
 
-  it('keeps what is still open, and nothing else', () => {
+  it('keeps only the undecided parts', () => {
     assert.deepEqual(simplify({ and: [IN_RESEARCH, LARGE] }, research), LARGE);
     assert.deepEqual(simplify({ or: [IN_RESEARCH, LARGE] }, interns), LARGE);
     assert.deepEqual(simplify({ '!': [{ and: [IN_RESEARCH, LARGE] }] }, research), { '!': [LARGE] });
@@ -27,7 +27,7 @@ describe('a condition of which some facts are known', () => {
     assert.deepEqual(simplify({ if: [LARGE, false, IN_RESEARCH] }, research), { '!': [LARGE] });
   });
 
-  it('knows the items of a list that is known', () => {
+  it('evaluates the items of a known list', () => {
     const some = { some: [{ var: 'principal.groups' }, { '===': [{ var: '' }, 'research'] }] };
     assert.equal(simplify(some, research), true);
     assert.deepEqual(simplify(some, new Map()), some);
@@ -57,7 +57,7 @@ const { condition } = fc.letrec<{ condition: unknown; leaf: unknown }>((tie) => 
   ),
 }));
 
-it('means the same afterwards, whatever the other facts turn out to be', () => {
+it('keeps its meaning, whatever the other facts are', () => {
   const values = {
     'principal.groups': fc.constantFrom(['research'], ['interns'], []),
     'request.body_bytes': fc.constantFrom(10, 5000),

@@ -5,7 +5,7 @@ import { compileWindow, windowProblem } from '../../engine/base/rules/compile.ts
 const inWindow = (window: string, moment: string) => compileWindow(window)(Date.parse(moment));
 
 describe('a time window', () => {
-  test('holds its first minute and not its end', () => {
+  test('contains its first minute and not its end', () => {
     assert.equal(inWindow('09:00-17:00', '2026-06-01T09:00:00Z'), true);
     assert.equal(inWindow('09:00-17:00', '2026-06-01T16:59:59Z'), true);
     assert.equal(inWindow('09:00-17:00', '2026-06-01T17:00:00Z'), false);
@@ -18,7 +18,7 @@ describe('a time window', () => {
     }
   });
 
-  test('keeps to its days, also over the end of the week', () => {
+  test('applies only on its days, also around the end of the week', () => {
     assert.equal(inWindow('mon-fri 09:00-17:00', '2026-06-05T10:00:00Z'), true);
     assert.equal(inWindow('mon-fri 09:00-17:00', '2026-06-06T10:00:00Z'), false);
     assert.equal(inWindow('fri-mon 09:00-17:00', '2026-06-07T10:00:00Z'), true);
@@ -43,7 +43,7 @@ describe('a time window', () => {
     assert.equal(inWindow(window, '2026-12-01T08:00:00Z'), true);
   });
 
-  test('is passed over when the clocks jump over it, and lasts twice as long when they go back', () => {
+  test('is skipped when clocks are set forward over it, and lasts twice as long when they are set back', () => {
     const night = compileWindow('02:00-03:00 Europe/Berlin');
     const minutes = (from: string) =>
       Array.from({ length: 24 * 60 }, (_, minute) => Date.parse(from) + minute * 60_000).filter(night).length;
@@ -52,12 +52,12 @@ describe('a time window', () => {
     assert.equal(minutes('2026-06-01T00:00:00Z'), 60);
   });
 
-  test('knows zones that are not whole hours away', () => {
+  test('supports zones with offsets that are not whole hours', () => {
     assert.equal(inWindow('09:00-09:30 Asia/Kathmandu', '2026-06-01T03:15:00Z'), true);
     assert.equal(inWindow('09:00-09:30 Asia/Kathmandu', '2026-06-01T03:14:00Z'), false);
   });
 
-  test('gives the same answer whatever was asked before', () => {
+  test('gives the same result whatever was evaluated before', () => {
     const berlin = compileWindow('09:00-17:00 Europe/Berlin');
     const tokyo = compileWindow('09:00-17:00 Asia/Tokyo');
     const moment = Date.parse('2026-06-01T07:30:00Z');
@@ -68,7 +68,7 @@ describe('a time window', () => {
   });
 });
 
-test('a text that is no window is refused with the part that is wrong', () => {
+test('an invalid window is rejected, with the wrong part', () => {
   const cases: readonly [text: string, problem: RegExp][] = [
     ['', /no times/],
     ['mon-fri', /no times/],
@@ -78,10 +78,10 @@ test('a text that is no window is refused with the part that is wrong', () => {
     ['09:60-10:00', /no time "09:60"/],
     ['09:00', /not two times/],
     ['09:00-10:00-11:00', /not two times/],
-    ['09:00-09:00', /begins when it ends/],
+    ['09:00-09:00', /ends when it begins/],
     ['mon-tue-wed 09:00-10:00', /more than two ends/],
-    ['mo 09:00-10:00', /"mo" is no day/],
-    ['mon, 09:00-10:00', /"" is no day/],
+    ['mo 09:00-10:00', /"mo" is not a day/],
+    ['mon, 09:00-10:00', /"" is not a day/],
     ['mon tue 09:00-10:00', /too many words/],
     ['09:00 - 17:00', /not two times|too many words/],
     ['09:00-17:00 Mars/Olympus', /no time zone "Mars\/Olympus"/],

@@ -45,7 +45,7 @@ describe('a trace', () => {
     assert.deepEqual(reached({ if: [no, true, no, true, false] }), [true, false, true, false, true]);
   });
 
-  test('shows the items that were looked at', () => {
+  test('shows the items that were evaluated', () => {
     const some = traceCondition({ some: [{ var: 'principal.groups' }, { '===': [{ var: '' }, 'b'] }] }, FACTS);
     assert.deepEqual(
       some.operands.slice(1).map(({ value, operands }) => [operands[0]?.value, value]),
@@ -61,7 +61,7 @@ describe('a trace', () => {
     );
   });
 
-  test('ends with what the compiled condition decides', () => {
+  test('has the result of the compiled condition', () => {
     fc.assert(
       fc.property(conditions, some_facts, (condition, facts) => {
         assert.equal(truthy(traceCondition(condition, facts).value), compileCondition(condition)(facts));
@@ -81,7 +81,7 @@ describe('a trace', () => {
     );
   });
 
-  test('marks only parts that decide nothing as not reached', () => {
+  test('marks only parts without influence as not reached', () => {
     const without = ({ operator, logic, operands, evaluated }: Trace): unknown => {
       if (!evaluated) return 'never looked at';
       if (operands.length === 0 || operator === undefined) return logic;

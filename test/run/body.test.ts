@@ -1,14 +1,14 @@
-/** A held request body: single values read and put in, and every other byte as the client sent it. */
+/** A buffered request body: rewrites of single values keep every other byte as the client sent it. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { JsonValue } from '../../engine/api.ts';
 import type { AddedFields, WantedTexts } from '../../engine/base/contract/request-body.ts';
-import { HeldBody } from '../../engine/pipeline/run/body.ts';
+import { BufferedBody } from '../../engine/pipeline/run/body.ts';
 
 function held(text: string) {
   const rewrites: string[] = [];
-  return { body: new HeldBody(Buffer.from(text), (key) => rewrites.push(key)), rewrites };
+  return { body: new BufferedBody(Buffer.from(text), (key) => rewrites.push(key)), rewrites };
 }
 
 describe('a value of a top-level key', () => {
@@ -19,7 +19,7 @@ describe('a value of a top-level key', () => {
     assert.equal(body.value('b'), undefined);
   });
 
-  it('is put in the place of another, whatever JSON it is', () => {
+  it('replaces another, whatever JSON it is', () => {
     const { body, rewrites } = held('{ "é": 1.0,  "x" : {"y": [1]} , "z":"\\u0061"}');
     body.rewrite('x', { list: [1, null, 'ü'], deep: { on: true } });
     assert.equal(String(body.bytes), '{ "é": 1.0,  "x" : {"list":[1,null,"ü"],"deep":{"on":true}} , "z":"\\u0061"}');
@@ -38,15 +38,15 @@ describe('a value of a top-level key', () => {
     assert.equal(add('{ }\n'), '{"x":true }\n');
   });
 
-  it('is not added to what is no object, and nothing is recorded', () => {
+  it('is not added to a value that is not an object, and nothing is recorded', () => {
     for (const text of ['[{"a":1}]', '"{}"', '7']) {
       const { body, rewrites } = held(text);
-      assert.throws(() => body.rewrite('x', 1), /no JSON object/);
+      assert.throws(() => body.rewrite('x', 1), /not a JSON object/);
       assert.deepEqual([String(body.bytes), rewrites], [text, []]);
     }
   });
 
-  it('is refused where it is no JSON, also in a field, and nothing is recorded', async () => {
+  it('is rejected if it is not JSON, also in a field, and nothing is recorded', async () => {
     const { body, rewrites } = held('{"a":{}}');
     for (const value of [undefined, NaN, Infinity, () => 1] as unknown[] as JsonValue[]) {
       for (const key of ['a', 'x']) assert.throws(() => body.rewrite(key, value), /puts a JSON value into the body/);
@@ -55,7 +55,7 @@ describe('a value of a top-level key', () => {
     assert.deepEqual([String(body.bytes), rewrites], ['{"a":{}}', []]);
   });
 
-  it('is what the body then has, beside everything it had, whatever the body', () => {
+  it('changes nothing else in any body', () => {
     const object = fc.dictionary(fc.string(), fc.jsonValue(), { maxKeys: 5 });
     fc.assert(
       fc.property(object, fc.constantFrom('a', 'stream_options', '__proto__'), fc.jsonValue(), (before, key, value) => {
@@ -72,7 +72,7 @@ describe('a value of a top-level key', () => {
 });
 
 describe('a replaced body', () => {
-  it('is the other text, and says so', async () => {
+  it('has the new text, and is marked as replaced', async () => {
     const { body, rewrites } = held('{"a":1}');
     assert.equal(body.replaced, false);
     body.replace('{"b":"ü"}');
@@ -83,14 +83,14 @@ describe('a replaced body', () => {
   });
 });
 
-describe('fields that objects get', () => {
+describe('fields added to objects', () => {
   const add = async (text: string, ...objects: AddedFields[]) => {
     const { body, rewrites } = held(text);
     await body.addFields(objects);
     return [String(body.bytes), rewrites];
   };
 
-  it('stand in front of those they have, and every other byte stays', async () => {
+  it('precede the existing ones, and every other byte stays', async () => {
     const text = ' {"é" :[ {"a":1.0} ,{ } ],\n"z":{"y":{"x" : "\\u0061"}}} ';
     const fields = { p: [1], q: 'ü' };
     assert.deepEqual(await add(text, { path: ['é', 1], fields }, { path: ['é', 0], fields: { p: 1 } }), [
@@ -101,7 +101,7 @@ describe('fields that objects get', () => {
     assert.equal(both, ' {"é" :[ {"a":1.0} ,{ } ],\n"z":{"o":null,"y":{"p":[1],"q":"ü","x" : "\\u0061"}}} ');
   });
 
-  it('are added once, and not where there is no object', async () => {
+  it('are added once, and only to objects', async () => {
     const text = '{"a":[{}],"b":"{","b":[1]}';
     assert.deepEqual(
       await add(text, { path: ['a', 0], fields: { p: 1 } }, { path: ['a', 0], fields: { p: 2, q: 3 } }),
@@ -117,7 +117,7 @@ describe('fields that objects get', () => {
 describe('a skimmed body', () => {
   const long = 'text '.repeat(400);
 
-  it('is all of the body but the ends of long texts in it', async () => {
+  it('is the whole body except for the ends of long strings', async () => {
     const { body } = held(JSON.stringify({ top: long, in: [{ text: long, short: 'é' }] }));
     const { json, text } = await body.skim();
     const { top, in: inner } = json as { top: string; in: { text: string; short: string }[] };
@@ -127,7 +127,7 @@ describe('a skimmed body', () => {
     assert.ok(text.length < body.bytes.length);
   });
 
-  it('says of a fault what is said of the whole, and nothing of one in the end of a long text', async () => {
+  it('reports the same faults as a full parse, except in the ends of long strings', async () => {
     for (const text of [
       `{"in":["${long}","\\x"]}`,
       `{"in":["${long}",01]}`,
@@ -150,8 +150,8 @@ const WANTED = (() => {
   return { keys };
 })();
 
-describe('strings that are put in the place of others', () => {
-  it('stand where those stood, at any depth, and every other byte stays', async () => {
+describe('replaced strings', () => {
+  it('take the position of the old ones, at any depth, and every other byte stays', async () => {
     const { body, rewrites } = held('{ "é": "x" , "in":[ {"é" : "\\u0031" }, {"in":{"a":"1"}} ],\n"d":"1"}');
     await body.replaceTexts(WANTED, (found, text) => (text === '1' ? `<${found}>` : undefined));
     assert.equal(String(body.bytes), '{ "é": "x" , "in":[ {"é" : "<e>" }, {"in":{"a":"<a>"}} ],\n"d":"1"}');
@@ -159,7 +159,7 @@ describe('strings that are put in the place of others', () => {
     assert.equal(body.rewritten, true);
   });
 
-  it('leave a body as it is, and record nothing, where nothing else is to stand', async () => {
+  it('without a change leave the body as it is, and record nothing', async () => {
     const { body, rewrites } = held('{"a":"\\u0031","b":"2"}');
     await body.replaceTexts(WANTED, () => undefined);
     await body.replaceTexts(WANTED, (_, text) => text);
@@ -167,8 +167,8 @@ describe('strings that are put in the place of others', () => {
   });
 });
 
-describe('elements that are taken out', () => {
-  it('leave time for others, however large the body is', async () => {
+describe('removed elements', () => {
+  it('do not block the event loop, however large the body is', async () => {
     const numbers = `${'1'.repeat(60_000)},`.repeat(150);
     const { body } = held(`{"model":"m","list":[0,[${numbers}1],2]}`);
     let turns = 0;
@@ -185,7 +185,7 @@ describe('elements that are taken out', () => {
     assert.ok(turns > 15, `${turns} turns for others while ${body.bytes.length} bytes were read`);
   });
 
-  it('and other rewrites follow each other in any order', async () => {
+  it('combine with other rewrites in any order', async () => {
     const key = fc.constantFrom('a', 'é', '"', 'z', '');
     const change = fc.oneof(
       fc.record({ kind: fc.constant('rewrite' as const), key, value: fc.jsonValue({ maxDepth: 2 }) }),

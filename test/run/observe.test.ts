@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import type { ResponseEvent } from '../../engine/api.ts';
-import { BodyBudget, HeldBytes } from '../../engine/pipeline/run/holdings.ts';
 import { createObserver } from '../../engine/pipeline/run/observe.ts';
+import { BufferQuota, MemoryBudget } from '../../engine/pipeline/run/resources.ts';
 import { times } from '../support/times.ts';
 import { until } from '../support/until.ts';
 
@@ -29,7 +29,7 @@ async function observe(type: string, encoding: string, chunks: readonly Buffer[]
   return seen;
 }
 
-const room = (bytes = 1_000_000) => new HeldBytes(new BodyBudget(bytes, bytes), 'ana');
+const room = (bytes = 1_000_000) => new BufferQuota(new MemoryBudget(bytes, bytes), 'ana');
 
 const event = fc.record(
   {
@@ -58,7 +58,7 @@ test('a stream gives the same events however it is cut and compressed', async ()
   );
 });
 
-test('a document is seen once, whole, however it is cut and compressed', async () => {
+test('a document is observed once, as a whole, however it is cut and compressed', async () => {
   await fc.assert(
     fc.asyncProperty(fc.jsonValue(), encoding, cuts, async (value, coding, at) => {
       const data = JSON.stringify(value);
@@ -69,18 +69,18 @@ test('a document is seen once, whole, however it is cut and compressed', async (
   );
 });
 
-test('a copy that does not decompress ends quietly', async () => {
+test('a copy that fails to decompress is ignored', async () => {
   assert.deepEqual(await observe('application/json', 'gzip', [Buffer.from('not gzip'), Buffer.from('more')]), []);
 });
 
-test('a copy in an encoding nobody knows is not observed', () => {
+test('a copy in an unknown encoding is not observed', () => {
   assert.equal(
     createObserver('application/json', 'rot13', () => {}, room()),
     undefined,
   );
 });
 
-test('a document or event that has no room is not observed, and what it held is given back', async () => {
+test('a document or event beyond the quota is not observed, and its memory is released', async () => {
   const small = room(100_000);
   const seen: ResponseEvent[] = [];
   for (const [type, more] of [
@@ -98,7 +98,7 @@ test('a document or event that has no room is not observed, and what it held is 
   }
 });
 
-test('a stream is read behind its bytes: a little later, at once where much has come, and what came before it broke', async () => {
+test('a stream is parsed in batches, by time or by size, and up to the point where it broke', async () => {
   const sent = 'data: {"a":1}\n\n';
   const seen: ResponseEvent[] = [];
   const observer = createObserver('text/event-stream', undefined, (event) => void seen.push(event), room())!;

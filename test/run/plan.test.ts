@@ -57,17 +57,17 @@ describe('a stage that cannot be created', () => {
       () => {
         throw 'text';
       },
-      /it threw a string, which is no error/,
+      /it threw a string, not an Error/,
     ],
     ['returns nothing', () => undefined, /returns no hooks/],
-    ['is asynchronous', async () => assert.fail('later'), /returns a promise where hooks are expected/],
-    ['misspells a hook', () => ({ requst() {} }), /returns "requst", which is no hook; there are request, /],
-    ['returns a hook that is none', () => ({ request: true }), /returns a hook "request" that is no function/],
+    ['is asynchronous', async () => assert.fail('later'), /returns a promise, not hooks/],
+    ['misspells a hook', () => ({ requst() {} }), /returns "requst", which is not a hook; the hooks are request, /],
+    ['returns a hook that is none', () => ({ request: true }), /returns a hook "request" that is not a function/],
     ['never answers', () => ({}), /returns no `request` hook/, { terminal: true }],
     ['is never called', () => ({ finally() {} }), /needs `place: 'finally'`/],
   ];
   for (const [what, create, reason, more] of cases) {
-    test(`because it ${what} is named with its position`, () => {
+    test(`because it ${what} is reported with its position`, () => {
       const { build } = plan([entry(stage(create, more))]);
       assert.throws(build, (error: Error) => {
         assert.match(error.message, /^the stage "odd" \(pipelines\/mine\.yaml:7\)/);
@@ -77,7 +77,7 @@ describe('a stage that cannot be created', () => {
     });
   }
 
-  test('lets those created before it release what they opened', async () => {
+  test('closes those created before it', async () => {
     const closed = Promise.withResolvers<void>();
     const opened = stage(() => ({ close: () => closed.resolve() }));
     const { build } = plan([
@@ -91,7 +91,7 @@ describe('a stage that cannot be created', () => {
     await closed.promise;
   });
 
-  test('is not even tried in shadow mode', () => {
+  test('is not created in shadow mode', () => {
     const { build } = plan([
       entry(
         stage(() => assert.fail('created')),
@@ -103,7 +103,7 @@ describe('a stage that cannot be created', () => {
 });
 
 describe('closing a plan', () => {
-  test('does not wait for a stage longer than its time limit, and names it', async () => {
+  test('waits for a stage up to its timeout, and names it', async () => {
     const stuck = stage(() => ({ close: () => new Promise(() => {}) }));
     const { build, clock, log } = plan([entry(stuck, { timeout_seconds: 3 })]);
     const closing = build().close();
@@ -127,7 +127,7 @@ describe('closing a plan', () => {
   });
 });
 
-test('a stage without the capability gets no service of the database', () => {
+test('a stage without the capability gets no database services', () => {
   const uses = (service: 'ledger' | 'tokens' | 'audit') => {
     const definition = stage(() => ({}));
     const create = (_options: never, services: { [name: string]: object }) => ({
@@ -141,7 +141,7 @@ test('a stage without the capability gets no service of the database', () => {
   }
 });
 
-test('a pipeline for models needs of the store what its stages write for every request', () => {
+test('the store needs of a pipeline for models follow from the facts its stages write for every request', () => {
   const writing = (fact: 'principal.id' | 'spend.reserved_nano_usd', more: Partial<StageEntry> = {}) =>
     entry(
       stage(() => ({ request() {} }), { writes: [fact] }),

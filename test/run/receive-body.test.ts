@@ -1,4 +1,4 @@
-/** Bodies on their way in: whole whatever their pieces and their compression, counted while they are held, given up when they are too much or too late. */
+/** Receiving bodies: chunks and compression, memory quotas, size limits and timeouts. */
 import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
@@ -6,19 +6,19 @@ import { describe, it } from 'node:test';
 import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { frozenClock } from '../../engine/base/kit/clock.ts';
-import { BodyBudget, HeldBytes } from '../../engine/pipeline/run/holdings.ts';
 import { receiveContent } from '../../engine/pipeline/run/receive-body.ts';
+import { BufferQuota, MemoryBudget } from '../../engine/pipeline/run/resources.ts';
 import { times } from '../support/times.ts';
 
 const LIMITS = { max_bytes: 300_000, total_seconds: 10, silence_seconds: 4 };
 
 const receive = (
   req: IncomingMessage,
-  room: HeldBytes,
+  room: BufferQuota,
   { max_bytes = LIMITS.max_bytes, clock = frozenClock(0) } = {},
 ) => receiveContent(req, { ...LIMITS, max_bytes }, room, clock);
 
-/** A request whose body comes in these pieces; without them it stays open. */
+/** A request whose body arrives in these chunks; without them it stays open. */
 function requestOf(pieces: readonly Buffer[] | undefined, length?: number): IncomingMessage & Readable {
   const stream = pieces === undefined ? new Readable({ read() {} }) : Readable.from(pieces, { objectMode: false });
   const headers = length === undefined ? {} : { 'content-length': String(length) };
@@ -27,17 +27,17 @@ function requestOf(pieces: readonly Buffer[] | undefined, length?: number): Inco
 
 const sum = (pieces: readonly Buffer[]) => pieces.reduce((size, { length }) => size + length, 0);
 
-/** Pieces with memory of their own, as they come off the network. */
+/** Chunks with separate memory, as they arrive from the network. */
 const pieces = fc
   .array(fc.oneof(fc.integer({ min: 1, max: 300 }), fc.integer({ min: 1, max: 90_000 })), { maxLength: 12 })
   .map((sizes) => sizes.map((size, i) => Buffer.alloc(size, 65 + i)));
 
 describe('a body', () => {
-  it('is what was sent, however it is cut, and what it takes is counted', async () => {
+  it('is received as sent, however it is cut, and counted in the quota', async () => {
     await fc.assert(
       fc.asyncProperty(pieces, fc.boolean(), async (sent, declared) => {
-        const budget = new BodyBudget(10_000_000, 10_000_000);
-        const room = new HeldBytes(budget, 'ana');
+        const budget = new MemoryBudget(10_000_000, 10_000_000);
+        const room = new BufferQuota(budget, 'ana');
         const whole = Buffer.concat(sent);
         const req = requestOf(sent, declared ? whole.length : undefined);
         if (whole.length > LIMITS.max_bytes) {
@@ -45,63 +45,63 @@ describe('a body', () => {
         } else {
           const { bytes } = await receive(req, room);
           assert.ok(bytes.equals(whole));
-          assert.ok(budget.held_bytes >= whole.length && budget.held_bytes <= Math.max(65_536, 2 * whole.length));
+          assert.ok(budget.used_bytes >= whole.length && budget.used_bytes <= Math.max(65_536, 2 * whole.length));
           room.release();
         }
-        assert.equal(budget.held_bytes, 0);
+        assert.equal(budget.used_bytes, 0);
       }),
       { numRuns: times(30) },
     );
   });
 
-  it('that has no room is refused, and leaves nothing behind', async () => {
+  it('beyond the quota is rejected, and its memory is released', async () => {
     await fc.assert(
       fc.asyncProperty(pieces, fc.boolean(), fc.integer({ min: 0, max: 400_000 }), async (sent, declared, limit) => {
-        const budget = new BodyBudget(limit, limit);
-        const room = new HeldBytes(budget, 'ana');
+        const budget = new MemoryBudget(limit, limit);
+        const room = new BufferQuota(budget, 'ana');
         const size = sum(sent);
         const received = receive(requestOf(sent, declared ? size : undefined), room);
         const outcome = await received.catch((error) => error.code);
         if (typeof outcome === 'string') assert.ok(['overloaded', 'body_too_large'].includes(outcome));
         else assert.equal(outcome.bytes.length, size);
         room.release();
-        assert.equal(budget.held_bytes, 0);
+        assert.equal(budget.used_bytes, 0);
       }),
       { numRuns: times(30) },
     );
   });
 
-  it('of a declared length takes its room before it is read, and from its own share', () => {
-    const budget = new BodyBudget(1000, 400);
-    const ana = new HeldBytes(budget, 'ana');
+  it("of a declared length is counted before it is read, in its caller's share", () => {
+    const budget = new MemoryBudget(1000, 400);
+    const ana = new BufferQuota(budget, 'ana');
     ana.take(300);
-    assert.throws(() => new HeldBytes(budget, 'ana').take(200), { code: 'rate_limit_exceeded' });
-    const ben = new HeldBytes(budget, 'ben');
+    assert.throws(() => new BufferQuota(budget, 'ana').take(200), { code: 'rate_limit_exceeded' });
+    const ben = new BufferQuota(budget, 'ben');
     ben.take(700);
-    assert.throws(() => new HeldBytes(budget, 'eve').take(1), { code: 'overloaded' });
+    assert.throws(() => new BufferQuota(budget, 'eve').take(1), { code: 'overloaded' });
     ben.release();
-    assert.equal(budget.held_bytes, 300);
+    assert.equal(budget.used_bytes, 300);
     assert.equal(ben.hold(10), false);
   });
 
-  it('of a connection that has closed before anybody reads it is given up at once', async () => {
-    const budget = new BodyBudget(1000, 1000);
+  it('of a connection that closed before it was read fails at once', async () => {
+    const budget = new MemoryBudget(1000, 1000);
     const req = requestOf(undefined, 500);
     req.destroy();
     await new Promise((resolve) => req.on('close', resolve));
-    await assert.rejects(receive(req, new HeldBytes(budget, 'ana')), { code: 'bad_http' });
-    assert.equal(budget.held_bytes, 0);
+    await assert.rejects(receive(req, new BufferQuota(budget, 'ana')), { code: 'bad_http' });
+    assert.equal(budget.used_bytes, 0);
   });
 
   for (const [what, every_ms, says] of [
-    ['silent', undefined, /No byte of the request body arrived for 4 seconds/],
+    ['silent', undefined, /The client sent nothing of the request body for 4 seconds/],
     ['slow', 1000, /not complete after 10 seconds/],
   ] as const) {
-    it(`that is ${what} is given up in time`, async () => {
+    it(`that is ${what} times out`, async () => {
       const clock = frozenClock(0);
-      const budget = new BodyBudget(1000, 1000);
+      const budget = new MemoryBudget(1000, 1000);
       const req = requestOf(undefined, 500);
-      const received = receive(req, new HeldBytes(budget, 'ana'), { clock });
+      const received = receive(req, new BufferQuota(budget, 'ana'), { clock });
       const outcome = received.then(
         () => undefined,
         (error) => error,
@@ -114,7 +114,7 @@ describe('a body', () => {
       const error = await outcome;
       assert.equal(error?.code, 'request_timeout');
       assert.match(error.message, says);
-      assert.equal(budget.held_bytes, 0);
+      assert.equal(budget.used_bytes, 0);
     });
   }
 });
@@ -130,24 +130,24 @@ const COMPRESS = {
 type Encoding = keyof typeof COMPRESS;
 const NAMES = Object.keys(COMPRESS) as Encoding[];
 
-function receiveCompressed(bytes: Buffer, encodings: readonly string[], room: HeldBytes) {
+function receiveCompressed(bytes: Buffer, encodings: readonly string[], room: BufferQuota) {
   const req = requestOf([Buffer.from(bytes)], bytes.length);
   req.headers['content-encoding'] = encodings.join(', ');
   return receive(req, room, { max_bytes: MAX_BYTES });
 }
 
-/** A budget that knows the most that was taken from it at once. */
-class WatchedBudget extends BodyBudget {
+/** A budget that records its peak. */
+class WatchedBudget extends MemoryBudget {
   most_bytes = 0;
 
   override take(owner: string, bytes: number, let_in?: number): void {
     super.take(owner, bytes, let_in);
-    this.most_bytes = Math.max(this.most_bytes, this.held_bytes);
+    this.most_bytes = Math.max(this.most_bytes, this.used_bytes);
   }
 }
 
 describe('a compressed body', () => {
-  it('is what was compressed, whatever it is and however often, and both are counted', async () => {
+  it('is decompressed, whatever the encodings, and both forms are counted', async () => {
     const bodies = fc.oneof(
       fc.uint8Array({ minLength: 1, maxLength: 5000 }),
       fc.integer({ min: 1, max: 2_500_000 }).map((size) => new Uint8Array(size).fill(size % 251)),
@@ -157,57 +157,57 @@ describe('a compressed body', () => {
       fc.asyncProperty(bodies, lists, async (body, encodings) => {
         const whole = Buffer.from(body);
         const compressed = encodings.reduce((bytes, encoding) => COMPRESS[encoding](bytes), whole);
-        const budget = new BodyBudget(20_000_000, 20_000_000);
-        const room = new HeldBytes(budget, 'ana');
+        const budget = new MemoryBudget(20_000_000, 20_000_000);
+        const room = new BufferQuota(budget, 'ana');
         const received = await receiveCompressed(compressed, encodings, room);
         assert.ok(received.bytes.equals(whole));
         assert.ok(received.compressed?.bytes.equals(compressed));
         assert.deepEqual(received.compressed?.encodings, encodings);
-        assert.equal(budget.held_bytes, whole.length + compressed.length);
+        assert.equal(budget.used_bytes, whole.length + compressed.length);
         room.release();
-        assert.equal(budget.held_bytes, 0);
+        assert.equal(budget.used_bytes, 0);
       }),
       { numRuns: times(60) },
     );
   });
 
-  it('that grows beyond what a body may have is given up there, and takes no more memory than that', async () => {
+  it('that exceeds the size limit is rejected there, and takes no more memory than the limit', async () => {
     const bomb = Buffer.alloc(8 * MAX_BYTES);
     for (const encodings of [...NAMES.map((name) => [name]), ['gzip', 'gzip'], ['br', 'zstd', 'gzip']]) {
       const compressed = encodings.reduce((bytes, encoding) => COMPRESS[encoding as Encoding](bytes), bomb);
       const budget = new WatchedBudget(50 * MAX_BYTES, 50 * MAX_BYTES);
-      const room = new HeldBytes(budget, 'ana');
+      const room = new BufferQuota(budget, 'ana');
       const received = receiveCompressed(compressed, encodings, room);
-      await assert.rejects(received, { code: 'body_too_large', message: /3000000 bytes without its compression/ });
+      await assert.rejects(received, { code: 'body_too_large', message: /3000000 bytes when decompressed/ });
       // What one encoding is taken off from, and what is left.
       assert.ok(budget.most_bytes <= compressed.length + 2 * MAX_BYTES, `${encodings}: ${budget.most_bytes}`);
       room.release();
-      assert.equal(budget.held_bytes, 0);
+      assert.equal(budget.used_bytes, 0);
     }
   });
 
-  it('for which there is no room is refused', async () => {
+  it('beyond the quota is rejected', async () => {
     const compressed = zlib.zstdCompressSync(Buffer.alloc(2_000_000));
-    const budget = new BodyBudget(1_000_000, 1_000_000);
-    const room = new HeldBytes(budget, 'ana');
+    const budget = new MemoryBudget(1_000_000, 1_000_000);
+    const room = new BufferQuota(budget, 'ana');
     const received = receiveCompressed(compressed, ['zstd'], room);
     await assert.rejects(received, { code: 'overloaded' });
     room.release();
-    assert.equal(budget.held_bytes, 0);
+    assert.equal(budget.used_bytes, 0);
   });
 
-  it('of a caller with nothing else under way is let in, although its share is no larger than a body', async () => {
+  it("of a caller without other requests is accepted, even if it exceeds the caller's share", async () => {
     const whole = Buffer.alloc(MAX_BYTES, 'a');
-    const budget = new BodyBudget(20_000_000, MAX_BYTES);
-    const room = new HeldBytes(budget, 'ana');
+    const budget = new MemoryBudget(20_000_000, MAX_BYTES);
+    const room = new BufferQuota(budget, 'ana');
     const received = await receiveCompressed(zlib.gzipSync(whole), ['gzip'], room);
     assert.ok(received.bytes.equals(whole));
-    const next = receiveCompressed(zlib.gzipSync('a'), ['gzip'], new HeldBytes(budget, 'ana'));
+    const next = receiveCompressed(zlib.gzipSync('a'), ['gzip'], new BufferQuota(budget, 'ana'));
     await assert.rejects(next, { code: 'rate_limit_exceeded' });
     room.release();
   });
 
-  it('is never read as something else when it is damaged', async () => {
+  it('is rejected when it is damaged, never misread', async () => {
     const sample = Buffer.from(JSON.stringify({ model: 'coder-1', messages: ['x'.repeat(500), 'y'.repeat(500)] }));
     await fc.assert(
       fc.asyncProperty(
@@ -219,7 +219,7 @@ describe('a compressed body', () => {
           const params = { [zlib.constants.ZSTD_c_checksumFlag]: 1 };
           const bytes = encoding === 'zstd' ? zlib.zstdCompressSync(sample, { params }) : zlib.gzipSync(sample);
           bytes[Math.floor(place * bytes.length)] = byte;
-          const room = new HeldBytes(new BodyBudget(20_000_000, 20_000_000), 'ana');
+          const room = new BufferQuota(new MemoryBudget(20_000_000, 20_000_000), 'ana');
           const outcome = await receiveCompressed(bytes, [encoding], room).catch(({ code }) => code as string);
           if (typeof outcome !== 'string') assert.ok(outcome.bytes.equals(sample));
           else assert.ok(['invalid_encoding', 'body_too_large'].includes(outcome), outcome);

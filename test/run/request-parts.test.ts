@@ -5,14 +5,14 @@ import { type AddressInfo, connect } from 'node:net';
 import { test } from 'node:test';
 import { systemClock } from '../../engine/base/kit/clock.ts';
 import { sendWhole } from '../../engine/pipeline/run/answer.ts';
-import { RequestDrain } from '../../engine/pipeline/run/drain.ts';
+import { ResponseDrain } from '../../engine/pipeline/run/drain.ts';
 import { FactStore } from '../../engine/pipeline/run/fact-store.ts';
 import { until } from '../support/until.ts';
 
-test('one caller takes a quarter of what may be read on at once, and gets it back', () => {
+test('one caller can use a quarter of the concurrent drains, and frees them again', () => {
   const limits = { seconds: 60, bytes: 100, requests: 8, running: 0, running_of: new Map<string, number>() };
   const begin = (caller: string) => {
-    const drain = new RequestDrain();
+    const drain = new ResponseDrain();
     drain.within(limits);
     return drain.begin(systemClock, { caller, seconds: 60, onTimeUp() {} }) ? drain : undefined;
   };
@@ -28,7 +28,7 @@ test('one caller takes a quarter of what may be read on at once, and gets it bac
   assert.deepEqual([limits.running, limits.running_of.size], [0, 0]);
 });
 
-test('a fact is written once, reads back by its path, and is seen by rules in a view without a prototype', () => {
+test('a fact is written once, is read by its path, and appears to rules in a view without a prototype', () => {
   const facts = new FactStore();
   assert.equal(facts.get('principal.token.group'), undefined);
   facts.set('principal.token.group', 'research');
@@ -45,7 +45,7 @@ test('a fact is written once, reads back by its path, and is seen by rules in a 
   assert.throws(() => facts.set('request.typo' as 'request.model', 'n'), /no fact/);
 });
 
-test('a client that leaves before its body is whole takes the wait for the rest with it', async (t) => {
+test('a client that disconnects before its body is complete ends the wait for the rest', async (t) => {
   const waits = new Set<NodeJS.Timeout>();
   const { setTimeout: start, clearTimeout: stop } = globalThis;
   let is_sending = false;

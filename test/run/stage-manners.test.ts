@@ -1,4 +1,4 @@
-/** What stages of the operator's find out and write down. */
+/** Facts and audit fields of operators' stages. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { IncomingMessage } from 'node:http';
@@ -34,9 +34,9 @@ export default defineStage({
         if (text.startsWith('write ')) audit.write(JSON.parse(text.slice(6)));
         if (text.endsWith('"refuse"}')) throw new StageError('forbidden', 'No.');
         if (text.endsWith('"fail"}')) throw new Error('broken');
-        if (text === 'lie') ctx.noteFact('seconds', 'many');
+        if (text === 'lie') ctx.setFact('seconds', 'many');
       }
-      ctx.noteFact('seconds', 1);
+      ctx.setFact('seconds', 1);
       return undefined;
     },
   }),
@@ -84,9 +84,9 @@ after(async () => {
 const say = (content: string) => ask(gateway.url, gateway.token, { messages: [{ role: 'user', content }] });
 const logged = () => gateway.logs.join('\n');
 
-test('a fact is what the stage says it is, and its record tells it', async () => {
+test('a fact has its declared type, and the audit record has it', async () => {
   assert.equal((await say('lie')).status, 500);
-  assert.match(logged(), /the fact \\?"seconds\\?" is not given what it is declared to be, integer/);
+  assert.match(logged(), /the fact \\?"seconds\\?" must be integer, as/);
   const answer = await say('Hello');
   const id = answer.headers['x-gateway-request-id'];
   const record = await until('the record is stored', async () => {
@@ -106,7 +106,7 @@ async function recordOf(answer: { headers: Readonly<Record<string, unknown>> }) 
   return rows[0].record;
 }
 
-test('what a stage writes stands in the record of its request, served, refused or failed, and changes nothing else in it', async () => {
+test('audit fields of a stage are in the record of a served, rejected or failed request, and change no other field', async () => {
   for (const [end, status] of [
     ['serve', 200],
     ['refuse', 403],
@@ -132,7 +132,7 @@ test('what a stage writes stands in the record of its request, served, refused o
   }
 });
 
-test('what a record does not take fails the stage with the name of the field, and is not in the record', async () => {
+test('an invalid audit field fails the stage, is named, and is not recorded', async () => {
   for (const fields of [
     { text: 'x'.repeat(201) },
     { deep: { a: 1 } },
@@ -144,22 +144,22 @@ test('what a record does not take fails the stage with the name of the field, an
     assert.equal(answer.status, 500, JSON.stringify(fields));
     assert.equal((await recordOf(answer)).found.rude, undefined);
   }
-  assert.match(logged(), /the field \\?"deep\\?" of the audit record must be/);
+  assert.match(logged(), /the audit field \\?"deep\\?" must be/);
 });
 
-test('a declared fact is what the record tells, whatever is written under its name', async () => {
+test('a declared fact wins over an audit field of the same name', async () => {
   const record = await recordOf(await say('write {"seconds":99}'));
   assert.deepEqual(record.found.rude, { seconds: 1 });
 });
 
-test('under `finally:` a stage adds to the record above `audit`, and below it the log says that it is too late', async () => {
+test('under `finally:` a stage can add audit fields above `audit`; below it, the log has an error', async () => {
   const answer = await say('Hello');
   const record = await recordOf(answer);
   assert.deepEqual(record.found['last-word'], { status: 200 });
-  await until('the log says so', () => logged().includes('put the stage above'));
+  await until('the log says so', () => logged().includes('list the stage above'));
 });
 
-test('a relay has seconds that can be waited, and an `inspect` that returns an error or nothing', () => {
+test('a relay has positive timeouts, and an `inspect` that returns an error or nothing', () => {
   const stage = { id: 'relays', definition: { needs: ['respond', 'network'], raises: [] } };
   const check = (more: object) => {
     const response = Object.assign(new IncomingMessage(new Socket()), { statusCode: 200 });
@@ -171,6 +171,6 @@ test('a relay has seconds that can be waited, and an `inspect` that returns an e
       assert.throws(() => check({ [which]: seconds }), new RegExp(which));
   assert.equal(check({ first_chunk_seconds: 2 }).first_chunk_seconds, 2);
   for (const refusal of ['No.', null, new Error('No.')])
-    assert.throws(() => check({ inspect: () => refusal }).inspect!(undefined), /returns a StageError or nothing/);
+    assert.throws(() => check({ inspect: () => refusal }).inspect!(undefined), /must return a StageError or nothing/);
   assert.equal(check({ inspect: () => undefined }).inspect!(undefined), undefined);
 });

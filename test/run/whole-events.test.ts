@@ -38,7 +38,7 @@ function write({ blocks, tail, eol }: { blocks: string[][]; tail: string[] | nul
 }
 
 describe('whole events', () => {
-  test('are all bytes of a stream that ends well, however it is cut', () => {
+  test('are all bytes of a complete stream, however it is cut', () => {
     fc.assert(
       fc.property(stream, cuts, (given, at) => {
         const { text } = write(given);
@@ -50,7 +50,7 @@ describe('whole events', () => {
     );
   });
 
-  test('are known as a whole when they were let through last, however they were cut', () => {
+  test('are available as the latest events, however they were cut', () => {
     fc.assert(
       fc.property(stream, cuts, ({ blocks, eol }, at) => {
         const { text, whole } = write({ blocks, tail: null, eol });
@@ -64,7 +64,7 @@ describe('whole events', () => {
     );
   });
 
-  test('are let through as soon as their blank line is there, and nothing of the next', () => {
+  test('are sent as soon as their blank line has arrived, without any byte of the next', () => {
     fc.assert(
       fc.property(stream, cuts, (given, at) => {
         const { text, whole } = write(given);
@@ -82,14 +82,14 @@ describe('whole events', () => {
     );
   });
 
-  test('that end with a chunk are let through as the chunk itself', () => {
+  test('that end with a chunk are sent as that chunk, without a copy', () => {
     const { events, sent } = collecting();
     const chunk = Buffer.from('data: 1\n\ndata: 2\n\n');
     events.push(chunk);
     assert.equal(sent[0], chunk);
   });
 
-  test('longer than 1 MiB pass as they come, until the next one begins', () => {
+  test('longer than 1 MiB pass through unbuffered, until the next one begins', () => {
     const { events, sent, text } = collecting();
     const half = Buffer.alloc(MIB / 2, 'x');
     events.push(half);
@@ -105,7 +105,7 @@ describe('whole events', () => {
     assert.ok(text().endsWith('xyz\n\n'));
   });
 
-  test('in very many pieces are held once', () => {
+  test('in very many chunks are buffered once', () => {
     const { events, text } = collecting();
     for (let i = 0; i < 200_000; i++) events.push(Buffer.from('a'));
     events.push(Buffer.from('\n'));
@@ -114,7 +114,7 @@ describe('whole events', () => {
     assert.equal(text().length, 200_002);
   });
 
-  test('given as text pass in order with those given as bytes', () => {
+  test('in strings and in bytes keep their order', () => {
     const { events, text } = collecting();
     events.pushText('data: 1\n\n');
     events.push(Buffer.from('data: 2'));

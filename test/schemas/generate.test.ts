@@ -52,7 +52,7 @@ describe('the reference has', () => {
   }
 
   test('what is printed for the example of every code, but of a few', () => {
-    const printed = [...page('diagnostics').matchAll(/Printed for it:\n\n```text\n(?:error|warning)\[(\w+)\]: /g)];
+    const printed = [...page('diagnostics').matchAll(/Output:\n\n```text\n(?:error|warning)\[(\w+)\]: /g)];
     // Their examples would be too long, need stages of an operator, lack a section or are no text.
     const described = ['C1003', 'C1004', 'C1016', 'C5025', 'W7010', 'W7013', 'W7160', 'W7190'];
     const shown = printed.map(([, code]) => code);

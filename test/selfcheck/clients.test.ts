@@ -5,7 +5,7 @@ import { delimiter, join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
 import { clientNames } from '../../engine/edge/client-files/names.ts';
-import { createAsker, NotAsked } from '../../engine/edge/selfcheck/ask.ts';
+import { ChecksStopped, createGatewayClient } from '../../engine/edge/selfcheck/ask.ts';
 import { CLIENT_CHECKS } from '../../engine/edge/selfcheck/clients.ts';
 import { runChecks } from '../../engine/edge/selfcheck/run.ts';
 import { ownPort } from '../support/net/own-port.ts';
@@ -38,8 +38,14 @@ async function run(
   const path = join(folder, program);
   writeFileSync(path, `#!/bin/sh\nif [ "$1" = --version ]; then echo 'client 1.2'; exit; fi\n${lines}\n`);
   chmodSync(path, 0o700);
-  const asker = createAsker({ root_url, token: TOKEN, header_prefixes: ['vendor'], seconds: 60, total_seconds: 600 });
-  stop?.then(() => asker.stop(new NotAsked('it was stopped')));
+  const asker = createGatewayClient({
+    root_url,
+    token: TOKEN,
+    header_prefixes: ['vendor'],
+    seconds: 60,
+    total_seconds: 600,
+  });
+  stop?.then(() => asker.stop(new ChecksStopped('stopped')));
   const env = { PATH: `${folder}${delimiter}${process.env.PATH}`, PRIVATE: 'of the person', HOME: '/home/somebody' };
   const subject = {
     ...asker,
@@ -102,7 +108,7 @@ describe('a single run of a coding client', {
     ]) {
       const result = await run(`echo "${line}" >&2; exit 2`);
       assert.equal(result?.verdict, 'skipped', line);
-      assert.match(result.found, /^this version can not be run without its tools/);
+      assert.match(result.found, /^this version cannot run without its tools/);
     }
   });
 
@@ -119,14 +125,14 @@ describe('a single run of a coding client', {
 
   it('fails with the last lines of a client that gives up, and what to do', async () => {
     const result = await run('echo "Error: 404: model coder-1 not found" >&2; exit 1', { program: 'codingcli' });
-    assert.deepEqual([result?.verdict, result?.found], ['failed', 'it ended with exit code 1 and gave no reply']);
-    assert.equal(result?.details?.[1], 'it said: Error: 404: model coder-1 not found');
-    assert.match(result?.remedy ?? '', /ask for a token of another group/);
+    assert.deepEqual([result?.verdict, result?.found], ['failed', 'exit code 1 and no reply']);
+    assert.equal(result?.details?.[1], 'output: Error: 404: model coder-1 not found');
+    assert.match(result?.remedy ?? '', /use a token of another group/);
   });
 
   it('fails when the client is not done in time', async () => {
     const result = await run('sleep 600', { seconds: 0.2 });
-    assert.match(result?.found ?? '', /^it gave no reply within 0\.2 seconds$/);
+    assert.match(result?.found ?? '', /^no reply within 0\.2 seconds$/);
   });
 
   it('ends the client when the person stops the command', async () => {
@@ -134,7 +140,7 @@ describe('a single run of a coding client', {
     const result = await run(`echo $$ > ${pid}; sleep 600`, {
       stop: until('it runs', () => existsSync(pid) && readFileSync(pid, 'utf8').endsWith('\n')),
     });
-    assert.deepEqual([result?.verdict, result?.found], ['skipped', 'not made: it was stopped']);
+    assert.deepEqual([result?.verdict, result?.found], ['skipped', 'not run: stopped']);
     assert.throws(() => process.kill(Number(readFileSync(pid, 'utf8')), 0), /ESRCH/);
   });
 
@@ -145,7 +151,7 @@ describe('a single run of a coding client', {
   });
 
   it('fails without any reply', async () => {
-    assert.equal((await run('true'))?.found, 'it ended well and printed no reply');
+    assert.equal((await run('true'))?.found, 'it exited without a reply');
   });
 
   it('is not made where a short request is refused, because clients ask again and again', async () => {
@@ -158,7 +164,7 @@ describe('a single run of a coding client', {
       answer = json(status);
       const result = await run(`touch ${ran}; echo selfcheck`);
       assert.equal(result?.verdict, verdict, `${status}`);
-      assert.match(result.found, /^not run: /);
+      assert.match(result.found, /^not run[:,]/);
     }
     answer = (response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>');
     assert.equal((await run(`touch ${ran}; echo selfcheck`))?.verdict, 'failed');

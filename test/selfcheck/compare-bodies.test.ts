@@ -14,17 +14,17 @@ describe('a body compared with what arrived', () => {
 
   for (const [sent, came, expected] of [
     ['{"a":{"b":[1,{"c":"x"}]}}', '{"a":{"b":[1,{}]}}', 'a.b[1].c is missing'],
-    ['{"a":1}', '{"a":1,"api_key":"abc"}', 'api_key was put in'],
-    ['{"s":[{"t":"1h"}]}', '{"s":[{"t":"5m"}]}', 's[0].t is "5m" in place of "1h"'],
-    ['{"s":[1,2]}', '{"s":"12"}', 's is "12" in place of a list of 2'],
-    ['{"s":[1,2]}', '{"s":[1]}', 's has 1 entries in place of 2'],
+    ['{"a":1}', '{"a":1,"api_key":"abc"}', 'api_key was added'],
+    ['{"s":[{"t":"1h"}]}', '{"s":[{"t":"5m"}]}', 's[0].t is "5m" instead of "1h"'],
+    ['{"s":[1,2]}', '{"s":"12"}', 's is "12" instead of a list of 2'],
+    ['{"s":[1,2]}', '{"s":[1]}', 's has 1 entries instead of 2'],
     [
       '{"n":12345678901234567891}',
       '{"n":12345678901234567000}',
-      'n is 12345678901234567000 in place of 12345678901234567891',
+      'n is 12345678901234567000 instead of 12345678901234567891',
     ],
     ['{"n":null}', '{}', 'n is missing'],
-    ['{"n":true}', '{"n":null}', 'n is null in place of true'],
+    ['{"n":true}', '{"n":null}', 'n is null instead of true'],
   ] as const) {
     test(`tells that ${expected}`, () => assert.deepEqual(told(sent, came), [expected]));
   }
@@ -34,7 +34,7 @@ describe('a body compared with what arrived', () => {
     const prompt = 'You work for Example Ltd. and never tell';
     for (const text of [secret, prompt]) {
       const [found] = told('{"a":"x"}', JSON.stringify({ a: text }));
-      assert.equal(found, `a is a text of ${text.length} characters in place of "x"`);
+      assert.equal(found, `a is a text of ${text.length} characters instead of "x"`);
     }
   });
 
@@ -53,9 +53,9 @@ describe('a body compared with what arrived', () => {
     assert.deepEqual(found, { same_bytes: false, model_only: true, differences: [] });
   });
 
-  test('is no JSON object, where none arrived', () => {
+  test('is not a JSON object, where none arrived', () => {
     for (const came of ['', '<html>', '[1]', '"a"', '['.repeat(5000)])
-      assert.deepEqual(told('{"a":1}', came), ['the body is no JSON object']);
+      assert.deepEqual(told('{"a":1}', came), ['the body is not a JSON object']);
   });
 
   test('has no difference for whatever was only written again, and one for whatever was changed', () => {

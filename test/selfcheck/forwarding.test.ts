@@ -52,7 +52,7 @@ describe('what a good gateway forwards', () => {
 
   test('may call a model otherwise at the upstream, and change nothing else', async () => {
     const mapped: Habits = { body: (body) => body.toString().replace('"coder-1"', '"upstream-name@2026"') };
-    assert.match((await check('messages_body', mapped)).found, /but for the name of the model$/);
+    assert.match((await check('messages_body', mapped)).found, /except for the model name$/);
   });
 });
 
@@ -82,8 +82,8 @@ describe('without an upstream to look at', () => {
     for (const { id } of FORWARDING_CHECKS) results.push(await makeCheck(FORWARDING_CHECKS, id, subject));
     await gateway.close();
     assert.equal(results[0]?.verdict, 'failed');
-    assert.equal(results[0]?.found, 'another upstream answered for coder-1');
-    assert.match(results[0]?.remedy ?? '', new RegExp(`point an upstream of the gateway at ${echo.url}`));
+    assert.equal(results[0]?.found, 'another upstream responded for coder-1');
+    assert.match(results[0]?.remedy ?? '', new RegExp(`configure a gateway upstream with ${echo.url}`));
     assert.deepEqual([...new Set(results.slice(1).map(({ verdict }) => verdict))], ['skipped']);
     assert.equal(asked, 1);
   });
@@ -131,7 +131,7 @@ describe('without an upstream to look at', () => {
     assert.equal((await check('reached', chat_only)).verdict, 'ok');
     assert.match((await check('chat_body', chat_only)).found, /the caller's token in the header x-api-key/);
     assert.equal((await check('headers', chat_only)).found, 'the gateway does not serve Messages');
-    assert.match((await check('responses_body', chat_only)).found, /^Responses are not served for this/);
+    assert.match((await check('responses_body', chat_only)).found, /^Responses not served/);
   });
 
   test('a gateway that speaks another protocol to it is not compared with what was sent', async () => {
@@ -143,7 +143,7 @@ describe('without an upstream to look at', () => {
     };
     const result = await check('messages_body', translating);
     assert.equal(result.verdict, 'skipped');
-    assert.match(result.found, /in chat completions: what arrives can't be compared/);
+    assert.match(result.found, /translates to chat completions, so the request cannot be compared/);
   });
 });
 
@@ -174,7 +174,7 @@ describe('what a gateway changes on the way is found', () => {
       'headers',
       'knows one version only',
       'failed',
-      /vendor-version arrives as 2023-06-01 in place of 2026-11-01/,
+      /vendor-version arrives as 2023-06-01 instead of 2026-11-01/,
       set('vendor-version', '2023-06-01'),
     ],
     [
@@ -209,7 +209,7 @@ describe('what a gateway changes on the way is found', () => {
       'messages_body',
       'puts a field on top',
       'warning',
-      /litter was put in/,
+      /litter was added/,
       changed((fields) => Object.assign(fields, { litter: 'secret-of-the-gateway' })),
     ],
     [
@@ -230,21 +230,21 @@ describe('what a gateway changes on the way is found', () => {
       'messages_body',
       'merges the system prompt',
       'failed',
-      /system is a text of \d+ characters in place of a list of 5/,
+      /system is a text of \d+ characters instead of a list of 5/,
       changed((fields) => Object.assign(fields, { system: fields.system.map(({ text }) => text).join('\n') })),
     ],
     [
       'messages_body',
       'puts a block first',
       'failed',
-      /system has 6 entries in place of 5/,
+      /system has 6 entries instead of 5/,
       changed((fields) => fields.system.unshift(RULES)),
     ],
     [
       'messages_body',
       'puts a block last',
       'warning',
-      /system has 6 entries in place of 5/,
+      /system has 6 entries instead of 5/,
       changed((fields) => fields.system.push(RULES)),
     ],
     ['messages_body', 'sorts blocks', 'failed', /system\[0\]/, changed((fields) => fields.system.reverse())],
@@ -252,28 +252,28 @@ describe('what a gateway changes on the way is found', () => {
       'messages_body',
       'drops one of two blocks that are the same',
       'failed',
-      /system has 4 entries in place of 5/,
+      /system has 4 entries instead of 5/,
       changed((fields) => fields.system.pop()),
     ],
     [
       'messages_body',
       'writes the body anew',
       'warning',
-      /the content is the same, but it was written anew/,
+      /the content is equal, but serialised again/,
       changed(() => {}),
     ],
     [
       'messages_body',
       'loses digits of large numbers',
       'warning',
-      /is 12345678901234567000 in place of 12345678901234567890/,
+      /is 12345678901234567000 instead of 12345678901234567890/,
       { body: (body) => JSON.stringify(JSON.parse(body.toString())) },
     ],
     [
       'messages_body',
       'makes an hour five minutes without a word',
       'warning',
-      /system\[1\]\.cache_control\.ttl is "5m" in place of "1h"/,
+      /system\[1\]\.cache_control\.ttl is "5m" instead of "1h"/,
       sent('"1h"', '"5m"'),
     ],
     [
@@ -294,14 +294,14 @@ describe('what a gateway changes on the way is found', () => {
       'usage',
       'loses the split of the cache',
       'failed',
-      /ephemeral_1h_input_tokens is missing in a whole answer.*ephemeral_1h_input_tokens is missing in a stream/,
+      /ephemeral_1h_input_tokens is missing in a complete response.*ephemeral_1h_input_tokens is missing in a stream/,
       came(/"cache_creation":\{[^}]*\},/g, ''),
     ],
     [
       'stream_end',
       'leaves out events it does not know',
       'warning',
-      /an event that the gateway does not know is left out/,
+      /an unknown event is dropped/,
       came(/event: selfcheck_unknown\n.*\n\n/g, ''),
     ],
     [
@@ -315,14 +315,14 @@ describe('what a gateway changes on the way is found', () => {
       'stream_end',
       'leaves an error within a stream out',
       'failed',
-      /an error within a stream is left out/,
+      /an error within a stream is dropped/,
       came(/event: error\n.*\n\n/g, ''),
     ],
     [
       'stream_end',
       'ends a stream like a whole one where its upstream breaks it off',
       'failed',
-      /a stream that its upstream broke off ends like a whole one/,
+      /a stream that broke off at the upstream ends like a complete one/,
       {
         broken: (res) =>
           void res
@@ -334,7 +334,7 @@ describe('what a gateway changes on the way is found', () => {
       'stream_end',
       'answers a stream as a whole',
       'failed',
-      /a whole answer came although a stream was asked for/,
+      /expected a stream, got a complete response/,
       failing(200, { headers: { 'content-type': 'application/json' }, body: '{"type":"message"}' }),
     ],
     [
@@ -348,7 +348,7 @@ describe('what a gateway changes on the way is found', () => {
       'errors',
       'puts words around the message',
       'warning',
-      /something was put around the message/,
+      /text was added to the message/,
       came('prompt is too long', 'upstream said: prompt is too long'),
     ],
     [
@@ -428,7 +428,7 @@ describe('the pace of a stream from the upstream', () => {
   test('is told of where all comes at the end', async () => {
     const result = await paced((body) => [{ at_ms: 1800, bytes: body.length }]);
     assert.equal(result.verdict, 'failed');
-    assert.equal(result.found, 'all events arrive at once, when the last was made');
+    assert.equal(result.found, 'all events arrive at once, after the last was made');
     assert.match(result.remedy!, /proxy_buffering off/);
   });
 

@@ -73,11 +73,11 @@ describe('the refusal of a caller whose limit is used up', () => {
     [
       'that is another each time',
       'failed',
-      /the second time it is refused otherwise/,
+      /the second request is rejected in another form/,
       GOOD,
       { ...GOOD, json: { type: 'error', error: { ...GOOD_ERROR, type: 'permission_error' } } },
     ],
-    ['that is served the second time', 'failed', /otherwise, with status 200/, GOOD, { status: 200, json: {} }],
+    ['that is served the second time', 'failed', /in another form, with status 200/, GOOD, { status: 200, json: {} }],
     [
       'that clients try again',
       'warning',
@@ -87,26 +87,26 @@ describe('the refusal of a caller whose limit is used up', () => {
     [
       'with a date to wait for',
       'failed',
-      /retry-after is no number: clients read whole seconds/,
+      /retry-after is not a number: clients read whole seconds/,
       { ...GOOD, headers: { 'x-should-retry': 'false', 'retry-after': 'Wed, 21 Oct 2026 07:28:00 GMT' } },
     ],
     [
       'that is an answer of the same model',
       'failed',
-      /the limit is not used up, or not enforced/,
+      /the limit is not exhausted, or not enforced/,
       { status: 200, json: { type: 'message', model: 'coder-1', content: [] } },
     ],
     [
       'that is an answer of another model',
       'failed',
-      /answered by cheap-1 in place of coder-1/,
+      /answered by cheap-1 instead of coder-1/,
       { status: 200, json: { type: 'message', model: 'cheap-1', content: [] } },
     ],
     ['of another protocol', 'failed', /"type" is not "error"/, { ...GOOD, json: { error: GOOD_ERROR } }],
     [
       'because the token is not known',
       'warning',
-      /nothing can be told of limits: the token was refused/,
+      /limits not checked: the token was rejected/,
       { status: 401, json: { type: 'error', error: { type: 'authentication_error', message: 'unknown token' } } },
     ],
     [

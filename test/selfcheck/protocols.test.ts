@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
 import { type Echo, openEcho } from '../../engine/edge/selfcheck/echo/open-echo.ts';
-import { type Asked, checkAt, checkBeside, error, type Said } from './messages/gateway.ts';
+import { checkAt, checkBeside, error, type Reply, type Said } from './messages/gateway.ts';
 import { forwardTo, type Habits, makeCheck, subjectAt, TOKEN } from './support.ts';
 
 let echo: Echo;
@@ -48,27 +48,27 @@ describe('at a gateway that does it right', () => {
   });
 });
 
-const long = (count: (length: number) => unknown) => (asked: Asked) => ({
+const long = (count: (length: number) => unknown) => (asked: Reply) => ({
   json: { input_tokens: count(JSON.stringify(asked.json).length) },
 });
 
 /** Whatever is asked is answered so. */
-const ANSWERS: readonly [id: string, said: Said | ((asked: Asked) => Said), Verdict, RegExp][] = [
+const ANSWERS: readonly [id: string, said: Said | ((asked: Reply) => Said), Verdict, RegExp][] = [
   ['models.list', LIST, 'ok', /^1 model after \d+ ms$/],
   ['models.list', { json: { data: [] } }, 'warning', /empty/],
   ['models.list', { json: { data: [{ id: 'a' }, { name: 'b' }] } }, 'failed', /a model has no id/],
-  ['models.list', { json: { status: 'ok' } }, 'failed', /no list "data", but JSON with status/],
+  ['models.list', { json: { status: 'ok' } }, 'failed', /expected a list "data", got JSON with status/],
   ['models.list', PAGE, 'failed', /the web page "Console" \(status 200\)/],
   ['models.list', SENT_AWAY, 'failed', /a redirect \(status 302\) to https:\/\/sso\.example\.com\/login$/],
   ['models.list', UNKNOWN_TOKEN, 'failed', /status 401: authentication_error: This token is not known/],
   ['models.list', error(403, 'permission_error', 'no'), 'warning', /status 403/],
-  ['models.list', { text: '' }, 'failed', /an empty answer/],
-  ['models.list', { text: '{"data":[{"id":' }, 'failed', /JSON that can not be read/],
-  ['models.no_token', LIST, 'warning', /not refused/],
+  ['models.list', { text: '' }, 'failed', /an empty response/],
+  ['models.list', { text: '{"data":[{"id":' }, 'failed', /invalid JSON/],
+  ['models.no_token', LIST, 'warning', /not rejected/],
   ['models.no_token', UNKNOWN_TOKEN, 'ok', /status 401/],
   ['models.no_token', { status: 401, json: {} }, 'warning', /does not say what is wrong/],
   ['models.no_token', { status: 401, ...PAGE }, 'failed', /the web page "Console"/],
-  ['models.wrong_token', error(500, 'api_error', 'oops'), 'failed', /status 500 in place of 401 or 403/],
+  ['models.wrong_token', error(500, 'api_error', 'oops'), 'failed', /status 500 instead of 401 or 403/],
   ['messages.wrong_token', { json: MESSAGE }, 'failed', /a model answered: the gateway does not check the token/],
   ['messages.wrong_token', SENT_AWAY, 'failed', /redirect/],
   ['messages.error', { json: MESSAGE }, 'failed', /the status is 200/],
@@ -79,7 +79,7 @@ const ANSWERS: readonly [id: string, said: Said | ((asked: Asked) => Said), Verd
     'failed',
     /"type" is not "error"; error\.type/,
   ],
-  ['messages.error', UNKNOWN_TOKEN, 'skipped', /can not be told/],
+  ['messages.error', UNKNOWN_TOKEN, 'skipped', /inconclusive/],
   ['messages.error', { ...PAGE, status: 400 }, 'failed', /the web page "Console"/],
   ['chat.error', { status: 422, json: { detail: [{ msg: 'wrong' }] } }, 'failed', /error\.message is missing/],
   ['responses.error', { ...PAGE, status: 400 }, 'failed', /the web page "Console"/],
@@ -97,21 +97,21 @@ const ANSWERS: readonly [id: string, said: Said | ((asked: Asked) => Said), Verd
     'warning',
     /nothing/,
   ],
-  ['messages.count_tokens', UNKNOWN_TOKEN, 'skipped', /can not be told/],
+  ['messages.count_tokens', UNKNOWN_TOKEN, 'skipped', /inconclusive/],
   ['messages.json', { json: MESSAGE }, 'ok', /9 tokens in and 3 out/],
-  ['messages.json', PAGE, 'failed', /in place of JSON comes the web page "Console"/],
+  ['messages.json', PAGE, 'failed', /expected JSON, got the web page "Console"/],
   ['messages.json', { json: { choices: [] } }, 'failed', /"type" is not "message"/],
   ['messages.json', { json: { ...MESSAGE, usage: undefined } }, 'failed', /no count in usage\.input_tokens/],
-  ['messages.json', { json: { ...MESSAGE, content: 'pong' } }, 'failed', /"content" is no list/],
+  ['messages.json', { json: { ...MESSAGE, content: 'pong' } }, 'failed', /"content" is not a list/],
   ['messages.json', { json: { ...MESSAGE, stop_reason: null } }, 'failed', /stop_reason is missing/],
   ['messages.json', error(529, 'overloaded_error', 'Overloaded'), 'failed', /status 529: overloaded_error/],
-  ['messages.stream', { json: MESSAGE }, 'failed', /a whole answer came although a stream/],
+  ['messages.stream', { json: MESSAGE }, 'failed', /expected a stream/],
   ['messages.stream', PAGE, 'failed', /Console/],
   [
     'chat.json',
     { status: 404, json: { error: { message: 'Not Found' } } },
     'skipped',
-    /^chat completions are not served.*the build CLI/,
+    /^chat completions not served.*the build CLI/,
   ],
   [
     'chat.json',
@@ -126,7 +126,7 @@ const ANSWERS: readonly [id: string, said: Said | ((asked: Asked) => Said), Verd
     'responses.json',
     { status: 404, json: { detail: 'Not Found' } },
     'skipped',
-    /^Responses are not served.*the coding CLI/,
+    /^Responses not served.*the coding CLI/,
   ],
   ['responses.json', { status: 400, json: { error: { message: 'Stream must be true' } } }, 'skipped', /^streams only/],
   ['responses.json', { json: { status: 'failed', error: {} } }, 'failed', /neither "completed" nor "incomplete"/],
@@ -154,7 +154,7 @@ describe('what is answered is called what it is', () => {
   });
 
   test('asked as clients do, with a wrong token in place of the real one and never beside it', async () => {
-    const seen: Asked[] = [];
+    const seen: Reply[] = [];
     for (const id of ['models.list', 'models.no_token', 'models.wrong_token', 'messages.wrong_token'])
       await checkAt(id, (asked) => {
         seen.push(asked);
@@ -187,20 +187,14 @@ const STREAMS: readonly (readonly [id: string, where: string, Habits, Verdict, R
   ['messages', 'line ends are others', replacing('\n', '\r\n'), 'ok', /./],
   ...['message_start', 'content_block_start', 'content_block_stop', 'message_delta', 'message_stop'].map(
     (event) =>
-      [
-        'messages',
-        `${event} is left out`,
-        without(event),
-        'failed',
-        /missing or in another order|no message_/,
-      ] as const,
+      ['messages', `${event} is left out`, without(event), 'failed', /missing or out of order|no message_/] as const,
   ),
   [
     'messages',
     'a block stops twice',
     replacing(/(event: content_block_stop\n.*\n\n)/, '$1$1'),
     'failed',
-    /another order/,
+    /out of order/,
   ],
   ['messages', 'event lines are left out', replacing(/event: .*\n/, ''), 'failed', /data lines without event lines/],
   [
@@ -212,10 +206,10 @@ const STREAMS: readonly (readonly [id: string, where: string, Habits, Verdict, R
   ],
   [
     'messages',
-    'data is no JSON',
+    'data is not a JSON',
     replacing('data: {"type":"content_block_start"', 'data: oh'),
     'failed',
-    /no JSON object/,
+    /not a JSON object/,
   ],
   ['messages', 'there is no usage', replacing('"usage"', '"used"'), 'failed', /no count in usage\.input_tokens/],
   [

@@ -4,9 +4,15 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
 import type { Exchange } from '../../engine/base/kit/net/exchange.ts';
-import { createAsker, isUnreachable, NotAsked, noAnswer, proxyNotes } from '../../engine/edge/selfcheck/ask.ts';
+import {
+  ChecksStopped,
+  createGatewayClient,
+  isUnreachable,
+  noResponse,
+  proxyNotes,
+} from '../../engine/edge/selfcheck/ask.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
-import { costOf, planCosts, toldPrice } from '../../engine/edge/selfcheck/models.ts';
+import { costOf, listedPrice, planCosts } from '../../engine/edge/selfcheck/models.ts';
 import { runChecks } from '../../engine/edge/selfcheck/run.ts';
 import { withoutSecrets } from '../../engine/edge/selfcheck/without-secrets.ts';
 import { answerJson, type ScriptedUpstream, startUpstream } from '../support/model-provider/scripted-upstream.ts';
@@ -46,7 +52,7 @@ test('a check whose request got no answer fails with the reason, and the next on
   assert.deepEqual(
     results.map(({ id, verdict, found }) => [id, verdict, found]),
     [
-      ['models.list', 'failed', 'no answer: connection refused'],
+      ['models.list', 'failed', 'no response: connection refused'],
       ['later', 'ok', 'it is there'],
     ],
   );
@@ -65,20 +71,14 @@ test('a check that breaks is a warning that asks to be reported, and says nothin
   };
   const [result] = await all([{ ...named('messages.json'), run: breaks }]);
   assert.equal(result?.verdict, 'warning');
-  assert.match(
-    result.found,
-    /^this check broke \(TypeError: x is not a function\), which says nothing about the gateway$/,
-  );
+  assert.match(result.found, /^check crashed \(TypeError: x is not a function\); result unknown$/);
   assert.match(result.remedy ?? '', /report it/);
 });
 
 test('an answer that nobody can read is a fault of the gateway', async () => {
   const recurse = (depth: number): number => 1 + recurse(depth + 1);
   const [result] = await all([{ ...named('messages.json'), run: async () => ({ found: `${recurse(0)}` }) as never }]);
-  assert.deepEqual(
-    [result?.verdict, result?.found],
-    ['failed', 'its answer is too large or nested too deeply to be read'],
-  );
+  assert.deepEqual([result?.verdict, result?.found], ['failed', 'its response is too large or too deeply nested']);
 });
 
 test('once it is stopped, what is under way is not waited for, and what is left is skipped with the reason', async (t) => {
@@ -87,7 +87,7 @@ test('once it is stopped, what is under way is not waited for, and what is left 
   const results: CheckResult[] = [];
   const hangs: SelfCheck = { ...named('hangs'), run: () => new Promise(() => {}) };
   const begin = () => {
-    stop.abort(new NotAsked('it was stopped'));
+    stop.abort(new ChecksStopped('stopped'));
     // Cleaning up has its time, which is over at once here.
     queueMicrotask(() => t.mock.timers.runAll());
   };
@@ -97,8 +97,8 @@ test('once it is stopped, what is under way is not waited for, and what is left 
   assert.deepEqual(
     results.map(({ id, verdict, found }) => [id, verdict, found]),
     [
-      ['hangs', 'skipped', 'not made: it was stopped'],
-      ['later', 'skipped', 'not made: it was stopped'],
+      ['hangs', 'skipped', 'not run: stopped'],
+      ['later', 'skipped', 'not run: stopped'],
     ],
   );
 });
@@ -135,7 +135,7 @@ test('checks that are made never pass what may be spent, and each that is not wo
 test('the price of a token and that of a million are told apart, and what is no price is none', () => {
   const price = { input_usd_per_million: 3, output_usd_per_million: 15 };
   const rounded = (given: Record<string, unknown>) => {
-    const told = toldPrice(given);
+    const told = listedPrice(given);
     return (
       told && {
         input_usd_per_million: Number(told.input_usd_per_million.toFixed(6)),
@@ -147,10 +147,10 @@ test('the price of a token and that of a million are told apart, and what is no 
   assert.deepEqual(rounded({ pricing: { input: 3, output: 15 } }), price);
   assert.deepEqual(rounded({ input_cost_per_token: 3e-6, output_cost_per_token: 1.5e-5 }), price);
   for (const prompt of [-1, Number.NaN, Number.POSITIVE_INFINITY, '', ' ', 'free', null, {}, [3], 1e300]) {
-    assert.equal(toldPrice({ pricing: { prompt, completion: '0.1' } }), undefined);
+    assert.equal(listedPrice({ pricing: { prompt, completion: '0.1' } }), undefined);
   }
   for (const pricing of [undefined, null, 'cheap', 7, [], { prompt: 1 }])
-    assert.equal(toldPrice({ pricing }), undefined);
+    assert.equal(listedPrice({ pricing }), undefined);
 });
 
 let gateway: ScriptedUpstream;
@@ -167,7 +167,7 @@ after(() => gateway.close());
 test('the version of Messages is named where clients of Messages ask, and nowhere else', async () => {
   const header_prefixes = ['vendor', 'other'];
   const given = { root_url: gateway.url, token: 'gw_secret', header_prefixes, seconds: 10, total_seconds: 10 };
-  const { ask, close } = createAsker(given);
+  const { ask, close } = createGatewayClient(given);
   const paths = {
     '/v1/messages': true,
     '/v1/messages?beta=true': true,
@@ -198,7 +198,7 @@ test('nothing can be checked where no connection comes about, or none that a tok
   for (const code of ['ECONNREFUSED', 'ENOTFOUND', 'CERT_HAS_EXPIRED', 'ERR_TLS_CERT_ALTNAME_INVALID', 'EPROTO']) {
     assert.equal(await isUnreachable(coded(code), { ask: answers }), true, code);
   }
-  assert.equal(await isUnreachable(new NotAsked('it was stopped'), { ask: answers }), true);
+  assert.equal(await isUnreachable(new ChecksStopped('stopped'), { ask: answers }), true);
 });
 
 test('a gateway is checked although its list of models is cut, garbled or late, as long as it answers anything', async () => {
@@ -212,14 +212,14 @@ test('a gateway is checked although its list of models is cut, garbled or late, 
 
 test('what is said of no answer fits what went wrong, and says how long was waited', () => {
   const said = (error: unknown) => {
-    const { found, remedy } = noAnswer(error, 'https://gw.example.com', 60);
+    const { found, remedy } = noResponse(error, 'https://gw.example.com', 60);
     return `${found}; ${remedy}`;
   };
-  assert.match(said(late(3)), /^no answer within 3 seconds; look whether the gateway waits/);
+  assert.match(said(late(3)), /^no answer within 3 seconds; check whether the upstream is slow/);
   assert.match(said(coded('SELF_SIGNED_CERT_IN_CHAIN')), /authority is unknown; .*NODE_EXTRA_CA_CERTS/);
   assert.match(said(coded('ENOTFOUND')), /host name not found; .*VPN/);
-  assert.match(said(coded('HPE_HEADER_OVERFLOW')), /the headers of its answer are too large; .*which proxy/);
-  assert.match(said(coded('ENOVEL')), /error ENOVEL; can gw\.example\.com be reached from here/);
+  assert.match(said(coded('HPE_HEADER_OVERFLOW')), /its response headers are too large; .*find the proxy/);
+  assert.match(said(coded('ENOVEL')), /error ENOVEL; check that gw\.example\.com is the address of the gateway/);
 });
 
 test('a proxy that the environment names is mentioned, and its address, which may hold a password, is not', () => {

@@ -4,8 +4,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { CheckResult, Verdict } from '../../engine/base/contract/checks.ts';
 import type { Arrival, Exchange } from '../../engine/base/kit/net/exchange.ts';
-import { judgeArrivals, tellArrivals } from '../../engine/edge/selfcheck/arrivals.ts';
-import type { Ask } from '../../engine/edge/selfcheck/check.ts';
+import { classifyArrivals, describeArrivals } from '../../engine/edge/selfcheck/arrivals.ts';
+import type { CheckRequest } from '../../engine/edge/selfcheck/check.ts';
 import { CHECKS } from '../../engine/edge/selfcheck/checks.ts';
 import { VOICES } from '../../engine/edge/selfcheck/echo/answers.ts';
 import { buffersInBlocks, buffersWhole, compresses, passesOn } from '../support/proxies/behaviours.ts';
@@ -36,9 +36,9 @@ function made(given: { pieces: number; every_ms: number; thinking_ms?: number })
 /** Makes a check with answers that are given, the last of them again and again, in place of a gateway. */
 async function checkWith(
   ...answers: (Partial<Exchange> & Arrived)[]
-): Promise<{ readonly result: CheckResult; readonly asks: readonly Ask[] }> {
-  const asks: Ask[] = [];
-  const ask = async (given: Ask): Promise<Exchange> => {
+): Promise<{ readonly result: CheckResult; readonly asks: readonly CheckRequest[] }> {
+  const asks: CheckRequest[] = [];
+  const ask = async (given: CheckRequest): Promise<Exchange> => {
     const answer = answers[Math.min(asks.push(given), answers.length) - 1]!;
     return { status: 200, headers: EVENT_STREAM, ending: 'whole', head_ms: 1, ...answer };
   };
@@ -69,34 +69,34 @@ describe('how events arrive', () => {
 
   test('fails when a long answer comes at once at its end, and a short one long before', async () => {
     const { result, asks } = await checkWith(held(LONG), held(SHORT));
-    assertFound(result, 'failed', /a long answer comes all at once at its end/, /pass text\/event-stream on at once/);
+    assertFound(
+      result,
+      'failed',
+      /a long response arrives all at once at its end/,
+      /forward text\/event-stream at once/,
+    );
     assert.equal(asks.length, 2);
   });
 
   test('is left open when long and short answers come at once after the same time', async () => {
     const { result } = await checkWith(held(LONG), { ...held(LONG) });
-    assertFound(
-      result,
-      'warning',
-      /either something holds streams back, or the model makes its whole answer/,
-      /--echo/,
-    );
+    assertFound(result, 'warning', /either a proxy buffers streams, or the model completes its response/, /--echo/);
   });
 
   test('is left open when the answer is short or quick', async () => {
     for (const stream of [SHORT, made({ pieces: 80, every_ms: 1 }), made({ pieces: 80, every_ms: 0 })])
-      assertFound((await checkWith(stream)).result, 'skipped', /can not be told/);
+      assertFound((await checkWith(stream)).result, 'skipped', /inconclusive/);
   });
 
   test('is left open when there is no stream', async () => {
     const page = { ...textStream('<html>'), headers: { 'content-type': 'text/html' } };
-    assertFound((await checkWith(page)).result, 'skipped', /can not be told: .*page/);
+    assertFound((await checkWith(page)).result, 'skipped', /inconclusive: .*page/);
   });
 
   test('fails when the head says how long the stream is', async () => {
     const headers = { ...EVENT_STREAM, 'content-length': String(LONG.body.length) };
     const { result } = await checkWith({ ...LONG, headers });
-    assertFound(result, 'failed', /whole before its first byte was sent/);
+    assertFound(result, 'failed', /complete before its first byte was sent/);
   });
 });
 
@@ -150,7 +150,7 @@ describe('a stream that passes as it is made', () => {
     fc.assert(
       fc.property(streams, fc.boolean(), (given, is_pace_known) => {
         const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
-        assert.equal(judgeArrivals({ ...asMade(madeEvents(given)), ...known }), 'one_by_one');
+        assert.equal(classifyArrivals({ ...asMade(madeEvents(given)), ...known }), 'one_by_one');
       }),
       RUNS,
     );
@@ -165,7 +165,7 @@ describe('a stream that passes as it is made', () => {
         (given, delays_ms, is_pace_known) => {
           const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
           const arrived = throughNetwork(asMade(madeEvents(given)), delays_ms);
-          assert.equal(judgeArrivals({ ...arrived, ...known }), 'one_by_one');
+          assert.equal(classifyArrivals({ ...arrived, ...known }), 'one_by_one');
         },
       ),
       RUNS,
@@ -175,8 +175,8 @@ describe('a stream that passes as it is made', () => {
   test('is not called held back for a stop of the network in the middle of it', () => {
     const events = madeEvents({ pieces: 60, every_ms: 40 });
     const delays_ms = events.map((_, index) => (index === 20 ? 800 : 0));
-    assert.equal(judgeArrivals(throughNetwork(asMade(events), delays_ms)), 'one_by_one');
-    assert.equal(judgeArrivals({ ...throughNetwork(asMade(events), delays_ms), made_every_ms: 40 }), 'one_by_one');
+    assert.equal(classifyArrivals(throughNetwork(asMade(events), delays_ms)), 'one_by_one');
+    assert.equal(classifyArrivals({ ...throughNetwork(asMade(events), delays_ms), made_every_ms: 40 }), 'one_by_one');
   });
 });
 
@@ -186,7 +186,7 @@ describe('a stream that something holds back', () => {
       fc.property(streams, fc.boolean(), (given, is_pace_known) => {
         const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
         const held = throughBuffer(asMade(madeEvents(given)), 1024 * 1024);
-        assert.equal(judgeArrivals({ ...held, ...known }), 'at_once');
+        assert.equal(classifyArrivals({ ...held, ...known }), 'at_once');
       }),
       RUNS,
     );
@@ -198,7 +198,7 @@ describe('a stream that something holds back', () => {
       fc.property(streams, sizes, fc.boolean(), (given, size_bytes, is_pace_known) => {
         const known = is_pace_known ? { made_every_ms: given.every_ms } : {};
         const made = asMade(madeEvents(given));
-        const judged = judgeArrivals({ ...throughBuffer(made, size_bytes), ...known });
+        const judged = classifyArrivals({ ...throughBuffer(made, size_bytes), ...known });
         if (made.body.length > 3 * size_bytes) assert.equal(judged, 'in_blocks');
         else if (made.body.length < size_bytes) assert.equal(judged, 'at_once');
         // One block and a rest behind it can be either, or too quick to tell.
@@ -213,26 +213,26 @@ describe('a stream that something holds back', () => {
     const [first, ...rest] = asMade(events).arrivals;
     const bytes = rest.reduce((sum, arrival) => sum + arrival.bytes, 0);
     const arrivals = [first!, { at_ms: 2000, bytes }];
-    assert.equal(judgeArrivals({ ...asMade(events), arrivals }), 'at_once');
+    assert.equal(classifyArrivals({ ...asMade(events), arrivals }), 'at_once');
   });
 
   test('comes at once although the gateway made pings meanwhile', () => {
     const ping = { text: 'event: ping\ndata: {"type":"ping"}\n\n', at_ms: 0 };
     const pings = Array.from({ length: 40 }, (_, index) => ({ ...ping, at_ms: index * 100 }));
     const rest = madeEvents({ pieces: 40, every_ms: 0, thinking_ms: 4100 });
-    assert.equal(judgeArrivals(asMade([...pings, ...rest])), 'at_once');
+    assert.equal(classifyArrivals(asMade([...pings, ...rest])), 'at_once');
   });
 
   test('for a second at a time comes in blocks, also where no event is cut', () => {
     const events = madeEvents({ pieces: 100, every_ms: 0 });
     const every_second = events.map(({ text }, index) => ({ text, at_ms: Math.floor(index / 20) * 1200 }));
-    assert.equal(judgeArrivals(asMade(every_second)), 'in_blocks');
+    assert.equal(classifyArrivals(asMade(every_second)), 'in_blocks');
   });
 
   test('only at its beginning is in blocks where its pace is known', () => {
     const events = madeEvents({ pieces: 60, every_ms: 50 });
     const held = events.map(({ text, at_ms }) => ({ text, at_ms: Math.max(at_ms, 1000) }));
-    assert.equal(judgeArrivals({ ...asMade(held), made_every_ms: 50 }), 'in_blocks');
+    assert.equal(classifyArrivals({ ...asMade(held), made_every_ms: 50 }), 'in_blocks');
   });
 });
 
@@ -247,7 +247,7 @@ describe('a stream that says nothing about it', () => {
       asMade([{ at_ms: 900, text: '<html>'.repeat(900) }]),
     ];
     assert.deepEqual(
-      unclear.map(judgeArrivals),
+      unclear.map(classifyArrivals),
       unclear.map(() => 'unclear'),
     );
   });
@@ -277,8 +277,8 @@ describe('a stream that says nothing about it', () => {
           });
           const stream = asMade(events);
           const given = { ...stream, ...(made_every_ms === undefined ? {} : { made_every_ms }) };
-          assert.match(judgeArrivals(given), /^(one_by_one|at_once|in_blocks|unclear)$/);
-          assert.ok(tellArrivals(given).length <= 7);
+          assert.match(classifyArrivals(given), /^(one_by_one|at_once|in_blocks|unclear)$/);
+          assert.ok(describeArrivals(given).length <= 7);
         },
       ),
       RUNS,
@@ -288,7 +288,7 @@ describe('a stream that says nothing about it', () => {
 
 test('the lines about a stream say when it came, and how much at a time', () => {
   const made = asMade(madeEvents({ pieces: 60, every_ms: 40 }));
-  const [all, first] = tellArrivals(throughBuffer(made, 4096));
+  const [all, first] = describeArrivals(throughBuffer(made, 4096));
   assert.match(all!, /^60 events: the first after 12\d\d ms, the last after 2360 ms, the end after 2360 ms$/);
   assert.match(first!, /^12\d\d ms: \d+ events$/);
 });

@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse, request as send } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { CheckResult } from '../../engine/base/contract/checks.ts';
-import { createAsker } from '../../engine/edge/selfcheck/ask.ts';
+import { createGatewayClient } from '../../engine/edge/selfcheck/ask.ts';
 import type { SelfCheck, Subject } from '../../engine/edge/selfcheck/check.ts';
 import { runChecks } from '../../engine/edge/selfcheck/run.ts';
 
@@ -10,7 +10,7 @@ export const TOKEN = 'gw_token-of-a-test';
 /** A gateway at this address, as the command would have it checked. */
 export function subjectAt(root_url: string, more: Partial<Subject> = {}): Subject {
   const header_prefixes = more.header_prefixes ?? ['vendor'];
-  const asker = createAsker({ root_url, token: TOKEN, header_prefixes, seconds: 30, total_seconds: 300 });
+  const asker = createGatewayClient({ root_url, token: TOKEN, header_prefixes, seconds: 30, total_seconds: 300 });
   asker.close();
   return { root_url, model: 'coder-1', limit_token: undefined, echo: undefined, ...asker, ...more, header_prefixes };
 }

@@ -105,17 +105,17 @@ const COLUMNS: readonly (readonly [fact: string, value: unknown, column: string,
 ];
 
 describe('audit', () => {
-  it('says of a request that went out while the database was away that nothing was reserved for it', async () => {
+  it('records that a request sent during a database outage has no reservation', async () => {
     const { audit: records } = await recorded({ 'spend.reserved_nano_usd': 0, 'spend.unreserved': true });
     assert.deepEqual([records[0]!.reserved_usd, records[0]!.unreserved], [0, true]);
   });
 
-  it('keeps no more of a model identifier than one can be long', async () => {
+  it('truncates an overlong model identifier', async () => {
     const { audit: records } = await recorded({ 'request.model': `coder${'x'.repeat(1_000_000)}` });
     assert.equal(records[0]!.model, `coder${'x'.repeat(195)}`);
   });
 
-  it('records who asked for what, which rules decided and what came of it', async () => {
+  it('records the caller, the request, the deciding rules and the outcome', async () => {
     const { audit: records, lines } = await recorded(Object.fromEntries(COLUMNS));
     assert.deepEqual(JSON.parse(JSON.stringify(records)), [
       {
@@ -136,14 +136,14 @@ describe('audit', () => {
     assert.equal(lines.size, 0);
   });
 
-  it('leaves out what is not known of the inputs of rules, and shadow rules that did not hold', async () => {
+  it('omits unknown facts of rules, and shadow rules that did not hold', async () => {
     const { audit: records } = await recorded({});
     const text = JSON.stringify(records[0]);
     for (const key of ['shadow', 'cache_effective_ttl', 'cache_downgraded', 'address', 'max_tokens', 'estimate_usd'])
       assert.ok(!text.includes(`"${key}"`), key);
   });
 
-  it('tells every attempt of several, and of one that was not answered', async () => {
+  it('records every attempt of several, and a single one without a response', async () => {
     const attemptsOf = async (...attempts: AttemptRecord[]) =>
       (await recorded({}, { table: true }, attempts)).audit[0]!.attempts;
     assert.deepEqual(await attemptsOf(failed(), served(2)), [failed(), served(2)]);
@@ -151,7 +151,7 @@ describe('audit', () => {
     assert.equal(await attemptsOf(served(1)), undefined);
   });
 
-  it('records a refusal with its code, stage and rule', async () => {
+  it('records a rejection with its code, stage and rule', async () => {
     const { audit: records } = await recorded({
       'spend.rule': 'defaults.user_daily_usd',
       'outcome.status': 429,
@@ -182,9 +182,9 @@ describe('audit', () => {
     assert.equal(only.audit.length, 0);
   });
 
-  it('is refused at load when it would record nothing', () => {
+  it('is rejected at load when it would record nothing', () => {
     const problems = audit.check!({ table: false }, stageConfig());
-    assert.deepEqual(problems, ['with "table: false" and no "json_lines" nothing is recorded anywhere']);
+    assert.deepEqual(problems, ['`table: false` without `json_lines` records nothing: set one of them']);
     assert.deepEqual(audit.check!({ table: true }, stageConfig()), []);
   });
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Principal, StageError } from '../../engine/api.ts';
-import { openStage, type ServiceWishes } from '../../engine/edge/simulate/stage-harness.ts';
+import { openStage, type ServiceStubs } from '../../engine/edge/simulate/stage-harness.ts';
 import authenticate from '../../stages/authenticate.ts';
 
 const alice: Principal = {
@@ -16,7 +16,7 @@ const alice: Principal = {
 };
 
 /** Runs the stage on some headers and tells which credential it verified. */
-async function authenticateWith(headers: Record<string, string>, verify?: ServiceWishes['verify']) {
+async function authenticateWith(headers: Record<string, string>, verify?: ServiceStubs['verify']) {
   const verified: string[] = [];
   const stage = openStage(authenticate, {
     verify(token) {
@@ -48,7 +48,7 @@ describe('authenticate', () => {
     assert.deepEqual((await both('Basic YTpi')).verified, ['gw_key']);
   });
 
-  it('writes down who is calling', async () => {
+  it('sets the facts of the caller', async () => {
     const { facts } = await authenticateWith({ 'x-api-key': 'gw_token' }, async () => alice);
     assert.deepEqual(facts, {
       'principal.id': 'user:alice@example.com',
@@ -63,13 +63,13 @@ describe('authenticate', () => {
     });
   });
 
-  it('does not wait for anything when the token is cached', () => {
+  it('is synchronous when the token is cached', () => {
     const stage = openStage(authenticate, { verify: () => alice });
     const ctx = stage.request({ headers: { 'x-api-key': 'gw_token' } });
     assert.equal(stage.hooks.request!(ctx), undefined);
   });
 
-  it('says what is missing or malformed, and that trying again will not help', async () => {
+  it('reports what is missing or malformed, and that a retry will not help', async () => {
     const headers = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
     for (const sent of [{}, { authorization: '' }, { authorization: 'Bearer' }, { 'x-api-key': ' ' }]) {
       const expected = {
@@ -103,7 +103,7 @@ describe('authenticate', () => {
     }
   });
 
-  it('never blames the caller for trouble with the store', async () => {
+  it('never blames the caller for a database outage', async () => {
     const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
     await assert.rejects(
       authenticateWith({ 'x-api-key': 'gw_token' }, () => Promise.reject(away)),
@@ -111,7 +111,7 @@ describe('authenticate', () => {
     );
   });
 
-  it('never repeats a credential', async () => {
+  it('never quotes a credential', async () => {
     for (const sent of [{ authorization: 'Basic c2VjcmV0' }, { authorization: 'Bearer c2VjcmV0 c2VjcmV0' }]) {
       await assert.rejects(authenticateWith(sent), ({ message }: Error) => !message.includes('c2VjcmV0'));
     }

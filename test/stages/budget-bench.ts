@@ -1,6 +1,6 @@
 /** A request that is about to leave, and check-budget with the limits a test wishes. */
 import type { GatewayConfig, LimitStatus, SpendRuleConfig } from '../../engine/api.ts';
-import { type Facts, openStage, type ServiceWishes, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { type Facts, openStage, type ServiceStubs, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import checkBudget from '../../stages/check-budget.ts';
 import { spendLimitsSection } from '../support/spend-limits.ts';
 
@@ -38,7 +38,7 @@ export function ruleLimits(
   return spendLimits({ defaults: {}, rules: rules.map((rule) => ({ name: 'rule', mode: 'enforce', ...rule })) });
 }
 
-export interface Situation extends ServiceWishes {
+export interface Situation extends ServiceStubs {
   readonly facts?: Facts;
   readonly spend_limits?: SpendLimits;
   readonly charge?: 'full' | 'nothing';

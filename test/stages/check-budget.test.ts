@@ -39,7 +39,7 @@ describe('what check-budget holds', () => {
   it('covers audio at its price, where the request has some or asks for it', async () => {
     const amount = async (fields: readonly string[]) => {
       const decisive = Object.fromEntries(fields.map((field) => [`${field}[0]`, { field, value: 'audio' }]));
-      return (await reserved({ facts: { 'request.decisive_fields': decisive } })).amount_nano_usd;
+      return (await reserved({ facts: { 'request.privileged_fields': decisive } })).amount_nano_usd;
     };
     // Without a price of its own: 16 times that of text in, 8 times out.
     assert.equal(await amount(['input_audio']), 16 * 1000 * PRICE.input + 500 * PRICE.output);

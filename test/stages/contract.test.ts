@@ -92,7 +92,7 @@ describe('stages', () => {
         assert.equal(definitionProblem(stage), undefined);
       });
 
-      it('says in one sentence what it does', () => {
+      it('has a summary of one sentence', () => {
         assert.match(stage.summary, /^[A-Z][^.!?\n]{10,160}\.$/);
       });
 
@@ -129,7 +129,7 @@ describe('stages', () => {
         }
       });
 
-      it('refuses an option it does not know', async () => {
+      it('rejects an unknown option', async () => {
         const example = `- stage: ${stage.name}\n  options: { surely_not_an_option: 1 }`;
         const diagnostics = await diagnose(pipelineAround(stage, example), 'example');
         assert.ok(diagnostics.some(({ message }) => message.includes('surely_not_an_option')));

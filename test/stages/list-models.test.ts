@@ -82,7 +82,7 @@ describe('list-models', () => {
     } as object);
   });
 
-  it('says of each model what gateway.yaml says it can do, and promises nothing else', () => {
+  it('reports the capabilities in gateway.yaml, and nothing else', () => {
     const [template] = stageConfig().models;
     const kinds = [
       { tools: true, images: true, thinking: 'adaptive', sampling: true, prompt_cache_1h: true },
@@ -108,7 +108,7 @@ describe('list-models', () => {
     assert.deepEqual([seen[0]!.batch, seen[0]!.citations], [{ supported: null }, { supported: null }]);
   });
 
-  it('tells about one model by its identifier or an alias of it, whatever characters they have', () => {
+  it('describes one model by its identifier or an alias, whatever characters they have', () => {
     const [template] = stageConfig().models;
     const models = [
       { ...template!, id: 'made by/us: ü?#', aliases: ['latest', 'team/models/latest'] },
@@ -122,7 +122,7 @@ describe('list-models', () => {
     assert.deepEqual(one('latest-1', { models }), list('', { models }).data[1]);
   });
 
-  it('answers for a model of another group exactly as for one that nobody has', () => {
+  it('responds for a model of another group exactly as for an unknown one', () => {
     for (const id of ['coder-1', 'nothing', '__proto__', 'constructor', '', '%2e%2e/admin']) {
       assert.throws(() => one(id, { group: 'writers' }), { code: 'model_not_found', name: 'StageError' }, id);
     }
@@ -130,7 +130,7 @@ describe('list-models', () => {
     assert.throws(() => one('%E0%A4%A'), { code: 'invalid_request' });
   });
 
-  it('writes each model down once', (t) => {
+  it('serializes each model once', (t) => {
     const stage = openStage(listModels, { config: stageConfig({ models: manyModels(1000) }) });
     const facts = { ...CALLER, 'principal.token.group': 'all' };
     const ask = () => stage.hooks.request!(stage.request({ url: '/v1/models?limit=1000', facts }));
@@ -144,7 +144,7 @@ describe('list-models', () => {
     assert.deepEqual(ids(list('', { group: 'writers' })), ['writer-1']);
   });
 
-  it('answers a group without models with an empty list', () => {
+  it('responds to a group without models with an empty list', () => {
     assert.deepEqual(list('', { group: 'gone' }), {
       object: 'list',
       data: [],
@@ -155,7 +155,7 @@ describe('list-models', () => {
     } as object);
   });
 
-  it('gives everything to clients that know no pages, and 20 to those that page without a size', () => {
+  it('returns everything to clients without paging, and 20 per page without a size', () => {
     const models = manyModels(50);
     assert.equal(list('', { models }).data.length, 50);
     assert.equal(list('', { models: manyModels(1001) }).data.length, 1001);
@@ -190,7 +190,7 @@ describe('list-models', () => {
     assert.throws(() => list('?after_id=coder-1', { group: 'writers' }), /^StageError: after_id: /);
   });
 
-  it('ignores parameters it does not know', () => {
+  it('ignores unknown parameters', () => {
     assert.equal(list('?client_version=9&limit=1').data.length, 1);
   });
 });

@@ -33,7 +33,7 @@ const messagesFacts = (body: string | object) => factsOf('messages', body);
 const messagesRefusal = (body: string | object, param: string) => refusal('messages', body, param);
 
 describe('read-body', () => {
-  it('refuses fields of the wrong type by name', async () => {
+  it('rejects fields of the wrong type by name', async () => {
     await messagesRefusal({ max_tokens: 1 }, 'model');
     await messagesRefusal({ model: 5 }, 'model');
     await messagesRefusal({ model: '' }, 'model');
@@ -48,7 +48,7 @@ describe('read-body', () => {
     }
   });
 
-  it('finds the longest cache lifetime asked for, and takes hidden spelling for the most expensive', async () => {
+  it('finds the longest requested cache lifetime, and assumes the most expensive one for escaped spellings', async () => {
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
     assert.equal((await messagesFacts({ model: 'm' }))['request.cache.ttl'], 'none');
     assert.equal((await messagesFacts(cached({ type: 'ephemeral' })))['request.cache.ttl'], '5m');
@@ -65,7 +65,7 @@ describe('read-body', () => {
       assert.equal((await messagesFacts(`{"model":"m","x":"\\u${code}"}`))['request.cache.ttl'], '1h', code);
   });
 
-  it('tells a lifetime that the API reads from what only looks like one', async () => {
+  it('distinguishes a lifetime that the API reads from a lookalike', async () => {
     const requested = async (body: object | string) => (await messagesFacts(body))['cache.requested_ttl'];
     const cached = (control: object) => ({ model: 'm', system: [{ type: 'text', text: 'x', cache_control: control }] });
     assert.equal(await requested({ model: 'm' }), 'none');
@@ -78,7 +78,7 @@ describe('read-body', () => {
     assert.equal(await requested({ ...cached({ type: 'ephemeral' }), messages: [call] }), '5m');
   });
 
-  it('finds a lifetime wherever it stands in a large body, behind what only looks like one', async () => {
+  it('finds a lifetime anywhere in a large body, after lookalikes', async () => {
     const lifetimeBehind = async (head: string, size: number, tail: string) => {
       const begin = `{"model":"m","x":[${head}"`;
       return (await messagesFacts(`${begin}${'a'.repeat(size - begin.length - 2)}",${tail}]}`))['request.cache.ttl'];
@@ -97,7 +97,7 @@ describe('read-body', () => {
     }
   });
 
-  it('bounds the input by its bytes and by what the body only refers to', async () => {
+  it('bounds the input by its bytes and its references', async () => {
     const plain = { model: 'm', messages: [{ role: 'user', content: 'hello' }] };
     const bytes = Buffer.byteLength(JSON.stringify(plain));
     assert.equal((await messagesFacts(plain))['request.input_tokens_max'], bytes);
@@ -124,7 +124,7 @@ describe('read-body', () => {
     assert.equal(all['request.image_count'], 3);
   });
 
-  it('tells reasoning that a translation made, or that nothing proves, from what a provider has proven', async () => {
+  it('distinguishes translated or unsigned reasoning from signed reasoning', async () => {
     const thought = (block: object) => ({ model: 'm', messages: [{ role: 'assistant', content: [block] }] });
     const found = async (body: object) => (await messagesFacts(body))['request.unproven_reasoning'];
     assert.equal(await found(thought({ type: 'thinking', thinking: 'a', signature: 'gw:chat@spare:none::' })), 'made');
@@ -133,7 +133,7 @@ describe('read-body', () => {
     assert.equal(await found(thought({ type: 'redacted_thinking', data: 'EmwK' })), undefined);
   });
 
-  it('takes what an answer of the provider holds when it is sent back for no more than its bytes', async () => {
+  it('counts encrypted parts of an earlier response by their bytes', async () => {
     const content = [
       { type: 'server_tool_use', id: 'srvtoolu_1', name: 'web_search', input: { query: 'x' } },
       { type: 'redacted_thinking', data: 'eA==' },
@@ -148,7 +148,7 @@ describe('read-body', () => {
     assert.ok((facts['request.input_tokens_max'] as number) > deep.length + 500_000);
   });
 
-  it('notes how often tools of the provider may be used at most, where the request bounds it', async () => {
+  it('sets the most uses of server tools, where the request limits them', async () => {
     const uses = async (...tools: unknown[]) => ({
       ...((await messagesFacts({ model: 'm', tools }))['request.server_tool_uses'] as object),
     });
@@ -182,7 +182,7 @@ const DATA = 'data:image/png;base64,eA==';
 const HTTPS = 'https://example.com/x.png';
 
 describe('read-body on every protocol', () => {
-  it('resolves an alias and notes what the client called the model', async () => {
+  it('resolves an alias and keeps the requested name', async () => {
     for (const protocol of PIPELINE_PROTOCOLS) {
       const called = await factsOf(protocol, { model: 'team/coder' });
       assert.equal(called['request.model'], 'coder-1');
@@ -195,7 +195,7 @@ describe('read-body on every protocol', () => {
     }
   });
 
-  it('notes the same of the same request', async () => {
+  it('sets the same facts for the same request', async () => {
     const said = [{ role: 'user', content: 'hello' }];
     const tools = [
       { type: 'function', name: 'a', function: { name: 'a' } },
@@ -238,7 +238,7 @@ describe('read-body on every protocol', () => {
     }
   });
 
-  it('refuses decisive keys that occur twice, on the protocols where they decide', async () => {
+  it('rejects repeated privileged keys, on the protocols where they are privileged', async () => {
     const keys: Record<PipelineProtocol, readonly string[]> = {
       messages: ['model', 'max_tokens', 'stream'],
       count_tokens: ['model', 'max_tokens', 'stream'],
@@ -254,7 +254,7 @@ describe('read-body on every protocol', () => {
     assert.equal((await factsOf('messages', '{"model":"m","n":1,"n":2}'))['request.choices'], 1);
   });
 
-  it('keeps what a chat or Responses client wants kept for as long as the caches of Messages upstreams can', async () => {
+  it('maps the cache retention of chat and Responses clients to the lifetimes of Messages upstreams', async () => {
     const ttl = async (protocol: PipelineProtocol, fields: object) =>
       (await factsOf(protocol, { model: 'm', ...fields }))['request.cache.ttl'];
     for (const protocol of ['chat', 'responses'] as const) {
@@ -268,7 +268,7 @@ describe('read-body on every protocol', () => {
     assert.equal(await ttl('messages', { prompt_cache_key: 'session' }), 'none');
   });
 
-  it('takes any JSON for a request or refuses it, on every protocol', async () => {
+  it('accepts or rejects any JSON, on every protocol', async () => {
     const key = fc.constantFrom(
       ...['messages', 'input', 'tools', 'n', 'max_tokens', 'max_output_tokens', 'content', 'type', 'functions'],
       ...['prompt', 'mcp_servers', 'output', 'image_url', 'max_tool_calls'],
@@ -297,7 +297,7 @@ describe('read-body on every protocol', () => {
 });
 
 describe('read-body of chat completions', () => {
-  it('bounds the answer by the larger of both names, as upstreams heed one or the other', async () => {
+  it('bounds the output by the larger of both fields, because upstreams use either', async () => {
     const bound = async (fields: object) => (await factsOf('chat', { model: 'm', ...fields }))['request.max_tokens'];
     assert.equal(await bound({ max_tokens: 900, max_completion_tokens: 5 }), 900);
     assert.equal(await bound({ max_tokens: 5, max_completion_tokens: 900 }), 900);
@@ -307,7 +307,7 @@ describe('read-body of chat completions', () => {
     await refusal('chat', { model: 'm', max_completion_tokens: -1 }, 'max_completion_tokens');
   });
 
-  it('notes how many answers are asked for', async () => {
+  it('sets the number of choices', async () => {
     const choices = async (n: unknown) => (await factsOf('chat', { model: 'm', n }))['request.choices'];
     assert.equal(await choices(undefined), 1);
     assert.equal(await choices(null), 1);
@@ -315,7 +315,7 @@ describe('read-body of chat completions', () => {
     for (const n of [0, 129, 1.5, -1, '2', [2], {}, true]) await refusal('chat', { model: 'm', n }, 'n');
   });
 
-  it('counts images and what the body only refers to', async () => {
+  it('counts images and references', async () => {
     const image = (url: string) => ({ type: 'image_url', image_url: { url } });
     assert.equal(await beyond('chat', user({ type: 'text', text: 'x' }, { type: 'refusal', refusal: 'x' })), 0);
     assert.equal(await beyond('chat', user(image(DATA), image(DATA.toUpperCase()))), 10_000);
@@ -352,19 +352,19 @@ describe('read-body of Messages', () => {
 });
 
 describe('read-body of Responses', () => {
-  it('refuses an answer in the background, which nobody would wait for', async () => {
+  it('rejects background responses', async () => {
     await refusal('responses', { model: 'm', background: true }, 'background');
     await refusal('responses', { model: 'm', background: 'true' }, 'background');
     for (const background of [false, null]) await factsOf('responses', { model: 'm', background });
     await factsOf('chat', { model: 'm', background: true });
   });
 
-  it('refuses input that is neither a text nor a list', async () => {
+  it('rejects input that is neither a string nor a list', async () => {
     for (const value of [{}, 7, true]) await refusal('responses', { model: 'm', input: value }, 'input');
     assert.equal((await factsOf('responses', { model: 'm', input: null }))['request.message_count'], 0);
   });
 
-  it('counts images and what the body only refers to', async () => {
+  it('counts images and references', async () => {
     const image = (image_url: string) => ({ type: 'input_image', image_url });
     const message = (...content: unknown[]) => input({ role: 'user', content });
     assert.equal(await beyond('responses', message({ type: 'input_text', text: 'x' }, image(DATA))), 5000);
@@ -389,7 +389,7 @@ describe('read-body of Responses', () => {
     for (const body of referring) assert.equal(await beyond('responses', body), 1_000_000, JSON.stringify(body));
   });
 
-  it('counts tools one by one, those in namespaces too, and knows whose tools they are', async () => {
+  it('counts tools one by one, also in namespaces, and distinguishes server tools', async () => {
     const own = [
       { type: 'function', name: 'a' },
       { type: 'custom', name: 'b' },
@@ -421,7 +421,7 @@ describe('read-body of Responses', () => {
     }
   });
 
-  it('notes how often tools of the provider may be used at most, whatever their version', async () => {
+  it('sets the most uses of server tools, whatever their version', async () => {
     const uses = async (max_tool_calls: unknown, ...types: unknown[]) => {
       const tools = types.map((type) => ({ type }));
       return {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Answer, type CounterStatus, type LimitDemand, StageError } from '../../engine/api.ts';
-import { openStage, type ServiceWishes, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { openStage, type ServiceStubs, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import reportSpending from '../../stages/report-spending.ts';
 import { MIDNIGHT, ruleLimits, type SpendLimits, spendLimits, USD } from './budget-bench.ts';
 
@@ -19,7 +19,7 @@ function stand(demand: LimitDemand, more: Partial<CounterStatus> = {}): CounterS
 
 async function report(spend_limits: SpendLimits, more: (demand: LimitDemand) => Partial<CounterStatus> = () => ({})) {
   const asked: LimitDemand[] = [];
-  const statuses: ServiceWishes['statuses'] = (demands) => {
+  const statuses: ServiceStubs['statuses'] = (demands) => {
     asked.push(...demands);
     return demands.map((demand) => stand(demand, more(demand)));
   };
@@ -32,7 +32,7 @@ const names = (demands: readonly LimitDemand[]) =>
   demands.map(({ scope, window, limit }) => `${scope} ${window} ${limit ?? '-'}`);
 
 describe('report-spending', () => {
-  it('asks how the money of the caller stands, and not about requests, tokens, models and shadows', async () => {
+  it("reads the caller's counters in money, not those of requests, tokens, models and shadow rules", async () => {
     const rate = { concurrency: 1, requests_per_minute: 1, tokens_per_minute: 1 };
     const limits = ruleLimits(
       { scope: 'user', window: 'week', limit_usd: 1, ...rate },
@@ -54,7 +54,7 @@ describe('report-spending', () => {
     assert.deepEqual([...new Set(asked.map(({ key }) => key))], ['ada@example.com', 'search', '["search","tok_1"]']);
   });
 
-  it('tells every whole percent as it is', async () => {
+  it('reports whole percents exactly', async () => {
     for (const percent of [29, 57, 58, 99]) {
       const { body } = await report(spendLimits(), ({ scope }) =>
         scope === 'user' ? { spent: percent * 0.5 * USD } : {},
@@ -63,7 +63,7 @@ describe('report-spending', () => {
     }
   });
 
-  it('answers with amounts in cents, and nobody keeps the answer', async () => {
+  it('responds with amounts in cents, without caching', async () => {
     const spent = { day: 1_234_567_891, week: 2 * USD, month: 3 * USD };
     const { answer, body } = await report(spendLimits({ defaults: {} }), ({ scope, window }) =>
       scope === 'user' ? { spent: spent[window as keyof typeof spent] } : {},
@@ -84,7 +84,7 @@ describe('report-spending', () => {
     });
   });
 
-  it('lists each limit once, with how much of it is spent and how grave that is', async () => {
+  it('lists each limit once, with its usage and severity', async () => {
     const defaults = { user_daily_usd: 100, user_weekly_usd: 100, user_monthly_usd: 100, team_monthly_usd: 0 };
     const percent = { day: 74.9, week: 75, month: 95 };
     const { body } = await report(spendLimits({ defaults }), ({ scope, window }) =>
@@ -110,7 +110,7 @@ describe('report-spending', () => {
   });
 
   // Clients show the amounts of extra_usage beside the window and the reset of the active limit, and no others.
-  it('is about the limit that is used up the furthest, and says which one that is', async () => {
+  it('reports the limit with the highest usage, and names it', async () => {
     const told = async (defaults: SpendLimits['defaults'], spent: Record<string, number>) => {
       const { extra_usage, limits } = (
         await report(spendLimits({ defaults }), ({ scope, window }) => ({
@@ -140,7 +140,7 @@ describe('report-spending', () => {
     ]);
   });
 
-  it("tells the least of several limits as the caller's own, and one that was set at run time", async () => {
+  it("reports the lowest of several limits as the caller's own, and one set at run time", async () => {
     const rules = ruleLimits(
       { scope: 'user', window: 'month', limit_usd: 9 },
       { scope: 'user', window: 'month', limit_usd: 4 },
@@ -152,7 +152,7 @@ describe('report-spending', () => {
     assert.deepEqual([set.body.extra_usage.daily.limit, set.body.extra_usage.daily.utilization], [200, 100]);
   });
 
-  it('says that it cannot tell while the database is away', async () => {
+  it('reports that spending is unknown during a database outage', async () => {
     const away = new StageError('store_unavailable', 'The gateway cannot use its database.');
     const stage = openStage(reportSpending, { statuses: () => Promise.reject(away) });
     await assert.rejects(async () => stage.hooks.request!(stage.request({ facts: ADA })), away);

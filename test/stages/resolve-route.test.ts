@@ -61,7 +61,7 @@ describe('resolve-route', () => {
     });
   });
 
-  it('says what the chosen upstream calls the model and what it supports', () => {
+  it("sets the upstream's name for the model and its capabilities", () => {
     const facts = route([{ name: 'to-spare', upstream: 'spare' }]);
     const {
       'route.estimate_nano_usd': _,
@@ -83,9 +83,9 @@ describe('resolve-route', () => {
     assert.equal(ruleTaken(rules, { 'request.region': 'eu' }), 'hit');
   });
 
-  it('finds for a model that is named beside the requested one whether the same upstream serves it', () => {
+  it('checks that the same upstream serves further models of the request', () => {
     const naming = (value: string): Facts => ({
-      'request.decisive_fields': { 'models[0]': { field: 'models', value } },
+      'request.privileged_fields': { 'models[0]': { field: 'models', value } },
     });
     const rules: Rule[] = [{ upstream: 'spare', when: { '===': [{ var: 'request.model' }, 'writer-1'] } }];
     assert.deepEqual(route(rules, naming('coder-2'))['request.other_models'], ['coder-2']);
@@ -97,13 +97,13 @@ describe('resolve-route', () => {
     assert.throws(() => route([], naming('unheard-of')), { code: 'model_not_found' });
   });
 
-  it('lets a condition over facts decide', () => {
+  it('routes by a condition over facts', () => {
     const rules = [{ name: 'many-tools', upstream: 'spare', when: { '>': [{ var: 'request.tool_count' }, 2] } }];
     assert.equal(ruleTaken(rules), 'many-tools');
     assert.equal(ruleTaken(rules, { 'request.tool_count': 2 }), 'default');
   });
 
-  it('lets the likely cost decide', () => {
+  it('routes by the estimated cost', () => {
     const rules = [
       { name: 'expensive', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
     ];
@@ -115,7 +115,7 @@ describe('resolve-route', () => {
     assert.equal(ruleTaken(rules, sizes(5001, 1000)), 'expensive');
   });
 
-  it('does not take counting tokens, which is free, for an answer', () => {
+  it('estimates no cost for counting tokens', () => {
     const rules = [
       { name: 'expensive', upstream: 'spare', when: { '>': [{ var: 'route.estimate_nano_usd' }, 30_000_000] } },
     ];
@@ -128,19 +128,19 @@ describe('resolve-route', () => {
     assert.deepEqual([rule, estimate], ['default', 0]);
   });
 
-  it('estimates no more than the model can read and write, and its longest answer where none is asked for', () => {
+  it('bounds the estimate by the model, and assumes its longest output without a limit', () => {
     const estimate = (facts: Facts) => route([], facts)['route.estimate_nano_usd'];
     assert.equal(estimate({}), 64_000 * 15_000);
     const huge = { 'request.input_tokens_estimate': 10 ** 9, 'request.max_tokens': Number.MAX_SAFE_INTEGER };
     assert.equal(estimate(huge), 200_000 * 3000 + 64_000 * 15_000);
   });
 
-  it('estimates as many answers as are asked for', () => {
+  it('multiplies the estimate by the number of choices', () => {
     const facts = { 'request.max_tokens': 100, 'request.choices': 3 };
     assert.equal(route([], facts)['route.estimate_nano_usd'], 3 * 100 * 15_000);
   });
 
-  it('lets what the model is and can do decide', () => {
+  it('routes by facts of the model', () => {
     const can = (fact: string) => ruleTaken([{ name: 'hit', upstream: 'spare', when: { var: fact } }]);
     assert.equal(can('model.supports.images'), 'hit');
     const small = [{ name: 'small', upstream: 'spare', when: { '<': [{ var: 'model.context_window' }, 200_001] } }];
@@ -150,13 +150,13 @@ describe('resolve-route', () => {
     assert.equal(ruleTaken(family, { 'request.model': 'writer-1' }), 'writers');
   });
 
-  it('refuses a model by the name the client used', () => {
+  it('rejects a model by the requested name', () => {
     const error = refusal({ 'request.alias': 'latest', 'principal.token.group': 'writers' });
     assert.match(error.message, /^Model not found: "latest"; the token group "writers" may not use it/);
     assert.equal(error.details?.model, 'latest');
   });
 
-  it('refuses an unknown model and says where the known ones are listed', () => {
+  it('rejects an unknown model, and names the list of known ones', () => {
     const error = refusal({ 'request.model': 'coder-9' });
     assert.equal(error.code, 'model_not_found');
     assert.equal(error.status, 404);
@@ -165,7 +165,7 @@ describe('resolve-route', () => {
     assert.deepEqual(error.details, { model: 'coder-9' });
   });
 
-  it('refuses a model outside the token group, naming the group and no other model', () => {
+  it('rejects a model outside the token group, and names the group but no other model', () => {
     const error = refusal({ 'principal.token.group': 'writers' });
     assert.equal(error.code, 'model_not_found');
     assert.match(error.message, /token group "writers"/);
@@ -173,11 +173,11 @@ describe('resolve-route', () => {
     assert.doesNotMatch(error.message, /coder-2|writer-1/);
   });
 
-  it('lets a token of a group that no longer exists use nothing', () => {
+  it('allows no model to a token of a removed group', () => {
     assert.match(refusal({ 'principal.token.group': 'gone' }).message, /token group "gone"/);
   });
 
-  it('does not repeat a model identifier of any length', () => {
+  it('truncates an overlong model identifier', () => {
     assert.ok(refusal({ 'request.model': 'x'.repeat(100_000) }).message.length < 400);
   });
 });
@@ -222,7 +222,7 @@ describe('routing by any rules', () => {
     );
   }
 
-  it('takes the first that matches and is in force, and reports the first in shadow mode that would have changed it', () => {
+  it('takes the first enforced match, and reports the first shadow rule with another route', () => {
     fc.assert(
       fc.property(fc.array(rule, { maxLength: 8 }), caller, (rules, facts) => {
         const matching = rules.flatMap((each, index) =>
@@ -240,7 +240,7 @@ describe('routing by any rules', () => {
   });
 });
 
-describe('the protocol an upstream is asked in', () => {
+describe('the protocol of a request to an upstream', () => {
   const [main, spare] = stageConfig().upstreams;
   const [coder] = stageConfig().models;
   const protocols = (...names: UpstreamConfig['protocols']): UpstreamConfig => ({ ...main!, protocols: names });
@@ -258,7 +258,7 @@ describe('the protocol an upstream is asked in', () => {
   }
   const protocol = (served: string, upstream: UpstreamConfig) => asked(served, upstream)['route.protocol'];
 
-  it("is the client's own where the upstream has it, and the first it has otherwise", () => {
+  it("is the client's own if the upstream speaks it, else the upstream's first", () => {
     assert.equal(protocol('messages', protocols('messages')), 'messages');
     assert.equal(protocol('chat', protocols('messages')), 'messages');
     assert.equal(protocol('chat', protocols('responses', 'chat')), 'chat');
@@ -272,7 +272,7 @@ describe('the protocol an upstream is asked in', () => {
     assert.equal(protocol('count_tokens', protocols('chat')), 'chat');
   });
 
-  it('a prompt is kept for an hour only where both the upstream and the model allow it', () => {
+  it('the 1-hour prompt cache needs both an upstream and a model that support it', () => {
     const supports = { ...coder!.supports, prompt_cache_1h: false, thinking: 'none' as const };
     const facts = asked('messages', protocols('messages'), { supports });
     assert.equal(facts['route.supports.prompt_cache_1h'], false);
@@ -299,7 +299,7 @@ interface Among {
   readonly facts?: Facts;
   readonly url?: string;
   readonly closed?: Readonly<Record<string, Closed>>;
-  readonly homes?: Readonly<Record<string, string>>;
+  readonly affinities?: Readonly<Record<string, string>>;
   readonly stages?: readonly string[];
   readonly protocol?: string;
   readonly body?: string;
@@ -308,7 +308,7 @@ interface Among {
 const NOW = 1_000_000;
 
 /** A stage whose upstreams differ from `main` in what the test says, and in their name, cache and account. */
-function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, homes = {}, ...wishes }: Among) {
+function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, affinities = {}, ...wishes }: Among) {
   const { context_windows, rule, stages, protocol } = wishes;
   const names = route ?? inOrder(...Object.keys(upstreams));
   const rules = rule ? [{ name: 'r', mode: 'enforce', upstreams: names, on_unsupported_cache: rule } as const] : [];
@@ -321,10 +321,10 @@ function open({ upstreams = { a: {}, b: {}, c: {} }, route, closed = {}, homes =
   });
   const stage = openStage(resolveRoute, { config, now: NOW, ...(stages && { stages }), ...(protocol && { protocol }) });
   const states = stage.services.upstreams as { -readonly [K in keyof UpstreamStates]: UpstreamStates[K] };
-  const known = new Map(Object.entries(homes));
+  const known = new Map(Object.entries(affinities));
   const settled: [string, string, number][] = [];
   states.closed = (upstream) => closed[upstream];
-  states.home = (session) => known.get(session);
+  states.affinity = (session) => known.get(session);
   states.settle = (session, upstream, seconds) => {
     known.set(session, upstream);
     settled.push([session, upstream, seconds]);
@@ -357,7 +357,7 @@ const chosen = (wishes: Among) => takeAmong(wishes).chosen;
 const failure = (wishes: Among) => raisedBy(() => takeAmong(wishes));
 
 const CHAT = { protocols: ['chat'] } as const;
-const DECISIVE: Facts = { 'request.decisive_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
+const DECISIVE: Facts = { 'request.privileged_fields': { service_tier: { field: 'service_tier', value: 'flex' } } };
 const TIERED = { a: {}, b: { allow_fields: ['service_tier'] } };
 
 const until = (because: Closed['because'], seconds?: number, last?: string): Closed => {
@@ -365,7 +365,7 @@ const until = (because: Closed['because'], seconds?: number, last?: string): Clo
 };
 
 describe('candidates', () => {
-  it('are told one by one, with what is told of the request while it is with each', () => {
+  it('are listed in order, each with its facts', () => {
     const { chosen, written, candidates } = takeAmong({ upstreams: { a: { region: 'eu' }, b: {} } });
     assert.equal(chosen, 'a b');
     assert.deepEqual(written['route.candidates'], ['a', 'b']);
@@ -375,12 +375,12 @@ describe('candidates', () => {
     assert.ok('route.region' in candidates[1]!.facts, 'what the first has is taken back');
   });
 
-  it('are one where a route has one, and no more facts than that are written', () => {
+  it('of a route with one upstream are one, without further facts', () => {
     const { chosen, written } = takeAmong({ upstreams: { a: {} } });
     assert.deepEqual([chosen, written['route.candidates']], ['a', undefined]);
   });
 
-  it('leave out what does not speak the protocol or count tokens, unless the pipeline translates or nobody does', () => {
+  it('exclude upstreams that do not speak the protocol or count tokens, unless the pipeline translates or none can', () => {
     const stages = ['forward'];
     assert.equal(chosen({ upstreams: { a: CHAT, b: {} } }), 'a b');
     assert.equal(chosen({ upstreams: { a: CHAT, b: {} }, stages }), 'b, a: protocol');
@@ -390,13 +390,13 @@ describe('candidates', () => {
     assert.equal(chosen({ upstreams, facts: { 'request.protocol': 'count_tokens' } }), 'b, a: protocol');
   });
 
-  it('leave out where a field that chooses who serves or pays is not allowed, and refuse it where that is everywhere', () => {
-    assert.equal(chosen({ upstreams: TIERED, facts: DECISIVE }), 'b, a: decisive');
-    assert.equal(chosen({ upstreams: TIERED, url: '/v1/messages?service_tier=flex' }), 'b, a: decisive');
+  it('exclude upstreams that do not allow a privileged field; if none does, the request is rejected', () => {
+    assert.equal(chosen({ upstreams: TIERED, facts: DECISIVE }), 'b, a: privileged');
+    assert.equal(chosen({ upstreams: TIERED, url: '/v1/messages?service_tier=flex' }), 'b, a: privileged');
     assert.match(failure({ facts: DECISIVE }).message, /"a"/);
   });
 
-  it('leave out where the model reads less than the request likely is, if it reads more elsewhere', () => {
+  it('exclude upstreams with a smaller context window than the request needs, if another has a larger one', () => {
     const sized = (input: number, output?: number, more: Among = { context_windows: { a: 1000, b: 50_000 } }) =>
       chosen({
         ...more,
@@ -411,7 +411,7 @@ describe('candidates', () => {
     assert.equal(sized(10 ** 9, undefined, {}), 'a b c', 'one window is no reason');
   });
 
-  it('leave out what is closed, but where all are the one that is asked again first, and never one that is drained', () => {
+  it('exclude unavailable upstreams; if all are, the one that recovers first is tried, but never a drained one', () => {
     const but = (b: Closed | undefined, a = until('open', 9)) =>
       chosen({ closed: { a, ...(b && { b }), c: until('drained') } });
     assert.equal(but(undefined), 'b, a: open, c: drained');
@@ -422,16 +422,16 @@ describe('candidates', () => {
       assert.equal(chosen({ upstreams: { a: {} }, closed: { a: until(why, 5) } }), 'a');
   });
 
-  it('name the further models of a request as each of them has them', () => {
-    const facts = { 'request.decisive_fields': { 'models[0]': { field: 'models', value: 'coder-2' } } };
+  it('have their own names for the further models of a request', () => {
+    const facts = { 'request.privileged_fields': { 'models[0]': { field: 'models', value: 'coder-2' } } };
     const { candidates, written } = takeAmong({ facts });
     assert.deepEqual(written['request.other_models'], ['coder-2']);
     assert.deepEqual(candidates[2]!.facts['request.other_models'], ['coder-2']);
   });
 });
 
-describe('a route that no upstream serves now', () => {
-  it('fails at once with the last error and when the upstream is asked again', () => {
+describe('a route without an available upstream', () => {
+  it('fails at once, with the last error and the time of the next try', () => {
     const lone = failure({ upstreams: { a: {} }, closed: { a: until('open', 7.2, 'status 529') } });
     assert.equal(lone.code, 'upstream_unavailable');
     assert.equal(lone.status, 503);
@@ -440,13 +440,13 @@ describe('a route that no upstream serves now', () => {
     assert.match(lone.message, /"a".*status 529.*8 s/);
   });
 
-  it('tells a wait of whole seconds from 1 to 60', () => {
+  it('returns a wait of 1 to 60 whole seconds', () => {
     const wait = (seconds: number) =>
       failure({ upstreams: { a: {} }, closed: { a: until('open', seconds) } }).headers['retry-after'];
     assert.deepEqual([wait(0), wait(0.1), wait(59.1), wait(500)], ['1', '1', '60', '60']);
   });
 
-  it('fails where the only upstream that is left is open, or all are drained', () => {
+  it('fails if the only remaining upstream has an open breaker, or all are drained', () => {
     const drained = until('drained');
     const left = failure({ closed: { a: drained, b: until('open', 3), c: drained } });
     assert.equal(left.details.upstream, 'b');
@@ -461,16 +461,16 @@ const session: Facts = { 'request.session_key': 'session-1' };
 const AT_B = { 'session-1 coder-1': 'b' };
 
 describe('a session', () => {
-  it('stays where it is at home as long as that takes requests', () => {
+  it('stays at its upstream as long as that is available', () => {
     const at = (home: string, wishes: Among = {}) =>
-      chosen({ facts: session, homes: { 'session-1 coder-1': home }, ...wishes });
+      chosen({ facts: session, affinities: { 'session-1 coder-1': home }, ...wishes });
     assert.equal(at('c'), 'c a b');
     assert.equal(at('c', { closed: { c: until('open', 5) } }), 'a b, c: open');
     assert.equal(at('c', { facts: { ...session, 'request.protocol': 'count_tokens' } }), 'c a b');
     assert.equal(at('gone'), 'a b c');
   });
 
-  it('is at home where it is served, for as long as its prompts are kept there', () => {
+  it('has an affinity to the upstream that served it, as long as its prompts are cached there', () => {
     const shared = { state_boundary: 'one account' };
     const { stage, settled, ask } = open({ upstreams: { a: shared, b: shared } });
     const ctx = ask({ facts: { ...session, 'cache.requested_ttl': '5m' } });
@@ -484,8 +484,8 @@ describe('a session', () => {
     assert.deepEqual(settled[1], ['session-1 coder-1', 'a', 3600]);
   });
 
-  it('has a home of its own for each of its models, as those have caches of their own', () => {
-    const { stage, ask } = open({ upstreams: { a: {}, b: {} }, homes: { 'session-1 coder-1': 'b' } });
+  it('has a separate affinity for each model, because caches are per model', () => {
+    const { stage, ask } = open({ upstreams: { a: {}, b: {} }, affinities: { 'session-1 coder-1': 'b' } });
     const first = (model: string) =>
       ask({ facts: { ...session, 'request.model': model } }).candidates![0]!.upstream.name;
     assert.deepEqual(['coder-1', 'coder-2'].map(first), ['b', 'a']);
@@ -493,7 +493,7 @@ describe('a session', () => {
     assert.deepEqual(['coder-1', 'coder-2'].map(first), ['b', 'a']);
   });
 
-  it('is nowhere at home on a route with one upstream', () => {
+  it('has no affinity on a route with one upstream', () => {
     const { stage, settled, ask } = open({ upstreams: { a: {} } });
     stage.hooks.response!(ask({ facts: session }), { status: 200 } as never);
     assert.deepEqual(settled, []);
@@ -504,18 +504,18 @@ describe('a request that only its upstream can read', () => {
   const holding: Facts = { ...session, 'request.holds_state': true };
   const upstreams = { a: { state_boundary: 'x' }, b: { state_boundary: 'y' }, c: { state_boundary: 'x' } };
 
-  it('goes within the boundary of the upstream that it came from', () => {
+  it('stays within the state boundary of its upstream', () => {
     assert.equal(chosen({ upstreams, facts: holding }), 'a c, b: state_boundary');
-    assert.equal(chosen({ upstreams, facts: holding, homes: AT_B }), 'b, a: state_boundary, c: state_boundary');
+    assert.equal(chosen({ upstreams, facts: holding, affinities: AT_B }), 'b, a: state_boundary, c: state_boundary');
     assert.equal(chosen({ upstreams, facts: session }), 'a b c');
   });
 
-  it('does so long after its prompts are no longer kept there', () => {
-    const { stage, ask } = open({ upstreams, homes: AT_B });
+  it('does so long after its prompts have left the cache', () => {
+    const { stage, ask } = open({ upstreams, affinities: AT_B });
     const { upstreams: states } = stage.services;
     stage.hooks.response!(ask({ facts: session }), { status: 200 } as never);
-    const { home } = states;
-    Object.assign(states, { home: (key: string) => (key === 'session-1 coder-1' ? undefined : home(key)) });
+    const { affinity } = states;
+    Object.assign(states, { affinity: (key: string) => (key === 'session-1 coder-1' ? undefined : affinity(key)) });
     assert.deepEqual(
       ask({ facts: holding }).candidates!.map(({ upstream }) => upstream.name),
       ['b'],
@@ -523,9 +523,9 @@ describe('a request that only its upstream can read', () => {
     assert.equal(ask({ facts: session }).candidates![0]!.upstream.name, 'a');
   });
 
-  it('waits for that one, and never goes to one that cannot read it', () => {
+  it('waits for that one, and never fails over to one that cannot read it', () => {
     const closed = { b: until('open', 7, 'status 529') };
-    const error = failure({ upstreams, facts: holding, homes: AT_B, closed });
+    const error = failure({ upstreams, facts: holding, affinities: AT_B, closed });
     assert.equal(error.code, 'upstream_unavailable');
     assert.equal(error.headers['retry-after'], '7');
     assert.match(error.message, /"b".*status 529.*only it can read/);
@@ -535,14 +535,14 @@ describe('a request that only its upstream can read', () => {
     );
   });
 
-  it('is refused as by that one where it could be served only elsewhere', () => {
-    const refused = { upstreams: { a: TIERED.b, b: {} }, facts: { ...holding, ...DECISIVE }, homes: AT_B };
+  it("is rejected with that upstream's error if only others could serve it", () => {
+    const refused = { upstreams: { a: TIERED.b, b: {} }, facts: { ...holding, ...DECISIVE }, affinities: AT_B };
     assert.match(failure(refused).message, /^service_tier: .*"b"/);
-    const translated = { upstreams: { a: {}, b: CHAT }, facts: holding, homes: AT_B, stages: ['forward'] };
+    const translated = { upstreams: { a: {}, b: CHAT }, facts: holding, affinities: AT_B, stages: ['forward'] };
     assert.equal(chosen(translated), 'b, a: state_boundary');
   });
 
-  it('continues a stored response where that is kept', () => {
+  it('continues a stored response at the upstream that stores it', () => {
     const { stage, ask } = open({ upstreams, protocol: 'responses' });
     const stored = ask({ facts: { 'request.session_key': 'session-2' }, body: '{}' });
     stored.replaceFacts({ 'route.upstream': 'b' });
@@ -587,21 +587,21 @@ function lifetimes(how: Keeping, wishes?: HourWishes): string {
   return [asks.join(' '), ...dropped.map((each) => each?.join(' ').replaceAll(': cache', ''))].join(', ');
 }
 
-describe('a request for a prompt cache of an hour', () => {
-  it('goes as it is to the upstream that supports it, and to another only when that has failed', () => {
+describe('a request with a 1-hour prompt cache', () => {
+  it('goes unchanged to an upstream that supports it, and to others only on failover', () => {
     const asks = { short: 'downgrade', long: true, last: 'downgrade' } as const;
     assert.equal(lifetimes(asks), 'long 1h short 5m last 5m, short last, ');
     assert.equal(lifetimes({ long: true, no: 'refuse', short: 'downgrade' }), 'long 1h short 5m, no short, no');
   });
 
-  it('asks for five minutes where no upstream supports it that takes requests', () => {
+  it('is downgraded to five minutes if no available upstream supports it', () => {
     assert.equal(lifetimes({ a: 'downgrade', b: 'downgrade' }), 'a 5m b 5m, , ');
     assert.equal(lifetimes({ a: 'downgrade' }), 'a 5m, , ');
     const away = { closed: { long: until('open') } };
     assert.equal(lifetimes({ long: true, short: 'downgrade' }, away), 'short 5m, long: open, ');
   });
 
-  it('is passed or refused by an upstream as that says, before which goes what the rule says that matched', () => {
+  it('follows the policy of the matching rule, else that of the upstream', () => {
     assert.equal(lifetimes({ a: 'pass' }), 'a 1h, , ');
     assert.equal(lifetimes({ a: 'refuse', b: 'downgrade' }), 'b 5m, a, ');
     assert.equal(lifetimes({ a: 'refuse' }, { rule: 'downgrade' }), 'a 5m, , ');
@@ -610,15 +610,15 @@ describe('a request for a prompt cache of an hour', () => {
     assert.equal(lifetimes({ a: 'downgrade' }, { facts: { 'request.protocol': 'count_tokens' } }), 'a 5m, , ');
   });
 
-  it('is refused with what to do about it where every upstream refuses it', () => {
+  it('is rejected with a remedy if every upstream rejects it', () => {
     const { code, status, details, message } = failure(keeping({ a: 'refuse' }));
     assert.deepEqual([code, status], ['invalid_request', 400]);
     assert.deepEqual(details, { param: 'cache_control.ttl', upstream: 'a' });
-    assert.match(message, /The upstream "a" does not keep prompts of this model for an hour.*Ask for five minutes/);
-    assert.match(failure(keeping({ a: 'refuse', b: 'refuse' })).message, /The upstreams "a" and "b" do not keep/);
+    assert.match(message, /The upstream "a" does not cache prompts of this model for an hour.*Request five minutes/);
+    assert.match(failure(keeping({ a: 'refuse', b: 'refuse' })).message, /The upstreams "a" and "b" do not cache/);
   });
 
-  it('goes where it would have gone when it asks for less', () => {
+  it('is routed as usual with a shorter lifetime', () => {
     for (const asked of ['5m', 'none']) {
       const facts = { 'cache.requested_ttl': asked };
       assert.equal(lifetimes({ a: 'refuse', b: true }, { facts }), `a ${asked} b ${asked}, , `);

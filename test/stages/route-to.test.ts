@@ -38,7 +38,7 @@ const refusal = (asked: Asked) => raisedBy(() => route(asked));
 const NONE: Facts = { 'request.model': '(none)' };
 
 describe('route-to', () => {
-  it('sends a request to its upstream, whatever routes say, and tells rules about model and cost', () => {
+  it('sends a request to its upstream, whatever the routes, and sets the facts of model and cost', () => {
     const { written, candidates } = route({ options: { upstream: 'spare' } });
     assert.equal(written['route.upstream'], 'spare');
     assert.equal(written['route.rule'], undefined);
@@ -48,7 +48,7 @@ describe('route-to', () => {
     assert.equal(written['route.per_request_nano_usd'], undefined);
   });
 
-  it('refuses a request whose cost nothing tells, unless somebody has said what happens to such', () => {
+  it('rejects a request of unknown cost, by default', () => {
     const { code, message } = refusal({ facts: NONE });
     assert.deepEqual([code, /per_request_usd/.test(message)], ['forbidden', true]);
     assert.equal(route({ facts: NONE, options: { unknown_cost: 'allow' } }).written['route.worst_case_nano_usd'], 0);
@@ -57,10 +57,10 @@ describe('route-to', () => {
     assert.equal(written['route.worst_case_nano_usd'], 50_000_000);
   });
 
-  it('says of a line of a file what allows the model that it names, and does what it said', () => {
+  it('names the setting that would allow the model in a line of a file, and that setting works', () => {
     const config = stageConfig();
     const line = { 'file line 7: body.model': { field: 'model', value: 'no-model' } };
-    const asked = { facts: { ...NONE, 'request.decisive_fields': line }, options: { per_request_usd: 0 } };
+    const asked = { facts: { ...NONE, 'request.privileged_fields': line }, options: { per_request_usd: 0 } };
     const { message } = refusal(asked);
     assert.match(message, /^file line 7: body\.model: Model not found: "no-model"/);
     const [, field] = /can add "([^"]+)" to `allow_fields`/.exec(message)!;
@@ -69,45 +69,45 @@ describe('route-to', () => {
     assert.equal(route({ ...asked, config: { upstreams } }).written['route.upstream'], 'main');
   });
 
-  it('refuses a model that nobody has, and one that the caller may not use', () => {
+  it('rejects an unknown model, and one that the caller may not use', () => {
     assert.equal(refusal({ facts: { 'request.model': 'no-model' } }).code, 'model_not_found');
     assert.equal(refusal({ facts: { 'principal.token.group': 'writers' } }).code, 'model_not_found');
   });
 
-  it('refuses models, accounts and queries that decide beside the model', () => {
+  it('rejects privileged models, accounts and query parameters', () => {
     const field = (name: string, value: string): Facts => ({
-      'request.decisive_fields': { [name]: { field: name, value } },
+      'request.privileged_fields': { [name]: { field: name, value } },
     });
     assert.equal(refusal({ facts: field('model', 'no-model') }).code, 'model_not_found');
     assert.equal(refusal({ facts: field('organization', 'other') }).code, 'invalid_request');
     assert.deepEqual(route({ facts: field('model', 'coder-1') }).written['request.other_models'], ['coder-1']);
   });
 
-  it('refuses a form that calls a model otherwise than the upstream does, as nothing rewrites it', () => {
+  it("rejects a form with another model name than the upstream's, because forms are not rewritten", () => {
     const headers = { 'content-type': 'multipart/form-data; boundary=b' };
     assert.equal(route({ headers }).written['route.upstream'], 'main');
     const { code, message } = refusal({ headers, facts: { 'request.alias': 'best' } });
-    assert.deepEqual([code, /calls the model "best" "coder-1"/.test(message)], ['invalid_request', true]);
+    assert.deepEqual([code, /knows the model "best" as "coder-1"/.test(message)], ['invalid_request', true]);
   });
 
-  it('refuses what a rule of gateway.yaml refuses', () => {
+  it('enforces the access rules of gateway.yaml', () => {
     const rule = { name: 'no-coder', models: ['coder-1'], when: true, mode: 'enforce', message: 'Not now.' };
     const { code } = refusal({ config: { access: { rules: [rule] } } as never });
     assert.equal(code, 'forbidden');
   });
 
-  it('asks rules about each model that a request names, by its own family', () => {
+  it('evaluates access rules for each model of a request, by its family', () => {
     const family = { '===': [{ var: 'model.family' }, 'writer'] };
     const config = { access: { rules: [{ name: 'no-writer', when: family, mode: 'enforce' }] } } as never;
     const beside = (model: string): Facts => ({
-      'request.decisive_fields': { 'requests[0].params.model': { field: 'model', value: model } },
+      'request.privileged_fields': { 'requests[0].params.model': { field: 'model', value: model } },
     });
     assert.deepEqual(route({ config, facts: beside('coder-2') }).written['request.other_models'], ['coder-2']);
     assert.equal(refusal({ config, facts: beside('writer-1') }).code, 'forbidden');
     assert.equal(refusal({ config, facts: { 'request.model': 'writer-1', ...beside('coder-2') } }).code, 'forbidden');
   });
 
-  it('asks rules that are for all requests about one that names no model, too', () => {
+  it('evaluates rules for all models also for a request without a model', () => {
     const by_caller = { '===': [{ var: 'principal.email' }, 'alice@example.com'] };
     const config = { access: { rules: [{ name: 'not-alice', when: by_caller, mode: 'enforce' }] } } as never;
     const options = { per_request_usd: 0.05 };
@@ -116,10 +116,10 @@ describe('route-to', () => {
     assert.equal(route({ config, options, facts }).written['route.upstream'], 'main');
   });
 
-  it('takes no price that cannot be kept, and no switch that means nothing', () => {
+  it('rejects an inexact price, and an option without effect', () => {
     const check = (options: object) => routeTo.check!({ upstream: 'main', ...options }, stageConfig());
     assert.deepEqual(check({ unknown_cost: 'refuse', per_request_usd: 0.05 }), []);
-    assert.match(check({ unknown_cost: 'allow', per_request_usd: 0.05 })[0]!, /means nothing/);
+    assert.match(check({ unknown_cost: 'allow', per_request_usd: 0.05 })[0]!, /has no effect/);
     assert.match(check({ unknown_cost: 'refuse', per_request_usd: 1e-10 })[0]!, /^per_request_usd: /);
   });
 });

@@ -3,7 +3,7 @@ import { describe, it, test } from 'node:test';
 import type { Answer, GatewayConfig, ResponseHead, UpstreamConfig } from '../../engine/api.ts';
 import { ERRORS, StageError } from '../../engine/base/contract/errors.ts';
 import { createManagedPolicies } from '../../engine/domain/policies/managed-policies.ts';
-import { openStage, type ServiceWishes, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
+import { openStage, type ServiceStubs, stageConfig } from '../../engine/edge/simulate/stage-harness.ts';
 import { makeConverter } from '../../engine/pipeline/run/context.ts';
 import forward from '../../stages/forward.ts';
 import includeUsage from '../../stages/include-usage.ts';
@@ -25,11 +25,11 @@ function problems(options: object): readonly string[] {
 }
 
 describe('respond', () => {
-  it('says 200 and nothing more without options', () => {
+  it('responds 200 with an empty body by default', () => {
     assert.deepEqual(answered({}), { kind: 'answer', status: 200, headers: {}, body: '' });
   });
 
-  it('sends JSON of any kind and plain text, each as what it is', () => {
+  it('sends JSON and plain text with their content types', () => {
     for (const json of [{ status: 'ok' }, [], 'word', 0, false, null]) {
       const { headers, body } = answered({ json });
       assert.equal(headers['content-type'], 'application/json');
@@ -39,7 +39,7 @@ describe('respond', () => {
     assert.deepEqual([status, headers['content-type'], body], [503, 'text/plain; charset=utf-8', 'Zurück um 18 Uhr.']);
   });
 
-  it('sends the headers it is told, a content type of their own included', () => {
+  it('sends its headers, including another content type', () => {
     const { headers } = answered({
       text: '# Hello',
       headers: { 'Content-Type': 'text/markdown', 'Retry-After': '60' },
@@ -47,10 +47,13 @@ describe('respond', () => {
     assert.deepEqual(headers, { 'content-type': 'text/markdown', 'retry-after': '60' });
   });
 
-  it('cannot be told two bodies, a body where HTTP has none, or headers of the connection', () => {
-    assert.deepEqual(problems({ json: null, text: 'a' }), ['json and text cannot both be the body: leave one out']);
+  it('rejects two bodies, a body where HTTP has none, and headers of the connection', () => {
+    assert.deepEqual(problems({ json: null, text: 'a' }), ['`json` and `text` exclude each other: remove one of them']);
     assert.match(problems({ status: 204, text: '' })[0]!, /status 204 has no body/);
-    assert.match(problems({ headers: { 'Content-Length': '5' } })[0]!, /Content-Length is the server's to write/);
+    assert.match(
+      problems({ headers: { 'Content-Length': '5' } })[0]!,
+      /only the server sets the header Content-Length/,
+    );
     assert.deepEqual(problems({ status: 304, headers: { etag: '"1"' } }), []);
   });
 });
@@ -61,14 +64,14 @@ function raised(options: object) {
 }
 
 describe('reject', () => {
-  it("raises the named error with the operator's sentence and status", () => {
+  it("raises the named error with the operator's message and status", () => {
     const error = raised({ error: 'spend_limit_exceeded', message: 'Ask finance for more.', status: 402 });
     assert.equal(error.code, 'spend_limit_exceeded');
     assert.equal(error.message, 'Ask finance for more.');
     assert.equal(error.status, 402);
   });
 
-  it('takes sentence and status from the catalogue when none are given', () => {
+  it('takes message and status from the catalogue by default', () => {
     const error = raised({ error: 'not_supported' });
     assert.equal(error.status, 501);
     assert.equal(error.message, `${ERRORS.not_supported.meaning}.`);
@@ -97,7 +100,7 @@ function ask(protocol: string, upstream: string, upstream_protocol?: string) {
   return { ctx, answered: Promise.resolve(stage.hooks.request!(ctx)) };
 }
 
-describe('a request that nobody translated', () => {
+describe('a request without translation', () => {
   const CASES = [
     ['chat', 'main', 'messages'],
     ['responses', 'chat-only', 'chat'],
@@ -117,7 +120,7 @@ describe('a request that nobody translated', () => {
           return true;
         });
         const told = stage.log.at(-1);
-        assert.equal(told?.message, 'an upstream cannot be asked');
+        assert.equal(told?.message, 'an upstream cannot be tried');
         assert.match(JSON.stringify(told.fields), /"reason":"the upstream|"reason":".*speaks/);
         assert.deepEqual(ctx.written, {}, 'nothing was sent');
       });
@@ -177,7 +180,7 @@ describe('a stream that does not ask for usage', () => {
     });
   }
 
-  it('has the answer converted when that is a stream, and only then', async () => {
+  it('converts the response only if it is a stream', async () => {
     const { ctx } = await asked('{}');
     assert.notEqual(makeConverter(ctx, head('text/event-stream; charset=utf-8')), undefined);
     assert.equal(makeConverter(ctx, head('application/json')), undefined);
@@ -214,7 +217,7 @@ function askForPolicy(headers: Record<string, string | string[]> = {}, groups = 
 const { etag } = policies.of({ groups: ['staff'], email: '' })!;
 
 describe('managed-settings', () => {
-  it('answers with uuid, checksum and settings, and with the checksum as the entity tag', () => {
+  it('responds with uuid, checksum and settings, and with the checksum as the entity tag', () => {
     const answer = askForPolicy();
     const { uuid, checksum, settings } = JSON.parse(answer.body);
     assert.equal(answer.status, 200);
@@ -228,27 +231,27 @@ describe('managed-settings', () => {
     });
   });
 
-  it('answers 304 without a body when the client names what it would get', () => {
+  it('responds 304 without a body when the client names the current entity tag', () => {
     for (const value of [etag, `W/${etag}`, `"x", ${etag}`, ` ${etag} ,"y"`, '*', `"x",W/${etag}`]) {
       const answer = askForPolicy({ 'if-none-match': value });
       assert.deepEqual([answer.status, answer.body, answer.headers.etag], [304, '', etag], value);
     }
   });
 
-  it('answers in full to everything else', () => {
+  it('responds in full to everything else', () => {
     for (const value of ['', '"x"', etag.slice(1, -1), `"${etag}"`, `w/${etag}`, `x${etag}`, '**', `"*"`, ',,,']) {
       assert.equal(askForPolicy({ 'if-none-match': value }).status, 200, value);
     }
   });
 
-  it('says that there is none for people whom no policy is meant for', () => {
+  it('responds 404 to callers without a policy', () => {
     const isNone = (error: unknown) => error instanceof StageError && error.code === 'policy_not_found';
     assert.throws(() => askForPolicy({}, ['guests']), isNone);
     assert.throws(() => askForPolicy({ 'if-none-match': '*' }, []), isNone);
   });
 });
 
-async function askForHealth(checks: readonly string[], health: ServiceWishes['health'] & {}): Promise<Answer> {
+async function askForHealth(checks: readonly string[], health: ServiceStubs['health'] & {}): Promise<Answer> {
   const stage = openStage(reportHealth, { options: { checks }, health });
   return (await stage.hooks.request!(stage.request())) as Answer;
 }
@@ -257,20 +260,20 @@ const up = async () => ({ database: { ok: true } });
 const down = async () => ({ database: { ok: false, detail: 'connect ECONNREFUSED db.internal:5432' } });
 
 describe('report-health', () => {
-  it('reports liveness without looking at anything', async () => {
+  it('reports liveness without any check', async () => {
     const answer = await askForHealth([], () => assert.fail('liveness asked the database'));
     assert.equal(answer.status, 200);
     assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: {} });
   });
 
-  it('answers 200 while the database answers', async () => {
+  it('responds 200 while the database is available', async () => {
     const answer = await askForHealth(['database'], up);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers['cache-control'], 'no-store');
     assert.deepEqual(JSON.parse(answer.body), { status: 'ok', checks: { database: 'ok' } });
   });
 
-  it('answers 503 without saying where the database is when it is away', async () => {
+  it("responds 503 without the database's address during an outage", async () => {
     const answer = await askForHealth(['database'], down);
     assert.equal(answer.status, 503);
     assert.equal(answer.headers['cache-control'], 'no-store');
@@ -282,7 +285,7 @@ describe('report-health', () => {
     ['configuration', 'C1001', { state: 'reload_failed', failed_reloads: 1 }],
     ['upstreams', 'api.internal', { main: { state: 'open', until: '2027-01-31T08:00:05.000Z' } }],
   ] as const) {
-    it(`tells of ${what} what anybody may know, without effect on the status`, async () => {
+    it(`reports public details of ${what}, without effect on the status`, async () => {
       const stage = openStage(reportHealth, {
         options: { checks: ['database'], tells: [what] },
         health: async () => ({ database: { ok: true }, [what]: { ok: true, detail, told } }),
@@ -293,14 +296,14 @@ describe('report-health', () => {
     });
   }
 
-  it('answers 503 when the check itself fails', async () => {
+  it('responds 503 when the check itself fails', async () => {
     const answer = await askForHealth(['database'], async () => {
       throw new Error('the check failed');
     });
     assert.equal(answer.status, 503);
   });
 
-  it('shares one check among probes that arrive together, and checks anew afterwards', async () => {
+  it('shares one check among concurrent probes, and checks again afterwards', async () => {
     let checks = 0;
     const stage = openStage(reportHealth, {
       options: { checks: ['database'] },

@@ -25,7 +25,7 @@ async function run(facts: object = {}, body = BODY) {
 }
 
 describe('a request whose upstream speaks another protocol', () => {
-  it('is refused by the rule for what cannot be said, and nothing is replaced', async () => {
+  it('is rejected if it cannot be translated, and its body is not replaced', async () => {
     const stage = openStage(translate);
     const body = '{"model":"m","n":2,"messages":[{"role":"user","content":"Hi"}]}';
     const ctx = stage.request({ facts: FACTS, body });
@@ -39,7 +39,7 @@ describe('a request whose upstream speaks another protocol', () => {
   });
 });
 
-describe('state of calls', () => {
+describe('state of tool calls', () => {
   const id = 'call_4fGh7kLm9wQ2';
   const call = `{"id":"${id}","type":"function","function":{"name":"read","arguments":"{}"}}`;
   const body = `{"messages":[{"role":"assistant","tool_calls":[${call}]}]}`;
@@ -61,20 +61,20 @@ describe('state of calls', () => {
     return { sent: next.body!.bytes.toString(), rewrites: next.rewrites, watches: stage.hooks.event !== undefined };
   }
 
-  it('is not remembered where nothing is to be, for requests without tools, or with several answers', async () => {
+  it('is not remembered if disabled, for requests without tools, or with several choices', async () => {
     assert.deepEqual(await returned('two', { remember_calls: false }), { sent: body, rewrites: [], watches: false });
     for (const more of [{ 'request.tool_count': 0 }, { 'request.choices': 2 }]) {
       assert.deepEqual(await returned('three', {}, more), { sent: body, rewrites: [], watches: true });
     }
   });
 
-  it('is not looked for in the answers of upstreams that speak other protocols', () => {
+  it('is not read from responses of upstreams with other protocols', () => {
     const others = stageConfig().upstreams.map((one) => ({ ...one, protocols: ['messages'] as const }));
     assert.equal(openStage(translate, { config: stageConfig({ upstreams: others }) }).hooks.event, undefined);
   });
 });
 
-describe('a conversation that was led with a model at another upstream before', () => {
+describe('a conversation that began at another upstream', () => {
   const made = '{"type":"thinking","thinking":"Hm.","signature":"gw:chat@spare:none::"},';
   const body = (block: string) =>
     `{"model":"coder-1", "messages":[{"role":"assistant","content":[${block}{"type":"text","text":"a"}]}]}`;
@@ -86,7 +86,7 @@ describe('a conversation that was led with a model at another upstream before', 
   };
 
   for (const protocol of ['messages', 'count_tokens']) {
-    it(`reaches a provider without what was translated in it, on the protocol ${protocol}`, async () => {
+    it(`reaches a provider without translated reasoning, on the protocol ${protocol}`, async () => {
       const ctx = await run({ ...facts, 'request.protocol': protocol }, body(made));
       assert.equal(ctx.body!.bytes.toString(), body(''));
       assert.deepEqual(ctx.rewrites, ['messages']);
@@ -105,12 +105,12 @@ describe('a conversation that was led with a model at another upstream before', 
     return sent;
   }
 
-  it('reaches an upstream that takes reasoning without its own proof as it is', async () => {
+  it('reaches an upstream that accepts unsigned reasoning unchanged', async () => {
     const supported = { unproven_reasoning: true, unsigned_reasoning: true };
     assert.equal(await sentTo(supported, facts, body(made)), body(made));
   });
 
-  it('keeps what is unsigned where the upstream may have thought it, and not where it would be refused', async () => {
+  it('keeps unsigned reasoning that the upstream may have produced, unless it would reject it', async () => {
     const unsigned = '{"type":"thinking","thinking":"Hm.","signature":""},';
     const only_unsigned = { ...facts, 'request.unproven_reasoning': 'unsigned' };
     const signs_nothing = { unsigned_reasoning: true };

@@ -138,7 +138,7 @@ describe('a database URL as a platform hands it out is read', () => {
 describe('a database URL that cannot be used says why', () => {
   const encode = /must be percent-encoded: write # as %23, \/ as %2F/;
   const rows: readonly (readonly [string, string, RegExp])[] = [
-    ['the character 0', `postgres://u:${SECRET}%00@h/d`, /holds a character with the code 0/],
+    ['the character 0', `postgres://u:${SECRET}%00@h/d`, /contains a NUL character/],
     ['a raw #', `postgres://u:1#${SECRET}@h/d`, encode],
     ['a raw # at the end', `postgres://u:${SECRET}@h/d#x`, encode],
     ['a raw /', `postgres://u:1/${SECRET}@h/d`, encode],
@@ -150,13 +150,13 @@ describe('a database URL that cannot be used says why', () => {
     ['bytes that are no text', `postgres://u:${SECRET}%ff@h/d`, encode],
     ['no database', `postgres://u:${SECRET}@h`, /names no database/],
     ['several hosts', `postgres://u:${SECRET}@a:1,b:2/d`, /several hosts/],
-    ['a port', `postgres://u:${SECRET}@h:99999/d`, /a port that is no number from 1 to 65535/],
-    ['a port of letters', `postgres://u:${SECRET}@h:x/d`, /a port that is no number/],
+    ['a port', `postgres://u:${SECRET}@h:99999/d`, /a port that is not a number from 1 to 65535/],
+    ['a port of letters', `postgres://u:${SECRET}@h:x/d`, /a port that is not a number/],
     ['another database', `mysql://u:${SECRET}@h/d`, /is not a PostgreSQL URL/],
     ['no URL', SECRET, /is not a PostgreSQL URL/],
     ['quotation marks', `"postgres://u:${SECRET}@h/d"`, /in quotation marks/],
     ['a driver', `postgresql+asyncpg://u:${SECRET}@h/d`, /names a driver/],
-    ['Java', `jdbc:postgresql://h/d?password=${SECRET}`, /only Java takes/],
+    ['Java', `jdbc:postgresql://h/d?password=${SECRET}`, /for Java only/],
     ['keywords', `host=h dbname=d password=${SECRET}`, /a list of settings/],
     ['.NET', `Server=h;Database=d;Password=${SECRET}`, /a list of settings/],
     ['a mode', `postgres://u:${SECRET}@h/d?sslmode=always`, /unknown sslmode; there are disable, allow, prefer/],
@@ -224,11 +224,11 @@ describe('a wrong database URL', () => {
       await assert.rejects(open(url, { wait }), hides(expected));
   });
 
-  test('with a wrong password says that the login was refused', async () => {
+  test('with a wrong password says that the login was rejected', async () => {
     const { url, drop } = await createTestDatabase();
     const wrong = new URL(url);
     wrong.password = SECRET;
-    await assert.rejects(open(wrong.href), hides(/the login was refused .*correct the URL in TEST_DATABASE_URL$/));
+    await assert.rejects(open(wrong.href), hides(/the login was rejected .*correct the URL in TEST_DATABASE_URL$/));
     const gone = new URL(url);
     gone.pathname = '/no_such_database';
     await assert.rejects(open(gone.href), hides(/the database does not exist/));
@@ -255,7 +255,10 @@ describe('a gateway is served', () => {
     const gateway = await bootGateway({ upstream_url: 'http://127.0.0.1:9', database_url: `${url}?sslmode=prefer` });
     assert.equal((await fetch(`${gateway.url}/readyz`)).status, 200);
     await gateway.close();
-    await assert.rejects(open(`${url}?sslmode=require`), /it offers no encryption, which sslmode in its URL demands/);
+    await assert.rejects(
+      open(`${url}?sslmode=require`),
+      /it does not support encryption, which sslmode in its URL requires/,
+    );
     await drop();
     assert.deepEqual(
       warnings.filter((warning) => /ssl|SECURITY/i.test(warning)),

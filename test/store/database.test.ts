@@ -257,7 +257,7 @@ describe('migrations', () => {
       what: 'a version from before the first release has made',
       name: '0001_baseline',
       message:
-        'migrated by a version from before the first release, whose tables this program cannot take over; use an empty database: another database.postgres, or another database.embedded.data_dir',
+        'migrated by a version from before the first release, whose tables this program cannot use; use an empty database: set another database.postgres or database.embedded.data_dir',
     },
   ];
   for (const { what, name, message } of FOREIGN) {
@@ -285,7 +285,7 @@ describe('migrations', () => {
        do $$ begin execute format('alter database %I set search_path = older, public, pg_catalog', current_database()); end $$`,
     );
     const { host, pathname } = new URL(url);
-    const message = `cannot use the database at ${host}${pathname}: it is PostgreSQL 14.22, and the gateway needs 15 or later; upgrade it`;
+    const message = `cannot use the database at ${host}${pathname}: it is PostgreSQL 14.22, but the gateway needs 15 or later; upgrade it`;
     for (const wait of ['until-ready', 'in-background'] as const) {
       await assert.rejects(open(url, { wait }), { name: 'StartError', exit_code: 69, message });
     }

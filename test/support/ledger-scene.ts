@@ -6,7 +6,7 @@ import { frozenClock } from '../../engine/base/kit/clock.ts';
 import type { Database } from '../../engine/base/store/database.ts';
 import type { LeasePolicy } from '../../engine/domain/budget/leases/leased-room.ts';
 import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
-import { lackOf, overshootOf } from '../../engine/domain/budget/limits/room.ts';
+import { lackOf, overshootOf } from '../../engine/domain/budget/limits/headroom.ts';
 import { verifyLedger } from '../../engine/domain/budget/reports/verify-ledger.ts';
 import { quietLog, reservation, settlement } from './store.ts';
 

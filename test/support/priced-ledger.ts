@@ -6,14 +6,14 @@ import type { GatewayConfig, PricesConfig, PricingConfig } from '../../engine/ba
 import { frozenClock } from '../../engine/base/kit/clock.ts';
 import type { Database } from '../../engine/base/store/database.ts';
 import { DatabaseLedger } from '../../engine/domain/budget/ledger/ledger.ts';
-import { type RepriceWish, type Repricing, repriceLedger } from '../../engine/domain/budget/reports/reprice.ts';
+import { type RepriceRequest, type Repricing, repriceLedger } from '../../engine/domain/budget/reports/reprice.ts';
 import { verifyLedger } from '../../engine/domain/budget/reports/verify-ledger.ts';
 import { quietLog, reservation, settlement, teamDemand, userDemand, useTestStore } from './store.ts';
 
 /** Who prices again. */
 export const OPERATOR = { kind: 'command', name: 'ann@backend' } as const;
 /** Everything. */
-export const SINCE: RepriceWish = { since: '2026-03-01' };
+export const SINCE: RepriceRequest = { since: '2026-03-01' };
 /** 1 nano-USD per token. */
 export const CHEAP: PricingConfig = {
   input: 0.001,
@@ -45,9 +45,9 @@ export interface PricedLedger {
   /** Settles a request that counts against Ann's day and her team's month; gives its id. */
   used(more?: Partial<Settlement>): Promise<string>;
   /** Prices again and writes what differs. */
-  reprice(pricing: PricingConfig, wish?: RepriceWish, prices?: PricesConfig): Promise<Repricing>;
+  reprice(pricing: PricingConfig, wish?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
   /** Prices again and writes nothing. */
-  look(pricing: PricingConfig, wish?: RepriceWish, prices?: PricesConfig): Promise<Repricing>;
+  look(pricing: PricingConfig, wish?: RepriceRequest, prices?: PricesConfig): Promise<Repricing>;
   assertAddsUp(): Promise<void>;
   /** The rows of a request, the adjusting ones last. */
   rowsOf(request_id: string): Promise<Record<string, unknown>[]>;

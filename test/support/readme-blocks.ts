@@ -12,7 +12,7 @@ import { GATEWAY_SCHEMA, PIPELINE_SCHEMA } from '../../engine/base/source/schema
 export const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Every document for people, by path below the repository; what is generated has tests of its own. */
-export const DOCUMENTS = globSync('**/{README,CONTRIBUTING}.md', {
+export const DOCUMENTS = globSync('**/{README,CONTRIBUTING,SECURITY}.md', {
   cwd: REPOSITORY,
   exclude: (name) => /(^|\/)(node_modules|dist|generated|golden|\..*)(\/|$)/.test(name),
 }).toSorted();

@@ -200,7 +200,7 @@ export function spoiltStore(
     if (name === 'ledger_batch_late') return statement === 'settle';
     if (name !== 'ledger_batch') return name === statement;
     // One statement does both; which it does now, some of its values say.
-    const [settled, , reserved] = values.slice(9);
+    const [settled, reserved] = values.slice(-2);
     return statement === 'settle' ? settled !== '{}' : statement === 'reserve' && reserved !== '{}';
   };
   return {

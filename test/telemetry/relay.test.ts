@@ -73,7 +73,7 @@ describe('a destination of telemetry of clients', () => {
     clock.advance(2000);
     await until('both arrived', () => collector.exports.length === 2);
     await until('that is told too', () => told.length === 2);
-    assert.match(told.join(), /does not take telemetry of clients.*takes telemetry of clients again/);
+    assert.match(told.join(), /does not accept telemetry of clients.*accepts telemetry of clients again/);
     assert.deepEqual(dropped(), []);
   });
 
@@ -132,7 +132,7 @@ describe('destinations that cannot be used', () => {
   test('leave those before them in force when they come with a reload', async () => {
     const { relay, told, take } = scene({ HEADERS: 'hunter2' }, { ...ENTRY, url: collector.url });
     relay.use(configOf({ ...ENTRY, url: 'https://other.example.com', headers_env: 'HEADERS' }));
-    assert.match(told[0]!, /goes where it went before.*HEADERS/);
+    assert.match(told[0]!, /telemetry of clients keeps its destinations.*HEADERS/);
     take(METRICS);
     await until('it arrived', () => collector.exports.length === 1);
   });

@@ -6,7 +6,7 @@ import {
   actsOnOrigin,
   describeTranslated,
   forwardedHeaders,
-  messagesHeaders,
+  headerPrefixes,
   upstreamCredential,
   upstreamPaths,
 } from '../../engine/domain/upstreams/headers.ts';
@@ -134,8 +134,8 @@ describe('headers of a translated request', () => {
   for (const [what, given, { protocol = 'messages', stream = false, at, server = 'vendor' }, expected] of CASES) {
     test(what, () => {
       const headers = { ...given };
-      const messages = messagesHeaders(at === undefined ? undefined : { header_prefix: at }, { header_prefix: server });
-      describeTranslated(headers, { protocol, stream, messages });
+      const prefixes = headerPrefixes(at === undefined ? undefined : { header_prefix: at }, { header_prefix: server });
+      describeTranslated(headers, { protocol, stream, prefixes });
       assert.deepEqual(headers, expected);
     });
   }

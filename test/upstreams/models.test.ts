@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import type { TokenCounts } from '../../engine/api.ts';
 import type { GatewayConfig, ModelConfig, TokenGroupConfig } from '../../engine/base/contract/config.ts';
-import type { ToldOfModel } from '../../engine/domain/upstreams/lists/ask-list.ts';
+import type { ModelListEntry } from '../../engine/domain/upstreams/lists/ask-list.ts';
 import { type ModelLists, NO_LISTS } from '../../engine/domain/upstreams/lists/model-lists.ts';
 import {
   callerWithToken,
@@ -139,7 +139,7 @@ function find(lists: ModelLists, base_url = 'https://models.example.com', sectio
 }
 
 /** Lists that a test changes. */
-function changing(ids: readonly string[] | undefined, told?: ToldOfModel) {
+function changing(ids: readonly string[] | undefined, told?: ModelListEntry) {
   let version = 1;
   let now = ids;
   const lists: ModelLists = {

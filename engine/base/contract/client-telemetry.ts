@@ -1,22 +1,22 @@
 /**
- * How the Messages client is told to send its telemetry: variables in its settings, which a person's file and managed
- * settings both have. `OTEL_*` are OpenTelemetry's own names, which the clients share.
+ * Environment variables that configure the telemetry of the Messages client, in a person's file or in managed settings. `OTEL_*`
+ * are the names of OpenTelemetry, which the clients share.
  * @module
  */
 
-/** Signals of OpenTelemetry that coding clients send; logs are what they call events. */
+/** OpenTelemetry signals of coding clients; the clients call logs events. */
 export const SIGNALS = ['metrics', 'logs', 'traces'] as const;
 
-/** A signal of OpenTelemetry. */
+/** An OpenTelemetry signal. */
 export type Signal = (typeof SIGNALS)[number];
 
-/** Most bytes of one export request of a client, as it came and after decompression. */
+/** Maximum size of a client's export request in bytes, before and after decompression. */
 export const EXPORT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Begins the variables of features where no profile gives a name. */
+/** Prefix of feature variables without a profile. */
 export const NEUTRAL_FEATURE_PREFIX = 'CLIENT_CODE';
 
-/** Variables that put texts of prompts, answers and tools into telemetry; off in every client unless they are set. */
+/** Variables that include texts of prompts, responses and tools in telemetry; off by default in every client. */
 export const CONTENT_VARIABLES = [
   'OTEL_LOG_USER_PROMPTS',
   'OTEL_LOG_ASSISTANT_RESPONSES',
@@ -26,9 +26,9 @@ export const CONTENT_VARIABLES = [
 ] as const;
 
 /**
- * The variables that make the client send these signals to an address, and no texts; without a signal they switch its
- * telemetry off. A client that has signed in at a gateway sends to it without an address. But for what traces need beside
- * their exporter, every variable is always there, so that of several files the one that counts decides over all of them.
+ * The variables that make a client send these signals to an address, without texts; with no signal they turn telemetry off. A
+ * client signed in at a gateway needs no address. Every variable is always set (except the one for traces), so that the file with
+ * the highest priority decides all of them.
  */
 export function telemetryVariables(
   signals: readonly Signal[],

@@ -27,7 +27,10 @@ export interface Pricing {
   readonly server_tools?: Readonly<Record<string, number>>;
 }
 
-/** An upstream of a route: its name, or a mapping with its place. */
+/** Calendar window of a limit in USD. */
+export type SpendWindow = 'day' | 'week' | 'month';
+
+/** An upstream of a route: its name, or a mapping with order and weight. */
 export type RouteEntry = string | {
   readonly upstream: string;
   readonly order?: number;
@@ -45,7 +48,7 @@ export interface TierPricing {
   readonly audio_output?: number;
 }
 
-/** Vendor names for what the gateway itself writes, and for the files and variables that appscli client writes; the file that profile of server or of an upstream in gateway.yaml or --profile names. */
+/** Vendor names in headers and texts of the gateway, and in files and variables that appscli client writes. gateway.yaml names this file under profile of server or of an upstream; commands under --profile. */
 export interface Profile {
   readonly header_prefix: string;
   readonly refusal_header?: string;

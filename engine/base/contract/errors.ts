@@ -1,4 +1,4 @@
-/** What the catalogue says about one error code. */
+/** The catalogue entry of one error code. */
 export interface ErrorSpec {
   /** HTTP status. */
   readonly status: number;
@@ -29,7 +29,7 @@ export const ERRORS = {
     status: 400,
     type: 'invalid_request_error',
     compat: invalid,
-    meaning: 'The body is not UTF-8, or its content-encoding is not served (status 415) or not what it says',
+    meaning: 'The body is not UTF-8, its content-encoding is not supported (status 415), or it is not encoded that way',
     retry: false,
   },
   invalid_request: {
@@ -43,7 +43,7 @@ export const ERRORS = {
     status: 400,
     type: 'invalid_request_error',
     compat: { type: 'invalid_request_error', code: 'not_translatable' },
-    meaning: 'The request has something that the protocol of its upstream cannot express',
+    meaning: 'The request uses a feature that the protocol of its upstream cannot express',
     retry: false,
   },
   bad_http: {
@@ -57,7 +57,7 @@ export const ERRORS = {
     status: 401,
     type: 'authentication_error',
     compat: credential,
-    meaning: 'No credential was sent',
+    meaning: 'The request has no credential',
     retry: false,
   },
   credential_invalid: {
@@ -85,7 +85,7 @@ export const ERRORS = {
     status: 403,
     type: 'permission_error',
     compat: { type: 'invalid_request_error', code: 'forbidden' },
-    meaning: 'The caller may not do this',
+    meaning: 'The caller lacks the permission',
     retry: false,
   },
   path_not_found: {
@@ -106,21 +106,21 @@ export const ERRORS = {
     status: 404,
     type: 'not_found_error',
     compat: { type: 'invalid_request_error', code: 'policy_not_found' },
-    meaning: 'No managed policy is meant for the caller',
+    meaning: 'No managed policy applies to the caller',
     retry: false,
   },
   not_found: {
     status: 404,
     type: 'not_found_error',
     compat: { type: 'invalid_request_error', code: 'not_found' },
-    meaning: 'What the path names does not exist for this caller',
+    meaning: 'The resource does not exist for this caller',
     retry: false,
   },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
     compat: { type: 'invalid_request_error', code: 'method_not_allowed' },
-    meaning: 'The path does not take this method',
+    meaning: 'The path does not support this method',
     retry: false,
   },
   request_timeout: {
@@ -134,7 +134,7 @@ export const ERRORS = {
     status: 409,
     type: 'conflict_error',
     compat: { type: 'invalid_request_error', code: 'conflict' },
-    meaning: 'The state of what is to be changed does not allow it',
+    meaning: 'The state of the resource does not allow the change',
     retry: false,
   },
   body_too_large: {
@@ -148,7 +148,7 @@ export const ERRORS = {
     status: 417,
     type: 'invalid_request_error',
     compat: invalid,
-    meaning: 'The Expect header asks for something else than 100-continue',
+    meaning: 'The Expect header is not 100-continue',
     retry: false,
   },
   upgrade_required: {
@@ -162,30 +162,36 @@ export const ERRORS = {
     status: 431,
     type: 'invalid_request_error',
     compat: invalid,
-    meaning: 'The request head is larger than the limit',
+    meaning: 'The request headers are larger than the limit',
     retry: false,
   },
   spend_limit_exceeded: {
     status: 429,
     type: 'billing_error',
-    // What the coding CLI ends its turn for, and code what the SDKs' users look for.
+    // The coding CLI ends its turn on this type; users of the SDKs look for the code.
     compat: { type: 'usage_limit_reached', code: 'insufficient_quota' },
-    meaning: 'A spend limit has no room for this request',
+    meaning: 'The request would exceed a spend limit',
     retry: false,
   },
   rate_limit_exceeded: {
     status: 429,
     type: 'rate_limit_error',
     compat: { type: 'requests', code: 'rate_limit_exceeded' },
-    meaning: 'A limit on requests at once, or on requests or tokens per minute, has no room for this request',
+    meaning: 'The request would exceed a limit on concurrent requests, or on requests or tokens per minute',
     retry: true,
   },
-  internal_error: { status: 500, type: 'api_error', compat: server, meaning: 'The gateway failed', retry: true },
+  internal_error: {
+    status: 500,
+    type: 'api_error',
+    compat: server,
+    meaning: 'An internal error of the gateway',
+    retry: true,
+  },
   stage_failed: {
     status: 500,
     type: 'api_error',
     compat: server,
-    meaning: 'A stage failed in a way it did not declare',
+    meaning: 'A stage failed with an error that it does not declare',
     retry: true,
   },
   not_supported: {
@@ -199,21 +205,21 @@ export const ERRORS = {
     status: 502,
     type: 'api_error',
     compat: server,
-    meaning: 'No connection to the upstream',
+    meaning: 'The gateway cannot connect to the upstream',
     retry: true,
   },
   upstream_failed: {
     status: 502,
     type: 'api_error',
     compat: server,
-    meaning: 'The upstream dropped the connection',
+    meaning: 'The upstream closed the connection before its response was complete',
     retry: true,
   },
   upstream_invalid: {
     status: 502,
     type: 'api_error',
     compat: server,
-    meaning: 'The upstream answered with something that is not its protocol',
+    meaning: 'The response of the upstream does not follow its protocol',
     retry: true,
   },
   store_unavailable: {
@@ -227,21 +233,21 @@ export const ERRORS = {
     status: 503,
     type: 'api_error',
     compat: server,
-    meaning: 'Another gateway on the same database has the key that is needed, and this one does not have it yet',
+    meaning: 'The gateway cannot verify the credential at the moment',
     retry: true,
   },
   overloaded: {
     status: 503,
     type: 'overloaded_error',
     compat: { type: 'server_error', code: 'server_is_overloaded' },
-    meaning: 'The gateway keeps as many request bytes in memory as it may',
+    meaning: 'The gateway has reached a limit on its memory or connections',
     retry: true,
   },
   upstream_unavailable: {
     status: 503,
     type: 'overloaded_error',
     compat: { type: 'server_error', code: 'server_is_overloaded' },
-    meaning: 'No upstream of the route takes requests now: the only one failed too often, or is drained',
+    meaning: 'No upstream of the route takes requests: its circuit breaker is open, or it is drained',
     retry: true,
   },
   draining: { status: 503, type: 'api_error', compat: server, meaning: 'The gateway is shutting down', retry: true },
@@ -249,7 +255,7 @@ export const ERRORS = {
     status: 504,
     type: 'timeout_error',
     compat: server,
-    meaning: 'The upstream took too long; not to be sent again where it has the request',
+    meaning: 'The upstream took too long; not retryable once the upstream has the request',
     retry: true,
   },
 } as const satisfies Record<string, ErrorSpec>;
@@ -259,16 +265,16 @@ export type ErrorCode = keyof typeof ERRORS;
 
 type ErrorDetail = string | number | boolean | null;
 
-/** Typed extras of an error; they appear beside `type` and `message` in the envelope. Never prompt text, never a secret. */
+/** Typed fields beside `type` and `message` in the error envelope. They never contain prompt text or secrets. */
 export type ErrorDetails = Readonly<
   Record<string, ErrorDetail | Readonly<Record<string, ErrorDetail>> | readonly Readonly<Record<string, ErrorDetail>>[]>
 >;
 
-/** How a stage refuses or fails a request: a catalogue code, a sentence for the person who reads it, typed details. */
+/** Thrown by a stage to reject or fail a request: a catalogue code, a message for people, typed details. */
 export class StageError extends Error {
   readonly code: ErrorCode;
   readonly details: ErrorDetails;
-  /** HTTP status; the catalogue's unless the operator chose another. */
+  /** HTTP status: the one of the catalogue, unless the operator chose another. */
   readonly status: number;
   /** Extra response headers, such as `retry-after`. */
   readonly headers: Readonly<Record<string, string>>;

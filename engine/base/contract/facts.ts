@@ -1,27 +1,28 @@
-import { PROTOCOLS } from './protocol.ts';
+import { PROTOCOLS, SERVED } from './protocol.ts';
 
-/** The kinds of value a fact can hold; rules are type-checked against them. */
+/** Types of fact values; rules are type-checked against them. */
 export type FactKind = 'string' | 'number' | 'boolean' | 'strings' | 'object';
 
 interface FactSpec {
   readonly kind: FactKind;
+  /** `start`: the engine, before the first stage, always. `engine`: the engine, at any time. Absent: the stage that declares it. */
+  readonly writer?: 'start' | 'engine';
   /** One sentence for reference pages. */
   readonly meaning: string;
-  /** The closed set of values, where there is one. */
+  /** The closed set of values, if any. */
   readonly values?: readonly string[];
-  /** The audit field that keeps it: there money is in USD, durations are whole milliseconds. */
+  /** The audit field with its value; money in USD, durations in whole milliseconds. */
   readonly record?: string;
-  /** The attribute of the request's span that holds it, money in USD. Attributes made of several facts are not listed here. */
+  /** The attribute of the request's span with its value; money in USD. Attributes made of several facts are not listed here. */
   readonly attribute?: string;
 }
 
+type More = Omit<FactSpec, 'kind' | 'meaning'>;
+
 const fact =
   <K extends FactKind>(kind: K) =>
-  (meaning: string, more?: Omit<FactSpec, 'kind' | 'meaning'>): Omit<FactSpec, 'kind'> & { readonly kind: K } => ({
-    kind,
-    meaning,
-    ...more,
-  });
+  <const M extends More = Record<never, never>>(meaning: string, more?: M) =>
+    ({ kind, meaning, ...more }) as Omit<FactSpec, 'kind'> & { readonly kind: K } & M;
 const text = fact('string');
 const number = fact('number');
 const flag = fact('boolean');
@@ -29,109 +30,110 @@ const list = fact('strings');
 const object = fact('object');
 
 /**
- * The vocabulary: every fact a stage or a rule can see, by dotted path. Message text never becomes a fact.
- * A fact is written once per request, by the engine or by the one stage that declares it in `writes`; facts about the upstream
- * again when the request goes to another one.
+ * The vocabulary: every fact that stages and rules can read, by dotted path. Message text never becomes a fact.
+ * A fact is written once per request, by the engine or by the stage that declares it in `writes`. Facts about the upstream are
+ * written again for each upstream.
  */
 export const FACTS = {
   'request.id': text('Identifier of this request, also in the x-gateway-request-id response header', {
+    writer: 'start',
     record: 'request_id',
     attribute: 'gateway.request_id',
   }),
-  'request.method': text('HTTP method, upper case', { record: 'method' }),
-  'request.path': text('URL path without the query string', { record: 'path' }),
-  'request.protocol': text('Protocol the pipeline serves', {
-    values: ['messages', 'count_tokens', 'models', 'chat', 'responses', 'none'],
-    record: 'protocol',
-  }),
+  'request.method': text('HTTP method, upper case', { writer: 'start', record: 'method' }),
+  'request.path': text('URL path without the query string', { writer: 'start', record: 'path' }),
+  'request.protocol': text('Protocol of the pipeline', { writer: 'start', values: SERVED, record: 'protocol' }),
   'request.received_at': number(
     'When the request arrived, in milliseconds since the epoch; for the operator time_window',
-    { record: 'received_at' },
+    { writer: 'start', record: 'received_at' },
   ),
   'request.client.address': text(
-    'IP address of the client; behind a trusted proxy the one the proxy names; for the operator cidr',
-    { record: 'address' },
+    'IP address of the client, or the address that a trusted proxy reports; for the operator cidr',
+    { writer: 'start', record: 'address' },
   ),
   'request.region': text(
-    'Region of the client in lower case, from the header server.region_header, sent by a trusted proxy',
-    { record: 'region' },
+    'Region of the client in lower case, from the header server.region_header of a trusted proxy',
+    { writer: 'engine', record: 'region' },
   ),
-  'request.client.name': text('Product name in the user-agent header', { record: 'client' }),
-  'request.client.version': text('Product version in the user-agent header', { record: 'client_version' }),
-  'request.session_id': text('Session identifier the client sent in a header', { record: 'session_id' }),
+  'request.client.name': text('Product name in the user-agent header', { writer: 'engine', record: 'client' }),
+  'request.client.version': text('Product version in the user-agent header', {
+    writer: 'engine',
+    record: 'client_version',
+  }),
+  'request.session_id': text('Session identifier from a header of the client', {
+    writer: 'engine',
+    record: 'session_id',
+  }),
   'request.session_key': text(
-    'Hash of what the turns of a session have in common: what the client calls it, else how its prompts begin, else the caller; only where a route has several upstreams or an upstream speaks chat completions',
+    'Hash that identifies the session: of its identifier, otherwise of the beginning of its prompts, otherwise of the caller. Set only if a route has several upstreams or an upstream speaks chat completions',
   ),
-  'request.names_session': flag('Whether the client says which session the request belongs to'),
+  'request.names_session': flag('Whether the client identifies the session of the request'),
   'request.agent': text(
-    'What asks, where a coding client tells it by its headers: the agent that somebody talks to, one that it started (x-claude-code-agent-id, x-openai-subagent), or one that works in the background (x-app: cli-bg); not set where nothing tells it',
-    { values: ['main', 'subagent', 'background'], record: 'agent' },
+    'Kind of agent that sends the request, from headers of coding clients: the main agent, a subagent (x-claude-code-agent-id, x-openai-subagent) or a background agent (x-app: cli-bg). Not set if unknown',
+    { writer: 'engine', values: ['main', 'subagent', 'background'], record: 'agent' },
   ),
   'request.continues': text(
-    'Hash of the stored response or conversation that the request continues; only where a route has several upstreams or an upstream speaks chat completions',
+    'Hash of the stored response or conversation that the request continues. Set only if a route has several upstreams or an upstream speaks chat completions',
   ),
   'request.holds_state': flag(
-    'Whether the request holds what only the upstream can read that it came from: encrypted content, stored responses, files',
+    'Whether the request contains state that only its original upstream can read: encrypted content, stored responses, files',
   ),
-  'request.body_bytes': number('Size of the request body in bytes, without its compression', { record: 'body_bytes' }),
+  'request.body_bytes': number('Size of the decompressed request body in bytes', { record: 'body_bytes' }),
   'request.model': text(
-    'Identifier of the model the client asked for; an alias is resolved. `(none)` for a request to an API beside those for models that names none',
+    'Identifier of the requested model, with aliases resolved. `(none)` for a request to another API that names no model',
     { record: 'model' },
   ),
-  'request.alias': text('What the client called the model, where it did not use its identifier', { record: 'alias' }),
-  'request.choices': number('How many answers to the same prompt the client asked for', { record: 'choices' }),
+  'request.alias': text('Alias under which the client requested the model, if not its identifier', { record: 'alias' }),
+  'request.choices': number('Requested number of responses to the same prompt', { record: 'choices' }),
   'request.image_count': number('Number of images in the conversation', { record: 'image_count' }),
   'request.unproven_reasoning': text(
-    '`made` where the conversation has reasoning that a translation made, `unsigned` where only the signature of some is empty; absent elsewhere',
+    '`made`: the conversation contains reasoning from a translation. `unsigned`: only some signatures are empty. Otherwise not set',
   ),
-  'request.max_tokens': number('Output bound the client asked for, in tokens', { record: 'max_tokens' }),
-  'request.stream': flag('Whether the client asked for a stream', { record: 'stream' }),
+  'request.max_tokens': number('Requested output limit, in tokens', { record: 'max_tokens' }),
+  'request.stream': flag('Whether the client requested a stream', { record: 'stream' }),
   'request.tool_count': number('Number of tool definitions', { record: 'tool_count' }),
   'request.tools': list(
-    'Names of the tools that the request defines, and types of those that are not plain functions; only where a rule looks at it',
+    'Names of the tools that the request defines, and types of those that are not plain functions. Set only if a rule reads it',
   ),
-  'request.server_tool_uses': object(
-    'The most uses asked for of tools that the upstream runs, by name, where the request bounds them',
-  ),
-  'request.service_tier': text(
-    'Service tier the client asked for, where gateway.yaml prices it or it never costs more',
-    { record: 'service_tier' },
-  ),
-  'request.speed': text('Speed the client asked for, where gateway.yaml prices it', { record: 'speed' }),
-  'request.inference_geo': text('Where the client asked the model to run, where gateway.yaml prices that', {
+  'request.server_tool_uses': object('Requested limits on the uses of server tools, by name'),
+  'request.service_tier': text('Requested service tier, if gateway.yaml has a price for it or it never costs more', {
+    record: 'service_tier',
+  }),
+  'request.speed': text('Requested speed, if gateway.yaml has a price for it', { record: 'speed' }),
+  'request.inference_geo': text('Requested place of inference, if gateway.yaml has a price for it', {
     record: 'inference_geo',
   }),
-  'request.decisive_fields': object(
-    'Fields beside `model` that decide over models, prices or accounts, by their position in the body',
+  'request.privileged_fields': object(
+    'Privileged fields: fields beside `model` that decide models, prices or accounts, by their position in the body',
   ),
   'request.other_models': list(
-    'Identifiers of the models that the request may use beside the one it asks for: of tools, fallbacks and the like',
+    'Identifiers of further models that the request may use: for tools, as fallbacks and the like',
     { record: 'other_models' },
   ),
   'request.dropped_headers': list(
-    'Headers of the client that were not forwarded: they choose who serves or pays, say where the request came from, carry baggage, `telemetry.propagate` keeps them back, or the upstream has fixed ones of the same name',
+    'Headers of the client that were not forwarded: privileged headers, headers about the origin of the request, baggage, headers that `telemetry.propagate` blocks, and headers that the upstream sets itself',
     { record: 'dropped_headers' },
   ),
   'request.output_bounds': object(
-    'Output bounds the client asked for, in tokens, by the names of their fields; `other` for those of other protocols',
+    'Requested output limits, in tokens, by field; `other` for fields of other protocols',
   ),
   'request.iterations': number(
-    'How often the model may be run for one answer: once more for each use of a tool that the upstream runs, and 0 where the request does not bound them',
+    'Maximum number of model runs for one response: one more for each use of a server tool; 0 if the request does not limit them',
   ),
-  'request.compacts': flag('Whether the upstream may summarize the conversation by further runs of the model'),
+  'request.compacts': flag('Whether the upstream may summarize the conversation with further model runs'),
   'request.message_count': number('Number of conversation messages', { record: 'message_count' }),
   'request.input_tokens_estimate': number('Likely input size in tokens', { record: 'input_tokens_estimate' }),
-  'request.context_window': number('Context window that a beta header asks for, in tokens'),
+  'request.context_window': number('Context window that a beta header requests, in tokens'),
   'request.input_tokens_max': number('Upper bound of the input size in tokens', { record: 'input_tokens_max' }),
   'request.cache.ttl': text(
-    'Longest prompt cache lifetime that could be read in the request, wherever it stands; money is held for it',
+    'Longest prompt cache lifetime found anywhere in the request; the reservation includes its cost',
     { values: ['none', '5m', '1h'], record: 'cache_ttl' },
   ),
-  'request.limit_rule': text('Spend rule on requests at once that refused the request before its body was read'),
+  'request.limit_rule': text('Spend rule on concurrent requests that rejected the request before its body was read'),
 
   'principal.id': text('Stable identifier of the caller', { record: 'principal' }),
   'principal.email': text('E-mail address of the caller', { record: 'user' }),
-  'principal.kind': text('How the caller proved who it is', {
+  'principal.kind': text('Kind of credential of the caller', {
     values: ['access_token', 'session'],
     attribute: 'gateway.caller.kind',
   }),
@@ -140,47 +142,47 @@ export const FACTS = {
   }),
   'principal.team': text('Team whose budget the caller shares', { record: 'team', attribute: 'gateway.team' }),
   'principal.project': text('Project the caller works on', { record: 'project', attribute: 'gateway.project' }),
-  'principal.roles': list('Roles of the caller: admin for members of auth.admin_groups who signed in'),
+  'principal.roles': list('Roles of the caller: admin for signed-in members of auth.admin_groups'),
   'principal.token.id': text('Public identifier of the access token or session', { record: 'token_id' }),
-  'principal.token.name': text('Name the access token was created with; sign-in for a session', {
+  'principal.token.name': text('Name of the access token; sign-in for a session', {
     record: 'token_name',
   }),
-  'principal.token.group': text(
-    'Token group of the access token, or of the signed-in person where one has them as members',
-    { record: 'token_group', attribute: 'gateway.token_group' },
-  ),
+  'principal.token.group': text('Token group of the access token, or of a signed-in person who is a member of one', {
+    record: 'token_group',
+    attribute: 'gateway.token_group',
+  }),
 
   'model.family': text('Family of the model'),
   'model.context_window': number('Context window of the model, in tokens'),
-  'model.max_output_tokens': number('Most tokens of one answer of the model'),
-  'model.supports.tools': flag('Whether the model calls tools'),
-  'model.supports.images': flag('Whether the model sees images'),
-  'model.supports.thinking': flag('Whether the model can think before it answers'),
-  'model.supports.prompt_cache_1h': flag('Whether prompts of the model can be kept for an hour'),
+  'model.max_output_tokens': number('Maximum output tokens of one response of the model'),
+  'model.supports.tools': flag('Whether the model supports tools'),
+  'model.supports.images': flag('Whether the model supports images'),
+  'model.supports.thinking': flag('Whether the model supports thinking'),
+  'model.supports.prompt_cache_1h': flag('Whether the model supports a prompt cache of one hour'),
 
-  'route.upstream': text('Upstream the request goes to', { record: 'upstream', attribute: 'gateway.upstream' }),
-  'route.protocol': text('Protocol in which the upstream is asked', { values: PROTOCOLS, record: 'upstream_protocol' }),
-  'route.upstream_model': text('Model identifier the upstream knows', { record: 'upstream_model' }),
+  'route.upstream': text('Upstream of the request', { record: 'upstream', attribute: 'gateway.upstream' }),
+  'route.protocol': text('Protocol of the request to the upstream', { values: PROTOCOLS, record: 'upstream_protocol' }),
+  'route.upstream_model': text('Model identifier at the upstream', { record: 'upstream_model' }),
   'route.region': text('Region of the upstream'),
   'route.estimate_nano_usd': number(
-    'What such a request usually costs, in nano-USD: what 95 of 100 of the caller to this model cost, or the worst case while too little is known; 0 for counting tokens',
+    "Typical cost of such a request, in nano-USD: the 95th percentile of the caller's requests to this model, or the worst case with too few of them; 0 for counting tokens",
     { record: 'estimate_usd' },
   ),
   'route.worst_case_nano_usd': number(
-    'Cost in nano-USD of a request with as many tokens as this one seems to have and as long an answer as it may get, known before the routing rules are evaluated; 0 for counting tokens',
+    'Cost in nano-USD with the estimated input tokens and the longest allowed response, known before the routing rules are evaluated; 0 for counting tokens',
     { record: 'worst_case_usd' },
   ),
   'route.per_request_nano_usd': number(
-    'What the request costs, in nano-USD, where its answer does not tell its usage: what the operator says (`per_request_usd` of the stage route-to)',
+    'Cost of the request in nano-USD if its response reports no usage, from `per_request_usd` of the stage route-to',
   ),
   'route.rule': text('Routing rule that matched, or "default"', {
     record: 'route_rule',
     attribute: 'gateway.route.rule',
   }),
   'route.supports.count_tokens': flag('Whether the upstream counts tokens'),
-  'route.supports.prompt_cache_1h': flag('Whether the upstream keeps prompts for an hour'),
+  'route.supports.prompt_cache_1h': flag('Whether the upstream supports a prompt cache of one hour'),
 
-  'route.candidates': list('Upstreams that can serve the request, the first to be tried first', {
+  'route.candidates': list('Upstreams that can serve the request, in the order of attempts', {
     record: 'candidates',
     attribute: 'gateway.route.candidates',
   }),
@@ -189,55 +191,55 @@ export const FACTS = {
     attribute: 'gateway.route.dropped',
   }),
 
-  'cache.requested_ttl': text('Longest prompt cache lifetime asked for where the API of the request reads one', {
+  'cache.requested_ttl': text('Longest prompt cache lifetime in the fields that the API of the request reads', {
     values: ['none', '5m', '1h'],
     record: 'cache_requested_ttl',
   }),
-  'cache.effective_ttl': text('Longest prompt cache lifetime that the upstream is asked for', {
+  'cache.effective_ttl': text('Longest prompt cache lifetime in the request to the upstream', {
     values: ['none', '5m', '1h'],
   }),
   'cache.downgraded': flag(
-    'Whether the request asks for five minutes in the place of an hour, which its upstream does not support',
+    'Whether the gateway requested five minutes instead of one hour, because the upstream does not support an hour',
   ),
 
   'spend.reserved_nano_usd': number(
-    'Amount reserved for this request before it left, in nano-USD; 0 when it went out without a reservation',
+    'Amount reserved before the request was sent, in nano-USD; 0 without a reservation',
     { record: 'reserved_usd', attribute: 'gateway.reserved_usd' },
   ),
-  'spend.most_nano_usd': number('Most this request can cost, in nano-USD'),
+  'spend.most_nano_usd': number('Worst-case cost of the request, in nano-USD'),
   'spend.most_tokens': object(
-    'Most tokens this request can use, every run of the model counted: input, output, and input_limit, which no answer passes; and other_runs, how often each other model may be run',
+    'Worst-case tokens of the request over all model runs: input, output, and input_limit (the limit of any response). other_runs: most runs of each other model',
   ),
   'spend.unreserved': flag(
-    'Whether the request went out without a reservation, because the database was away and its limits allow it then',
+    'Whether the request was sent without a reservation, because the database was unavailable and its limits allow that',
     { record: 'unreserved', attribute: 'gateway.unreserved' },
   ),
   'spend.rule': text(
-    'Spend rule whose limit refused the request; `set at run time` for a limit that an administrator set',
+    'Spend rule whose limit rejected the request; `set at run time` for a limit that an administrator set',
     { record: 'spend_rule' },
   ),
 
-  'translation.losses': list('Rules of translation between protocols that changed or dropped something, by name', {
+  'translation.losses': list('Translation rules that changed or dropped something, by name', {
     record: 'losses',
     attribute: 'gateway.translation.losses',
   }),
 
-  'policy.names': list('Managed policies that the settings of the caller come from'),
+  'policy.names': list('Managed policies that apply to the caller'),
 
-  'upstream.status': number('HTTP status the upstream answered', { record: 'upstream_status' }),
+  'upstream.status': number('HTTP status of the upstream response', { record: 'upstream_status' }),
   'upstream.attempts': number('How often the request was sent to an upstream', { record: 'sends' }),
   'upstream.retry': text(
-    'Why it was sent again: stale_socket, the kept connection was closed by the upstream in that moment',
+    'Why the request was sent again: stale_socket, the upstream closed the idle connection at that moment',
     { values: ['stale_socket'], record: 'retry' },
   ),
-  'upstream.certainty': text(
-    'What is known of a request that was to be sent: whether it left, and whether the upstream answered it',
-    { values: ['not_sent', 'possibly_accepted', 'answered'], record: 'certainty' },
-  ),
+  'upstream.certainty': text('How far the request got: not sent, possibly accepted by the upstream, or answered', {
+    values: ['not_sent', 'possibly_accepted', 'answered'],
+    record: 'certainty',
+  }),
   'upstream.ttfb_ms': number('Milliseconds from forwarding to the first response byte', { record: 'ttfb_ms' }),
   'upstream.request_id': text("The upstream's own request identifier", { record: 'upstream_request_id' }),
   'upstream.error_rewritten': flag(
-    'Whether the client got an error that says in its own words that the conversation is too long, in place of words of the upstream that it does not know; only set then',
+    "Whether the gateway replaced the upstream's error about a too long conversation by one that the client understands; set only if true",
     { record: 'error_rewritten' },
   ),
 
@@ -252,55 +254,60 @@ export const FACTS = {
   'usage.cache_write_1h_input_tokens': number('Input tokens written to the one-hour prompt cache', {
     record: 'cache_write_1h_tokens',
   }),
-  'usage.server_tools': object('Uses of tools that the upstream ran, by name; empty without any'),
+  'usage.server_tools': object('Uses of server tools, by name; empty without any'),
   'usage.cost_nano_usd': number('Cost of the request in nano-USD', {
     record: 'cost_usd',
     attribute: 'gateway.cost_usd',
   }),
-  'usage.answered_model': text('Model that answered, as the upstream calls it, where it is not the one asked for'),
+  'usage.answered_model': text('Model that responded, by its name at the upstream, if not the requested one'),
   'usage.billed': object(
-    'As what the request was billed where that is out of the ordinary: service tier, speed, region, several models',
+    'How the request was billed, if not the default way: service tier, speed, region, several models',
     { record: 'billed' },
   ),
   'usage.provenance': object(
-    'Where each number came from: upstream, estimate, abort, learned, most, possible, clamped where more was reported than is possible, unknown where nobody told, or per_request where the operator says what one costs',
+    'Source of each number: upstream, estimate, abort, learned, most, possible, clamped (the upstream reported more than possible), unknown (not reported), or per_request (from the configuration)',
   ),
   'usage.possibly_billed_nano_usd': number(
-    'What upstreams may bill for the attempts that failed, in nano-USD; set only where it is not known',
+    'What upstreams may bill for failed attempts, in nano-USD; set only if unknown',
     { record: 'possibly_billed_usd', attribute: 'gateway.possibly_billed_usd' },
   ),
 
-  'outcome.status': number('HTTP status the client was sent', { record: 'status' }),
-  'outcome.error': text("Error code of the gateway's own refusal or failure", {
+  'outcome.status': number('HTTP status of the response to the client', { writer: 'engine', record: 'status' }),
+  'outcome.error': text("Error code of the gateway's own error response", {
+    writer: 'engine',
     record: 'error',
     attribute: 'gateway.error.code',
   }),
-  'outcome.aborted': flag('Whether the client left before the end', { record: 'aborted' }),
+  'outcome.aborted': flag('Whether the client disconnected before the end', { writer: 'engine', record: 'aborted' }),
   'outcome.drained': flag(
-    'Whether the answer was read to its end for its bill, after nobody waited for it any more; only set then',
-    { record: 'drained', attribute: 'gateway.drained' },
+    'Whether the gateway read the response to its end for its usage after the client had disconnected; set only if true',
+    { writer: 'engine', record: 'drained', attribute: 'gateway.drained' },
   ),
   'outcome.unread': flag(
-    'Whether the gateway could not read the answer, compressed in an unknown way or wrongly, or too large; only set then',
+    'Whether the gateway could not read the response: unknown or broken compression, or too large; set only if true',
+    { writer: 'engine' },
   ),
   'outcome.duration_ms': number('Milliseconds from the request head to the end of the response', {
+    writer: 'engine',
     record: 'duration_ms',
   }),
-  'outcome.shadow': list('Rules in shadow mode that matched, by name: what they would have done did not happen', {
+  'outcome.shadow': list('Rules in shadow mode that matched, by name; they had no effect', {
+    writer: 'engine',
     record: 'shadow',
   }),
   'outcome.rewrites': list(
-    'Body fields the gateway changed on the way up; `content-encoding`: the body was decompressed',
-    { record: 'rewrites', attribute: 'gateway.rewrites' },
+    'Body fields of the request that the gateway changed; `content-encoding`: the body was decompressed',
+    { writer: 'engine', record: 'rewrites', attribute: 'gateway.rewrites' },
   ),
   'outcome.replaced': object(
-    'How often each stage replaced something in the texts of the answer, by its id; in shadow mode how often it would have',
-    { record: 'replaced' },
+    'Number of replacements in the texts of the response, by stage id; in shadow mode the number of matches',
+    { writer: 'engine', record: 'replaced' },
   ),
 
-  'error.code': text('Error code being handled; set only in on_error and afterwards'),
-  'error.status': number('HTTP status of the error being handled'),
+  'error.code': text('Error code being handled; set in on_error and afterwards', { writer: 'engine' }),
+  'error.status': number('HTTP status of the error being handled', { writer: 'engine' }),
   'error.stage': text('Stage that raised the error being handled', {
+    writer: 'engine',
     record: 'stage',
     attribute: 'gateway.error.stage',
   }),
@@ -319,3 +326,12 @@ interface KindTypes {
 
 /** The TypeScript type of the value of fact `P`. */
 export type FactValue<P extends FactPath> = KindTypes[(typeof FACTS)[P]['kind']];
+
+const specs: Readonly<Record<string, FactSpec>> = FACTS;
+const PATHS = Object.keys(FACTS) as FactPath[];
+
+/** Facts that are there before the first stage runs. */
+export const INITIAL_FACTS: readonly FactPath[] = PATHS.filter((path) => specs[path]!.writer === 'start');
+
+/** Facts that the engine writes; no stage may declare them in `writes`. */
+export const ENGINE_FACTS: readonly FactPath[] = PATHS.filter((path) => specs[path]!.writer !== undefined);

@@ -3,12 +3,12 @@ import type { ErrorCode } from './errors.ts';
 /** A JSON Schema object. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
 
-/** Keys that are always there: those that must be, and those with a default. */
+/** Keys that are always present: required ones, and those with a default. */
 type SureKeys<P, S> = {
   [K in keyof P]: P[K] extends { default: unknown } ? K : S extends { required: readonly (infer R)[] } ? K & R : never;
 }[keyof P];
 
-/** A value that fits a schema, with defaults filled in; `unknown` where the schema says more than this can tell. */
+/** The type of a value that matches a schema, with defaults; `unknown` for schemas that this type cannot express. */
 export type ValueOf<S> = S extends { 'x-ref': 'error-code' }
   ? ErrorCode
   : S extends { enum: readonly (infer V)[] }

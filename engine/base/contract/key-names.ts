@@ -1,26 +1,26 @@
 /**
- * Where a key decides, so that two parsers must not be able to disagree on it: `anywhere`; in all objects but the messages
- * of the prompt themselves, whose parts may be tools (`not in messages`); in the outermost object only (`top`).
+ * Where a key is privileged, so that two parsers must agree on it: `anywhere`; in all objects except the messages of the prompt,
+ * whose parts may be tools (`not in messages`); in the outermost object only (`top`).
  */
 type Place = 'anywhere' | 'not in messages' | 'top';
 
-/** The prompt, or somebody's data, in which no key matters. */
-type Held = 'prompt' | 'data';
+/** The prompt, or user data, in which no key is privileged. */
+type Content = 'prompt' | 'data';
 
-/** A key that matters, and how it is spelt. */
+/** A privileged key and its spellings. */
 export interface KnownKey {
   readonly name: string;
-  /** Other spellings that are as good. */
+  /** Equivalent spellings. */
   readonly also?: readonly string[];
   readonly decides?: Place;
-  /** What its value is, in the outermost object and in others, where it is spelt exactly so. */
-  readonly holds?: { readonly top?: Held; readonly below?: Held };
+  /** Content of its value in the outermost object and in others, for the exact spelling. */
+  readonly holds?: { readonly top?: Content; readonly below?: Content };
 }
 
-/** The keys that matter in a kind of body, ready to be found while bytes are scanned. */
+/** The privileged keys of a kind of body, indexed for a scan of its bytes. */
 export interface KeyNames {
-  /** The known key that a key of plain ASCII may spell, by its hash. */
+  /** The known key for a plain ASCII key, by hash; a candidate only. */
   candidate(hash: number): (KnownKey & { readonly bytes: Buffer }) | undefined;
-  /** The known key that the inside of a JSON string spells, however it spells it. */
+  /** The known key that a JSON string spells, with any escapes. */
   find(bytes: Buffer, start: number, end: number): KnownKey | undefined;
 }

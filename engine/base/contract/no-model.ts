@@ -1,8 +1,8 @@
 import type { ModelConfig } from './config.ts';
 
 /**
- * What stands for the model of a request that names none, such as an upload. It costs no tokens, nobody can ask for it, and
- * its name stands in the ledger and in reports.
+ * Placeholder model of a request that names none, such as an upload. It costs no tokens, and clients cannot request it. The ledger
+ * and reports show its name.
  */
 export const NO_MODEL: ModelConfig = Object.freeze<ModelConfig>({
   id: '(none)',

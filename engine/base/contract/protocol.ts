@@ -1,19 +1,24 @@
 /** The protocols of model requests: Messages, chat completions, Responses. */
 export const PROTOCOLS = ['messages', 'chat', 'responses'] as const;
 
-/** What a client or an upstream speaks. */
+/** The protocol of a client or upstream. */
 export type Protocol = (typeof PROTOCOLS)[number];
+
+const [FIRST, ...OTHERS] = PROTOCOLS;
+
+/** What a pipeline can serve: requests to models, the count of tokens of the first protocol, the list of models, others. */
+export const SERVED = [FIRST, 'count_tokens', 'models', ...OTHERS, 'none'] as const;
+
+/** What a pipeline serves. */
+export type Served = (typeof SERVED)[number];
 
 /** The protocol of the model requests that a pipeline serves; `undefined` where it serves none. */
 export function protocolOf(served: string): Protocol | undefined {
-  return served === 'count_tokens' ? 'messages' : PROTOCOLS.find((protocol) => protocol === served);
+  return served === 'count_tokens' ? FIRST : PROTOCOLS.find((protocol) => protocol === served);
 }
 
-/** The protocol an upstream is asked in: the client's own where the upstream has it, else the first of its own. */
-export function askedIn(served: string, protocols: readonly Protocol[]): Protocol {
+/** The protocol for an upstream: the client's, if the upstream speaks it, otherwise the first of the upstream. */
+export function negotiatedProtocol(served: string, protocols: readonly Protocol[]): Protocol {
   const own = protocolOf(served);
   return own !== undefined && protocols.includes(own) ? own : protocols[0]!;
 }
-
-/** The least bound of an answer that a protocol takes; a request that is translated asks for no less. */
-export const OUTPUT_BOUND_MIN: Readonly<Partial<Record<Protocol, number>>> = { responses: 16 };

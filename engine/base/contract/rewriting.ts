@@ -1,31 +1,31 @@
 /**
- * What a text of an answer is: what the model says, that it declines, what it thinks, what it calls a tool with, and everything
- * else, such as quoted sources, results of tools of the provider and messages of errors.
+ * Kinds of text in a response: output text, refusal, reasoning, and arguments of tool calls. `other` is everything else, such as
+ * quoted sources, results of the provider's tools and error messages.
  */
 export const TEXT_KINDS = ['text', 'refusal', 'reasoning', 'tool_input', 'other'] as const;
 
-/** One of them. */
+/** One of `TEXT_KINDS`. */
 export type TextKind = (typeof TEXT_KINDS)[number];
 
-/** What is looked for in a text, and what is put in its place. */
+/** A search pattern and its replacement. */
 export interface Replacement {
-  /** Looked for everywhere in a text; the flags `g` and `y` say nothing here. */
+  /** Every match is replaced; the flags `g` and `y` have no effect. */
   readonly find: RegExp;
-  /** A text, as it is; or what makes one of what was found, `undefined` where that stays. */
+  /** A literal text, or a function of the match; it returns `undefined` to keep the match. */
   readonly replace: string | ((found: string) => string | undefined);
 }
 
-/** What is replaced in the texts of one answer. */
+/** The replacements in the texts of one response. */
 export interface Rewriting {
-  /** Where two find something at one place, the first counts. */
+  /** If two match at the same position, the first wins. */
   readonly replacements: readonly Replacement[];
   /**
-   * Most characters of what is looked for, with what `find` looks at around it; 256 where absent, at most 4096. So much of a
-   * stream waits until it is clear that nothing begins in it; arguments of calls wait until they are whole.
+   * Longest match in characters, including lookahead and lookbehind of `find`. Default 256, at most 4096. The gateway delays this
+   * much of a stream, because a match may begin in it. Arguments of tool calls are delayed until they are complete.
    */
   readonly window_characters?: number;
-  /** A character that nothing that is looked for has in it, such as `/\s/`: a text need not wait up to the last one. */
+  /** Matches a character that no match can contain, such as `/\s/`: text up to the last one is not delayed. */
   readonly never_contains?: RegExp;
-  /** Texts in which is looked; all where absent. */
+  /** Kinds of text to search; default all. */
   readonly kinds?: readonly TextKind[];
 }

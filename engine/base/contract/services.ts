@@ -1,5 +1,5 @@
 /**
- * What the engine offers to stages, as types; the rooms of the engine have what is behind them. Stages import these from
+ * Interfaces of the services that stages use; the packages of the engine implement them. Stages import these types from
  * `engine/api.ts`.
  * @module
  */
@@ -14,12 +14,12 @@ export type * from './money.ts';
 
 type MaybePromise<T> = T | Promise<T>;
 
-/** What the gateway offers a stage; passed to `create`. */
+/** The services of a stage; passed to `create`. */
 export interface Services {
   readonly config: GatewayConfig;
   readonly clock: Clock;
   readonly log: Log;
-  /** Value of an environment variable that gateway.yaml or the stage's options name. Keep it in a closure, never in a fact. */
+  /** The value of an environment variable that gateway.yaml or the options of the stage name. Never put it into a fact. */
   secret(name: string): string;
   readonly tokens: BearerTokens;
   readonly models: ModelCatalog;
@@ -29,29 +29,29 @@ export interface Services {
   readonly limits_in_force: LimitsInForce;
   readonly audit: AuditLog;
   readonly health: Health;
-  /** The pipeline that the stage is made for. */
-  readonly pipeline: PipelineNotes;
-  /** Compiles a JSON-Logic condition over facts that passed the load checks. */
+  /** The pipeline of the stage. */
+  readonly pipeline: PipelineInfo;
+  /** Compiles a JSON-Logic condition that passed the load checks. */
   condition(logic: unknown): (facts: FactView) => boolean;
   /**
-   * Facts of a request as a nested read-only object, for `condition`: all for a stage of the operator's, for others those that the
-   * rules of its pipeline and of gateway.yaml look at.
+   * Facts of a request as a nested read-only object, for `condition`. Custom stages get all facts; shipped stages get those that
+   * rules of the pipeline and of gateway.yaml read.
    */
   facts(ctx: StageContext<never, never, never>): FactView;
   /**
-   * The audit record of a request: who, what, by which decisions, with which result. No text of anybody's prompt is in it.
+   * The audit record of a request: caller, request, decisions and result. It contains no prompt text.
    * @param now in milliseconds since the epoch
    */
   record(ctx: StageContext<never, never, never>, now: number): AuditRecord;
 }
 
-/** What a stage may know of its pipeline. */
-export interface PipelineNotes {
-  /** What it serves, as the fact `request.protocol` has it. */
+/** Properties of the pipeline of a stage. */
+export interface PipelineInfo {
+  /** The protocol it serves; values as in the fact `request.protocol`. */
   readonly protocol: string;
-  /** Names of the stages in force, in order. */
+  /** Names of the active stages, in order. */
   readonly stages: readonly string[];
-  /** Facts that its guards, the rules of gateway.yaml and the operator's own stages look at. */
+  /** Facts that its guards, the rules of gateway.yaml and custom stages read. */
   readonly facts_read: ReadonlySet<string>;
 }
 
@@ -61,29 +61,29 @@ export type SharedServices = Omit<Services, 'pipeline'>;
 /** Facts as a nested, null-prototype, read-only object: `{ request: { model } }`. */
 export type FactView = Readonly<Record<string, unknown>>;
 
-/** A task that waits for its time. */
+/** A scheduled task. */
 export interface Timer {
-  /** Starts the wait anew. */
+  /** Restarts the timeout. */
   refresh(): unknown;
-  /** Gives the task up. */
+  /** Cancels the task. */
   close(): unknown;
-  /** Lets the process end while the task waits. */
+  /** Lets the process exit while the task waits. */
   unref(): unknown;
 }
 
-/** Time, so that tests can stop it. */
+/** A clock that tests can replace. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
   /** Monotonic milliseconds, for durations. */
   monotonic(): number;
-  /** Runs a task once this many milliseconds have passed. */
+  /** Runs a task once, after this many milliseconds. */
   after(milliseconds: number, task: () => void): Timer;
-  /** Whether time is set by a test; the database is then told the time instead of asking its own clock. */
+  /** Whether a test sets the time; the database then gets the time from here instead of its own clock. */
   readonly frozen: boolean;
 }
 
-/** Structured log. Fields never have secrets or prompt text. */
+/** Structured log. Fields never contain secrets or prompt text. */
 export interface Log {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;
@@ -95,51 +95,51 @@ export interface Log {
 export interface Principal {
   readonly id: string;
   readonly email: string;
-  /** Name of a signed-in person, where the identity provider tells it. */
+  /** Name of a signed-in person, if the identity provider reports it. */
   readonly name?: string;
   readonly kind: 'access_token' | 'session';
   readonly groups: readonly string[];
   readonly roles: readonly string[];
   readonly team: string | undefined;
   readonly project: string | undefined;
-  /** The access token, or the session; `group` is the token group, which a signed-in person may not have. */
+  /** The access token or session; `group` is the token group, which a signed-in person may lack. */
   readonly token: { readonly id: string; readonly name: string; readonly group: string | undefined };
 }
 
 /** Verification of bearer credentials: access tokens, and session tokens of people who signed in. */
 export interface BearerTokens {
   /**
-   * The principal behind a token; returned at once when it is cached.
+   * The principal of a token; synchronous if cached.
    * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable.
    */
   verify(token: string): MaybePromise<Principal>;
 }
 
-/** The models of gateway.yaml, and who may use which. */
+/** The models of gateway.yaml, their prices, and who may use them. */
 export interface ModelCatalog {
-  /** All models, in file order; where gateway.yaml names none, those of the upstreams' lists, another array when they change. */
+  /** All models, in file order; without a section `models` those of the upstreams' lists. A change makes a new array. */
   readonly all: readonly ModelConfig[];
   /**
-   * The model that an identifier or an alias stands for.
-   * @param groups of whoever uses it, where that is known: an alias may be for some groups only.
+   * Finds a model by id or alias.
+   * @param groups of the caller, if known: an alias may be limited to some groups.
    */
   find(id: string, groups?: readonly string[]): ModelConfig | undefined;
-  /** The model by whose price a request is charged, by its identifier: also that of requests that name none. */
+  /** Finds the model that prices a request, by id; includes the placeholder of requests without a model. */
   charged(id: string): ModelConfig | undefined;
-  /** Why a caller may not use a model; `undefined` when it may. */
+  /** Why a caller may not use a model; `undefined` if it may. */
   refusal(caller: ModelCaller, model: ModelConfig): ModelRefusal | undefined;
-  /** Whether an upstream that its requests are routed to serves a model; false only where gateway.yaml names no models. */
+  /** Whether an upstream serves a model; false only without a section `models`, by the list of the upstream. */
   isServedAt(model: ModelConfig, upstream: string): boolean;
   upstream(name: string): UpstreamConfig;
-  /** Exact price of usage, in nano-USD, rounded up to the next integer once. */
+  /** Exact cost of usage in nano-USD, rounded up once. */
   cost(model: ModelConfig, usage: Usage, route: PricedRoute): number;
-  /** The model that an upstream's name stands for, where a request asked for another or the same; `undefined`: nobody knows it. */
+  /** Finds the model that responded, by its name at the upstream; `undefined` if unknown. */
   answering(name: string, upstream: string, requested: string): ModelConfig | undefined;
-  /** The price in force. Throws, as `cost` does, where the model has none at that upstream and time. */
+  /** The current price. Throws, like `cost`, if the model has none at that upstream and time. */
   price(model: ModelConfig, route: PricedRoute): EffectivePrice;
 }
 
-/** What decides the price of a model: who serves it and when it was asked. */
+/** Upstream and time of a request, which decide the price of a model. */
 export interface PricedRoute {
   readonly upstream: string;
   /** Milliseconds since the epoch. */
@@ -148,85 +148,85 @@ export interface PricedRoute {
 
 /** Prices of tokens. */
 export interface TokenRates {
-  /** Pico-USD per token, by kind of token; of audio only where it has a price of its own. */
+  /** Pico-USD per token, by kind of token; audio only if it has its own price. */
   readonly pico: Readonly<Record<keyof TokenCounts, number>> & {
     readonly audio_input?: number;
     readonly audio_output?: number;
   };
-  /** The tier of requests with more input tokens than `above_input_tokens`, cached ones counted. */
+  /** The prices of requests with more input tokens than `above_input_tokens`, including cached ones. */
   readonly long_context?: { readonly above_input_tokens: number; readonly pico: TokenRates['pico'] };
 }
 
-/** Prompt cache lifetime that a request asked for. */
+/** Prompt cache lifetime of a request. */
 export type CacheLifetime = 'none' | '5m' | '1h';
 
-/** What can have a price beside the model and the length of its input, by the words of the wire. */
+/** Fields beside model and input length that can have a price; names as on the wire. */
 export const SERVED_FIELDS = ['service_tier', 'speed', 'inference_geo'] as const;
 
-/** How an upstream serves a request, as far as that can have a price of its own; names as on the wire. */
+/** How an upstream serves a request, by the fields that can have a price; names as on the wire. */
 export interface Served {
   readonly service_tier?: string;
   readonly speed?: string;
   readonly inference_geo?: string;
 }
 
-/** The price in force for a model at an upstream. */
+/** The current price of a model at an upstream. */
 export interface EffectivePrice extends TokenRates {
-  /** Where it comes from: `models`, `catalogue`, the entry such as `prices.rows[2]`, or `prices.unknown_model`. */
+  /** Source: `models`, `catalogue`, an entry such as `prices.rows[2]`, or `prices.unknown_model`. */
   readonly source: string;
-  /** Prices by how a request is served; absent where that makes no difference. */
+  /** Prices by how a request is served; absent if all are the same. */
   readonly served?: {
-    /** The names that have a price, by field. */
+    /** The values that have a price, by field. */
     readonly names: Readonly<Record<keyof Served, readonly string[]>>;
-    /** One for every combination of names, by the names of `SERVED_FIELDS` joined by `/`; an empty one is the ordinary way. */
+    /** Prices by combination: the values of `SERVED_FIELDS` joined by `/`; an empty value is the default. */
     readonly rates: Readonly<Record<string, TokenRates>>;
   };
-  /** Pico-USD per use of a tool that the upstream runs, by name; a tool that is not here has no price. */
+  /** Pico-USD per use of a server tool, by name; other tools have no price. */
   readonly server_tools_pico: Readonly<Record<string, number>>;
 }
 
-/** What a request used. */
+/** The usage of a request. */
 export interface Usage extends TokenCounts {
-  /** How it was served; absent where nothing is said about it. */
+  /** How the request was served, if reported. */
   readonly served?: Served;
-  /** Uses of tools that the upstream ran, by name. */
+  /** Uses of server tools, by name. */
   readonly server_tools?: Readonly<Record<string, number>>;
-  /** What of the input and output was audio, which has prices of its own; absent where nothing was. */
+  /** The audio tokens among input and output, which have their own prices; absent without audio. */
   readonly audio?: AudioTokens;
 }
 
-/** Who asks for models, as far as that decides which ones there are. */
+/** The properties of a caller that decide which models it may use. */
 export interface ModelCaller {
   readonly token_group: string | undefined;
   readonly groups: readonly string[];
   readonly email: string;
 }
 
-/** What keeps a model from a caller. */
+/** Why a caller may not use a model. */
 export type ModelRefusal =
   | { readonly by: 'token_group'; readonly token_group: string | undefined }
-  /** The policy that set the list of models which lacks this one. */
+  /** The policy whose list of models lacks this one. */
   | { readonly by: 'policy'; readonly policy: string }
-  /** gateway.yaml names no models, and no upstream that its requests are routed to has it on its list. */
+  /** Without a section `models`: no upstream of the route lists the model. */
   | { readonly by: 'list' };
 
-/** What was set and granted at run time on limits of gateway.yaml. */
+/** Run-time changes of the limits of gateway.yaml. */
 export interface LimitsInForce {
-  /** What was changed about the limit on one counter. Raises store_unavailable. */
+  /** The changes of the limit on one counter. Raises store_unavailable. */
   changes(name: CounterName): Promise<LimitChanges>;
 }
 
-/** Managed policies: settings for clients, by who asks. */
+/** Managed policies: settings for clients, by caller. */
 export interface ManagedPolicies {
-  /** What is meant for somebody with these groups and this e-mail address; `undefined` when no policy is. Costs next to nothing. */
+  /** The settings for a person, by groups and e-mail address; `undefined` if no policy applies. Cached. */
   of(person: { readonly groups: readonly string[]; readonly email: string }): EffectivePolicy | undefined;
-  /** Notes that a client of somebody was given these settings, or has them already. */
+  /** Records that a client of a principal has received these settings, or has them already. */
   served(principal_id: string, policy: EffectivePolicy): void;
 }
 
-/** What somebody gets: the settings of all policies meant for them, laid over each other. */
+/** The merged settings of all policies that apply to a person. */
 export interface EffectivePolicy {
-  /** Names of the policies, the one with the last word last. */
+  /** Names of the policies, in order of priority; the last one wins. */
   readonly names: readonly string[];
   readonly settings: Readonly<Record<string, unknown>>;
   /** JSON text as it is served: uuid, checksum, settings. */
@@ -235,18 +235,15 @@ export interface EffectivePolicy {
   readonly checksum: string;
   /** The checksum in quotes (RFC 9110 section 8.8.3). */
   readonly etag: string;
-  /** Stays the same for the same policies, whatever their settings are. */
+  /** Identifies the set of policies; independent of their settings. */
   readonly uuid: string;
-  /**
-   * Ids of the only models that may be used; `undefined` when no policy says so. Where gateway.yaml names no models, the globs
-   * of the policy.
-   */
+  /** Ids of the allowed models (globs, without a section `models`); `undefined` if no policy restricts them. */
   readonly models: ReadonlySet<string> | undefined;
-  /** Name of the policy that says so. */
+  /** Name of the policy that restricts the models. */
   readonly models_policy: string | undefined;
 }
 
-/** One audit record; JSON-serialisable, no prompt text, no secrets. A field that is `undefined` is left out. */
+/** An audit record: JSON-serialisable, without prompt text or secrets. Fields that are `undefined` are omitted. */
 export type AuditRecord = Readonly<
   Record<string, string | number | boolean | null | readonly string[] | object | undefined>
 >;
@@ -254,35 +251,35 @@ export type AuditRecord = Readonly<
 /** Where audit records go. */
 export interface AuditLog {
   /**
-   * Of a stage of the operator's: adds fields to the audit record of the request whose hook is running, under `found` and the name of
-   * the stage. Up to 32, each a number, true or false, a text of up to 200 characters, or a list of up to 20 of them. Raises an error
-   * for others, and where the record is written already. Outside of requests they make a record of their own.
-   * Of `audit`: queues a record for the audit table; kept and retried while the store is away.
+   * In a custom stage: adds custom fields to the audit record of the current request, under `found.<stage>`. At most 32 fields: numbers,
+   * booleans, strings of at most 200 characters, and lists of at most 20 of these. Throws for other values, and once the record is
+   * written. Outside of a request it writes a separate record.
+   * In the stage `audit`: queues a record for the audit table, and retries while the database is unavailable.
    */
   write(record: AuditRecord): void;
   /** Appends one JSON line to a file (`-` is standard output). */
   appendLine(path: string, record: AuditRecord): void;
 }
 
-/** The state of one part of the gateway. */
+/** The health of one component of the gateway. */
 export interface HealthPart {
   readonly ok: boolean;
-  /** One word for anybody where `ok` says too little, such as `read_only`. */
+  /** Public one-word state where `ok` is not enough, such as `read_only`. */
   readonly state?: string;
-  /** Whether requests need it as things are; absent means yes. */
+  /** Whether requests currently need the component; default true. */
   readonly needed?: boolean;
   /** For the log; may name hosts. */
   readonly detail?: string;
-  /** Why requests are refused for it, in words for anybody. */
+  /** Public reason why requests are rejected. */
   readonly reason?: string;
-  /** What anybody may know about it. */
+  /** Public details. */
   readonly told?: Readonly<Record<string, string | number | Readonly<Record<string, string | number>>>>;
 }
 
 /** Readiness checks. */
 export interface Health {
-  /** Whether the gateway was told to stop: it serves what comes, and wants no more. */
+  /** Whether the gateway is shutting down; it still serves requests that arrive. */
   readonly stopping?: boolean;
-  /** State of each named part; `database` always exists, `spool`, `configuration` and `upstreams` in a running gateway. */
+  /** Health by component: always `database`; in a running gateway also `spool`, `configuration` and `upstreams`. */
   check(): Promise<Readonly<Record<string, HealthPart>>>;
 }

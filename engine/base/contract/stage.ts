@@ -1,4 +1,4 @@
-/** What a stage is: its hooks, and all it is given of a request. @module */
+/** The stage API: definition, hooks and request context. @module */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { GatewayConfig } from './config.ts';
 import type { ErrorCode, StageError } from './errors.ts';
@@ -13,10 +13,14 @@ import type { TraceIdentity } from './telemetry.ts';
 import type { UpstreamResponse } from './upstream-response.ts';
 
 /**
- * What a stage may do beyond reading and writing facts. `raw-body`: `body` and `readBody`. `rewrite-body`: `body.rewrite`,
- * `body.rename`, `body.remove`, `body.addFields`, `body.replaceTexts` and `body.replace`. `convert-response`: `convertResponse`; only stages that ship with the gateway have it.
- * `rewrite-response`: the `rewrite` hook.
- * `respond`: return an answer or a relay. `network`: `call`, and a relay. `database`: the services tokens, ledger, audit.
+ * Permissions of a stage beyond reading and writing facts.
+ * - `raw-body`: `body` and `readBody`.
+ * - `rewrite-body`: `body.rewrite`, `rename`, `remove`, `addFields`, `replaceTexts` and `replace`.
+ * - `convert-response`: `convertResponse`; for shipped stages only.
+ * - `rewrite-response`: the `rewrite` hook.
+ * - `respond`: return an answer or a relay.
+ * - `network`: `call`, and return a relay.
+ * - `database`: the services `tokens`, `ledger` and `audit`.
  */
 export type Capability =
   | 'raw-body'
@@ -35,11 +39,11 @@ export interface Answer {
   readonly body: string;
 }
 
-/** How far an answer is read on for its bill once nobody waits for it any more. */
-export interface DrainLimits {
+/** Limits on reading a response to its end for its usage after the client has disconnected. */
+export interface ReadToEndLimits {
   readonly seconds: number;
   readonly bytes: number;
-  /** How many requests are read on at once under these limits; the engine counts them, over all and by caller. */
+  /** Most such responses at once; the engine counts them in `running`, by caller in `running_of`. */
   readonly requests: number;
   running: number;
   readonly running_of: Map<string, number>;
@@ -49,19 +53,19 @@ export interface DrainLimits {
 export interface Relay {
   readonly kind: 'relay';
   readonly response: UpstreamResponse;
-  /** Longest silence between two chunks, in seconds. */
+  /** Idle timeout between two chunks, in seconds. */
   readonly idle_seconds: number;
-  /** Longest silence before the first of them; `idle_seconds` where absent. */
+  /** Idle timeout before the first chunk; default `idle_seconds`. */
   readonly first_chunk_seconds?: number;
-  /** Looks at the first chunk (`undefined` for an empty body) before anything is sent, and returns why this is no answer to pass on. */
+  /** Checks the first chunk (`undefined` for an empty body) before anything is sent. Returns an error to send instead. */
   readonly inspect?: (first: Buffer | undefined) => StageError | undefined;
-  /** What was read of the response already; what comes still is read from it. */
+  /** Chunks already read from the response; the relay reads the rest. */
   readonly begun?: readonly Buffer[];
 }
 
 export type { JsonValue, RequestBody, SkimmedBody } from './request-body.ts';
 
-/** Answers with JSON. */
+/** A JSON response. */
 export function answerJson(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
   return {
     kind: 'answer',
@@ -72,57 +76,57 @@ export function answerJson(status: number, value: unknown, headers: Record<strin
 }
 
 /**
- * Turns the bytes of an upstream's response into those the client gets. Bytes come without content encoding, in pieces of
- * any size; the converter keeps what it cannot yet turn.
+ * Transforms the bytes of an upstream response for the client, chunk by chunk. Chunks have any size and no content encoding; the
+ * converter buffers what it cannot convert yet.
  */
 export interface ResponseConverter {
   /** Raises upstream_invalid. */
   write(chunk: Buffer): Buffer | string;
   /** The upstream's response has ended. Raises upstream_invalid and upstream_failed. */
   end(): Buffer | string;
-  /** What ends the stream after an error, when something of it was sent already: whole events. Absent: the engine's own. */
+  /** Complete events that end a stream after an error once part of it was sent. Absent: those of the engine. */
   fail?(error: StageError): string;
-  /** Whether the client has its end, which may be an error, should nothing more come. Absent: what was sent last says it. */
+  /** Whether the client already has the end of the stream, or an error. Absent: the last bytes sent decide. */
   hasEnd?(): boolean;
 }
 
-/** What a stage sees of the upstream's response head before anything was sent. */
+/** Status and headers of the upstream response, before anything is sent to the client. */
 export interface ResponseHead {
   readonly status: number;
   get(name: string): string | undefined;
-  /** Throws for what no header can be, and for a header that frames the response or rules its connection. */
+  /** Throws for an invalid header, and for a framing or connection header. */
   set(name: string, value: string): void;
   remove(name: string): void;
-  /** Puts headers in the place of all whose name begins with `prefix`, which is in lower case and not empty. Throws like `set`. */
+  /** Replaces all headers whose name begins with `prefix` (lower case, not empty). Throws like `set`. */
   replaceAll(prefix: string, headers: Readonly<Record<string, string>>): void;
 }
 
-/** The head of a response that is converted. Its status may change until the converter gives the first bytes. */
+/** The head of a converted response. Its status may change until the converter returns the first bytes. */
 export interface ConvertedHead extends Omit<ResponseHead, 'status'> {
   status: number;
 }
 
 /**
- * One server-sent event, or the whole body when the response is one JSON document (`name` is then `undefined`). An event that
- * has no name of its own is called `message` (WHATWG HTML, server-sent events).
+ * One server-sent event; an unnamed event has the name `message` (WHATWG HTML, server-sent events). For a JSON response: its whole
+ * body, with `name` undefined.
  */
 export interface ResponseEvent {
   readonly name: string | undefined;
   readonly data: string;
-  /** Of a large document its size, and its text without long strings and deep values; empty where too much would be left. */
+  /** For a large document: its size, and its text without long strings and deep values (empty if still too long). */
   readonly large?: { readonly bytes: number; readonly outline: string };
 }
 
 /**
- * One request on its way through a pipeline, as a stage with these declared reads and writes sees it. A stage that is not
- * one of the shipped ones can use it only while the hook it was given to runs.
+ * The context of one request in a pipeline, typed by the facts that the stage reads and writes. A custom stage can use it only
+ * while the hook that received it runs.
  */
 export interface StageContext<
   Reads extends FactPath = FactPath,
   ReadsIfSet extends FactPath = FactPath,
   Writes extends FactPath = FactPath,
 > {
-  /** Received headers, lower-case names. Credentials are here: never copy them into facts, logs or errors. */
+  /** Request headers, lower-case names. They include credentials: never copy those into facts, logs or errors. */
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
   /** Path and query string as received. */
   readonly url: string;
@@ -131,111 +135,115 @@ export interface StageContext<
   get<P extends ReadsIfSet>(path: P): FactValue<P> | undefined;
   /** Writes a fact. Throws when it is undeclared or already written. */
   set<P extends Writes>(path: P, value: FactValue<P>): void;
-  /** Writes a fact that the stage declares in `facts`. Throws for another, a value of another type, and a second time. */
-  noteFact(name: string, value: number | boolean | string): void;
+  /** Writes a fact that the stage declares in `facts`. Throws for an undeclared fact, a wrong type, or a second write. */
+  setFact(name: string, value: number | boolean | string): void;
   /** Reads the body into memory. Raises body_too_large, request_timeout, rate_limit_exceeded, overloaded, bad_http. */
   readBody(): Promise<RequestBody>;
-  /** Counts the request, until it is answered, among those under way in this process under a name; false when there are `most`. */
-  occupy(name: string, most: number): boolean;
+  /** Takes a slot of the concurrency limit `name` of this process until the response; false when `most` are taken. */
+  claimSlot(name: string, most: number): boolean;
   /**
-   * The same, but requests whose answers are only read on, as their clients have gone, make room: it waits a second for them,
-   * and then ends the oldest.
+   * Like `claimSlot`, but preempts requests whose clients have disconnected: it waits a second for their responses, then ends the
+   * oldest.
    */
-  occupyInTime(name: string, most: number): Promise<boolean>;
-  /** The body read earlier; `undefined` before that and after the upstream has answered. */
+  waitForSlot(name: string, most: number): Promise<boolean>;
+  /** The body from `readBody`; `undefined` before that, and after the upstream has responded. */
   readonly body: RequestBody | undefined;
-  /** A slot for whatever the stage keeps between its hooks for this request; `undefined` at first, its own alone. */
+  /** Private state of the stage for this request, kept between its hooks; `undefined` at first. */
   state: unknown;
-  /** What is reserved for the request; set by the stage that reserved it. Needs the `database` capability. */
+  /** The budget reservation of the request; set by the stage that reserves. Needs the `database` capability. */
   reservation: Reservation | undefined;
-  /** Where the request can go, the first being where its route facts say; set by the stage that routes. */
+  /** Upstreams that can serve the request, the one of the route facts first; set by the stage that routes. */
   candidates: readonly Candidate[] | undefined;
-  /** Takes the first candidate out, before anything was sent; false where there is no other. Needs the `database` capability. */
-  passOver(reason: DropReason): boolean;
-  /** What became of each attempt to have the request served, in order. */
+  /** Drops the first candidate before anything was sent; false if it is the only one. Needs the `database` capability. */
+  dropFirstCandidate(reason: DropReason): boolean;
+  /** The attempts to send the request to an upstream, in order. */
   readonly attempts: readonly AttemptRecord[];
   /**
-   * Adds to `attempts`, or puts it in the place of the one with its number. Needs the `network` capability.
-   * @param received_bytes what was read of an answer that is not relayed.
-   * @param began_at when it began, on the monotonic clock; without it, the attempt has ended just now.
+   * Adds to `attempts`, or replaces the attempt with the same number. Needs the `network` capability.
+   * @param received_bytes bytes read of a response that is not relayed.
+   * @param began_at start on the monotonic clock; absent: the attempt ended just now.
    */
-  noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void;
-  /** Keeps the limits that decided, with what is reserved, for telemetry and the audit log. Needs the `database` capability. */
-  noteLimits(limits: readonly LimitStatus[]): void;
-  /** The trace that the request belongs to. */
+  recordAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void;
+  /** Records the limits that decided, and what is reserved, for telemetry and audit log. Needs the `database` capability. */
+  recordLimits(limits: readonly LimitStatus[]): void;
+  /** Trace context of the request. */
   readonly trace: TraceIdentity;
-  /** Adds to the fact `route.dropped`, whoever has written it before. Needs the `network` capability. */
-  noteDropped(upstream: string, reason: DropReason): void;
+  /** Adds to the fact `route.dropped`, which another stage may have written. Needs the `network` capability. */
+  recordDropped(upstream: string, reason: DropReason): void;
   /**
-   * Makes the request ready for an upstream: the body is again what the `request` hooks made of it, the facts are those of the
-   * upstream, and the `attempt` hooks run, whose errors it raises. Needs the `network` capability.
-   * @param is_last whether no other upstream follows, so that nothing needs to be kept for one.
+   * Prepares an attempt: restores the body as the `request` hooks left it, sets the facts of the upstream, and runs the `attempt`
+   * hooks. Raises their errors. Needs the `network` capability.
+   * @param is_last no other upstream follows, so the original body need not be kept.
    */
   prepareAttempt(facts: RouteFacts, is_last: boolean): void | Promise<void>;
-  /** Whether the client has gone away. */
+  /** Whether the client has disconnected. */
   readonly aborted: boolean;
-  /** Why the gateway has given up on the request, which then ends with this error: nothing new is begun for it. */
+  /** The final error of a request that the gateway has canceled; stages start nothing new for it. */
   readonly given_up: StageError | undefined;
-  /** Is told when the gateway gives up while the stage still waits, or at once where it has; the stage then raises `reason`. */
+  /** Calls `listener` when the gateway cancels the request, or at once if it has. The stage then raises `reason`. */
   onCancel(listener: (reason: StageError) => void): void;
   /**
-   * Says that an upstream has the request from now on. If the client goes away, the answer is read on within these limits,
-   * so that what it costs is known; without limits, or beyond them, `onCancel` is told. Needs the `network` capability.
+   * Marks the request as sent to an upstream. If the client disconnects, the gateway reads the response to its end within these
+   * limits, to learn its usage. Without limits, or beyond them, it cancels the request. Needs the `network` capability.
    */
-  drainWithin(limits: DrainLimits | undefined): void;
+  readToEndWithin(limits: ReadToEndLimits | undefined): void;
   /**
-   * Has an answer read on for its bill that comes after the stage has failed, for some seconds within the limits of
-   * `drainWithin`; `cancel` then gives up on it. @returns false where that can't be.
+   * Reads a response that comes after the stage has failed, to learn its usage: for `seconds`, within the limits of `readToEndWithin`.
+   * Then it calls `cancel`. @returns false if the limits do not allow it.
    */
-  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean;
-  /** Records in the fact `outcome.shadow` that something in shadow mode held, by name: `routing:<rule>`, `spend:<rule>`. */
-  noteShadow(name: string): void;
+  readToEndLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean;
+  /** Records a match in shadow mode in the fact `outcome.shadow`, by name: `routing:<rule>`, `spend:<rule>`. */
+  recordShadow(name: string): void;
   /**
-   * Has the upstream's response converted on its way to the client. `make` is called once, when the head is known and the
-   * `response` hooks have seen it, and may change the head; without a converter the bytes pass as they are. Needs the
-   * `convert-response` capability; one stage of a pipeline can do it for a request.
+   * Converts the upstream response on its way to the client. The engine calls `make` once, after the `response` hooks; it may
+   * change the head. If it returns no converter, the bytes pass unchanged. Needs the `convert-response` capability. Only one stage
+   * can convert the response of a request.
    */
   convertResponse(make: (head: ConvertedHead) => ResponseConverter | undefined): void;
-  /** Whether the response may be converted, so that the upstream must not compress it. */
+  /** Whether the response may be converted; the upstream must then not compress it. */
   readonly converts_response: boolean;
-  /** Size of what the upstream has sent so far, in bytes. */
+  /** Bytes of the response received from the upstream so far. */
   readonly relayed_bytes: number;
-  /** The Node objects, for a stage with the `network` capability that hands them to a proxy. */
+  /** The Node objects, for a stage with the `network` capability that passes them to a proxy. */
   readonly call: { readonly req: IncomingMessage; readonly res: ServerResponse };
 }
 
 type MaybePromise<T> = T | Promise<T>;
 
 /**
- * What a stage does, by moment. The order of a request's life:
- * `request` in YAML order until one answers; `attempt` in YAML order before each attempt to send it upstream; `response` and `rewrite` when the upstream's head is known; `event` for everything
- * observed; `finish` newest first, exactly once per entered stage, whatever happened; `finally` last, in YAML order.
+ * The hooks of a stage, in the order of a request's life:
+ * 1. `request`: in YAML order, until one responds.
+ * 2. `attempt`: in YAML order, before each attempt to send the request to an upstream.
+ * 3. `response` and `rewrite`: when status and headers of the upstream are known.
+ * 4. `event`: for each event of the response.
+ * 5. `finish`: in reverse order, exactly once per entered stage, also after errors.
+ * 6. `finally`: after the response, in YAML order.
  */
 export interface StageHooks<C = StageContext> {
   request?(ctx: C): MaybePromise<undefined | Answer | Relay>;
   /**
-   * The request is about to go to the upstream that the route facts name, the first or another one after that failed: facts may
-   * be written anew, and the body be made what this upstream understands. An error keeps the request from this upstream.
+   * Runs before the request goes to the upstream of the route facts: the first one, or the next after a failure. It may write
+   * facts again and adapt the body to this upstream. An error skips this upstream.
    */
   attempt?(ctx: C): MaybePromise<void>;
-  /** The head is sent when it returns: a promise is a failure. */
+  /** Synchronous: the head is sent when it returns, and a returned promise is an error. */
   response?(ctx: C, head: ResponseHead): void;
   /**
-   * What to replace in the texts of the answer that the client gets, asked before its head is sent; nothing where `undefined`.
-   * Needs the `rewrite-response` capability. In shadow mode what it finds is only counted.
+   * Returns the replacements for the texts of the response, or `undefined` for none. Runs before the head is sent. Needs the
+   * `rewrite-response` capability. In shadow mode matches are only counted.
    */
   rewrite?(ctx: C): Rewriting | undefined;
-  /** Events of a stream come in bulk: up to 50 ms after the client has them, and no later than the end of the answer. */
+  /** Receives the events of a stream in batches, up to 50 ms after the client, at the latest at the end of the response. */
   event?(ctx: C, event: ResponseEvent): void;
-  /** `outcome.*` facts are set by now, apart from `outcome.shadow`. */
+  /** The `outcome.*` facts are set, except `outcome.shadow`. */
   finish?(ctx: C): MaybePromise<void>;
-  /** Only for stages listed under `finally:`; runs after the response, cannot change it. */
+  /** For stages under `finally:` only. Runs after the response and cannot change it. */
   finally?(ctx: C): MaybePromise<void>;
-  /** Releases what `create` opened; called after the plan's last request. */
+  /** Releases the resources of `create`; called after the last request of the plan. */
   close?(): MaybePromise<void>;
 }
 
-/** A stage: one step a pipeline can name. Made with `defineStage`. */
+/** The definition of a stage, one step of a pipeline. Made with `defineStage`. */
 export interface StageDefinition {
   readonly name: string;
   readonly version: number;
@@ -248,28 +256,27 @@ export interface StageDefinition {
   readonly reads: readonly FactPath[];
   readonly readsIfSet: readonly FactPath[];
   readonly writes: readonly FactPath[];
-  /** Facts of its own, by name; conditions read them as `<stage>.<fact>`, `noteFact` writes them. */
+  /** Facts of the stage, by name. Conditions read them as `<stage>.<fact>`; `setFact` writes them. */
   readonly facts?: Readonly<Record<string, StageFact>>;
   /** Error codes its hooks may raise. */
   readonly raises: readonly ErrorCode[];
   readonly needs: readonly Capability[];
-  /** Whether its `request` hook always ends the request with an answer. */
+  /** Whether its `request` hook always responds. */
   readonly terminal: boolean;
-  /** Stages that must stand above it where they are in the same pipeline, because their `finish` must come after its own. */
+  /** Stages of the same pipeline that must stand above it, because their `finish` must run after its own. */
   readonly below: readonly string[];
-  /** The list of a pipeline it belongs into: `finally` for a stage with a `finally` hook. */
+  /** The list of a pipeline it belongs to: `finally` for a stage with a `finally` hook. */
   readonly place: 'stages' | 'finally';
-  /** Longest one of its hooks may take, in seconds, where a pipeline says nothing else. */
+  /** Default timeout of each of its hooks, in seconds; a pipeline may set another. */
   readonly timeout_seconds?: number;
-  /** Load-time checks that a schema can't say; returns one sentence per problem. */
+  /** Load-time checks that a schema cannot express; returns one sentence per problem. */
   check?(options: unknown, config: GatewayConfig): readonly string[];
-  /** @param options as the schema says, with defaults. */
+  /** @param options validated by the schema, with defaults. */
   create(options: unknown, services: Services): StageHooks;
 }
 
 /**
- * Defines a stage. Reading a fact that is not in `reads` or `readsIfSet` does not compile, nor an option that is not in the
- * schema.
+ * Defines a stage. The compiler rejects facts missing from `reads` and `readsIfSet`, and options missing from the schema.
  * @example export default defineStage({ name: 'greet', version: 1, ... })
  */
 export function defineStage<

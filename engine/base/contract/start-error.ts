@@ -2,9 +2,9 @@
 export const EXIT_UNAVAILABLE = 69;
 export const EXIT_CONFIGURATION = 78;
 
-/** A stage whose `create` fails: what is wrong with it, in a sentence that says where the stage stands. */
+/** Thrown when `create` of a stage fails. The message says what is wrong and where the stage stands. */
 export class StageNotCreated extends Error {
-  /** The same without the place. */
+  /** The message without the place. */
   readonly problem: string;
   readonly stage: string;
   readonly file: string;
@@ -25,9 +25,9 @@ export class StageNotCreated extends Error {
   }
 }
 
-/** Why something could not start: one line that says what is wrong and what to do about it, for a person at a terminal. */
+/** Why a program could not start: one line for a person at a terminal that says what is wrong and what to do. */
 export class StartError extends Error {
-  /** Exit code of the process: 64 it was asked for what can't be done, 69 something it needs is not available, 78 its configuration is wrong. */
+  /** Exit code of the process (sysexits.h): 64 wrong usage, 69 a dependency is unavailable, 78 wrong configuration. */
   readonly exit_code: number;
 
   constructor(message: string, more: { exit_code?: number; cause?: unknown } = {}) {

@@ -1,17 +1,17 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** The response of an upstream, for one reader. What Node's own client receives (`IncomingMessage`) is one. */
+/** The response of an upstream, for one reader; a subset of Node's `IncomingMessage`. */
 export interface UpstreamResponse {
   readonly statusCode?: number | undefined;
   readonly statusMessage?: string | undefined;
-  /** In lower case, repeated ones joined. */
+  /** Names in lower case, repeated headers joined. */
   readonly headers: IncomingHttpHeaders;
-  /** Names and values in turn, as they were received. */
+  /** Names and values in turn, as received. */
   readonly rawHeaders: readonly string[];
-  /** Whether all of it has come. */
+  /** Whether the whole response has arrived. */
   readonly complete: boolean;
   readonly readableEnded: boolean;
-  /** Whether it was given up, or broke off and that was told. */
+  /** Whether it was aborted, or broke off and emitted its error. */
   readonly destroyed: boolean;
   on(event: 'data', listener: (chunk: Buffer) => void): unknown;
   on(event: 'end' | 'close', listener: () => void): unknown;

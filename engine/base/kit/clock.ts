@@ -1,6 +1,6 @@
 import type { Clock, Timer } from '../contract/services.ts';
 
-/** The machine's own time. */
+/** The system clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
@@ -9,9 +9,9 @@ export const systemClock: Clock = {
 };
 
 export interface FrozenClock extends Clock {
-  /** Moves time on; tasks whose time comes run on the way, in order. */
+  /** Advances time and runs the tasks that become due, in order. */
   advance(milliseconds: number): void;
-  /** Milliseconds until the next waiting task; `undefined` when none waits. */
+  /** Milliseconds until the next task; `undefined` without one. */
   next(): number | undefined;
 }
 
@@ -21,7 +21,7 @@ interface Waiting {
   due_ms: number;
 }
 
-/** Creates a stopped clock for tests. `start` is milliseconds since the epoch or a date that `Date` understands. */
+/** Creates a clock for tests that only `advance` moves. `start`: milliseconds since the epoch, or a date string. */
 export function frozenClock(start: number | string): FrozenClock {
   const started = new Date(start).getTime();
   const waiting = new Set<Waiting>();
@@ -67,7 +67,7 @@ export function frozenClock(start: number | string): FrozenClock {
   };
 }
 
-/** Runs a task again and again until the returned function is called. */
+/** Runs a task at an interval, until the returned function is called. */
 export type Every = (interval_ms: number, task: () => void) => () => void;
 
 /** `Every` on a real timer that does not keep the process alive. */

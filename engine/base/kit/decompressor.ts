@@ -1,7 +1,7 @@
 import { Duplex } from 'node:stream';
 import zlib from 'node:zlib';
 
-/** The largest window of zstd in content is 8 MiB (RFC 9659 section 3): a decoder takes that much memory. */
+/** Largest zstd window: 8 MiB (RFC 9659 section 3). It bounds the memory of a decoder. */
 const ZSTD_WINDOW_LOG_MAX = 23;
 
 const ZLIB_HEADER_BYTES = 2;
@@ -10,10 +10,10 @@ export interface Decompression {
   readonly chunkSize?: number;
 }
 
-/** Content of the encoding `deflate`: it is the zlib format (RFC 9110 section 8.4.1.2), and there are programs that send raw deflate. */
+/** Decoder of `deflate`: the zlib format (RFC 9110 section 8.4.1.2), or raw deflate, which some programs send. */
 class Inflate extends Duplex {
   readonly #options: Decompression;
-  /** Bytes that came before it was clear which of the two it is. */
+  /** Bytes received before the format was detected. */
   #beginning: Buffer = Buffer.alloc(0);
   #stream: zlib.Inflate | zlib.InflateRaw | undefined;
 
@@ -76,19 +76,19 @@ const DECOMPRESSORS = {
     }),
 } satisfies Record<string, (options: Decompression) => Duplex & { readonly bytesWritten: number }>;
 
-/** A content encoding that is known here, by its registered name. */
+/** A supported content encoding, by its registered name. */
 export type ContentEncoding = keyof typeof DECOMPRESSORS;
 
 export const CONTENT_ENCODINGS = Object.keys(DECOMPRESSORS) as readonly ContentEncoding[];
 
-/** The content encoding of this name, in any case; `undefined` for one that is not known here. */
+/** The supported content encoding of a name, ignoring case; `undefined` if unsupported. */
 export function contentEncoding(name: string): ContentEncoding | undefined {
   const lower = name.trim().toLowerCase();
   // RFC 9110 section 8.4.1.3.
   return CONTENT_ENCODINGS.find((known) => known === (lower === 'x-gzip' ? 'gzip' : lower));
 }
 
-/** Creates the decompressor of a content encoding; `undefined` for one that is not known here. */
+/** Creates a decompressor; `undefined` for an unsupported encoding. */
 export function decompressor(name: string, options: Decompression = {}): Duplex | undefined {
   const encoding = contentEncoding(name);
   return encoding && DECOMPRESSORS[encoding](options);
@@ -103,18 +103,18 @@ const DECOMPRESS: Readonly<
   zstd: zlib.zstdDecompressSync,
 };
 
-/** Decompresses a few bytes at once; empty for an encoding that is not known here. Raises errors of zlib, also beyond `most` bytes. */
+/** Decompresses a short content synchronously; empty for an unsupported encoding. Raises zlib errors, also beyond `most` bytes. */
 export function decompressed(name: string, bytes: Uint8Array, most: number): Buffer {
   const encoding = contentEncoding(name);
   return encoding === undefined ? Buffer.alloc(0) : DECOMPRESS[encoding](bytes, { maxOutputLength: most });
 }
 
-/** Creates the decompressor of a known content encoding, which counts the bytes that it has read. */
+/** Creates a decompressor of a supported encoding; `bytesWritten` counts the bytes it has read. */
 export function decompressorOf(encoding: ContentEncoding, options: Decompression) {
   return DECOMPRESSORS[encoding](options);
 }
 
-/** The header of zlib (RFC 1950 section 2.2): method 8 with a window of up to 32 KiB, and a multiple of 31. */
+/** Whether bytes begin with a zlib header (RFC 1950 section 2.2): method 8, window up to 32 KiB, a multiple of 31. */
 function isZlib([first = 0, second = 0]: Uint8Array): boolean {
   return (first & 0x0f) === 8 && first >> 4 <= 7 && ((first << 8) | second) % 31 === 0;
 }

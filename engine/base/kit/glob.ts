@@ -1,10 +1,10 @@
-/** A function that tells whether a text matches `glob`, where `*` stands for any run of characters; all else is literal. */
+/** Compiles a glob into a test; `*` stands for any run of characters, all else is literal. */
 export function compileGlob(glob: string): (text: string) => boolean {
   const [first = '', ...rest] = glob.split('*');
   const last = rest.pop();
   if (last === undefined) return (text) => text === glob;
   if (rest.length === 0 && last === '') return (text) => text.startsWith(first);
-  // The leftmost place of each part leaves the most room for the next: no part is ever tried twice.
+  // The leftmost match of each part is best for the next one, so no backtracking is needed.
   return (text) => {
     if (!text.startsWith(first)) return false;
     let at = first.length;

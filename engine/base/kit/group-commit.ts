@@ -1,7 +1,7 @@
-/** Work of many callers, carried by few statements. */
+/** Group commit: items of many callers in few statements. */
 export interface GroupCommit<Item, Result> {
   run(item: Item): Promise<Result>;
-  /** Like `run`, for what nobody waits for: it goes with the next execution, which it asks for only after `patience_ms`. */
+  /** Like `run`, for items without a waiting caller: joins the next execution, or starts one after `patience_ms`. */
   runSoon(item: Item): Promise<Result>;
 }
 
@@ -12,9 +12,9 @@ interface Waiting<Item, Result> {
 }
 
 /**
- * Creates a group commit: at most `lanes` executions at a time, each taking up to `max_items` of what has queued.
- * `execute` gives one result per item, in order. When it fails and `isolates` says that one item may be to blame, the
- * items are tried one by one, so that only the culprit's caller sees the failure.
+ * Creates a group commit with at most `lanes` concurrent executions of up to `max_items` queued items. `execute` returns one result
+ * per item, in order. If it fails and `isolates` says that a single item may be the cause, the items are retried one by one, so that
+ * only its caller gets the error.
  */
 export function createGroupCommit<Item, Result>(options: {
   readonly lanes: number;
@@ -27,9 +27,9 @@ export function createGroupCommit<Item, Result>(options: {
   const queue: Waiting<Item, Result>[] = [];
   let running = 0;
   let scheduled = false;
-  let patience: NodeJS.Timeout | undefined;
+  let soon: NodeJS.Timeout | undefined;
 
-  // Everything that arrives in one turn of the event loop shares a statement.
+  // Items that arrive in one turn of the event loop share a statement.
   const schedule = () => {
     if (scheduled || running >= lanes || queue.length === 0) return;
     scheduled = true;
@@ -38,13 +38,13 @@ export function createGroupCommit<Item, Result>(options: {
   const start = () => {
     scheduled = false;
     running++;
-    carry(queue.splice(0, max_items)).finally(() => {
+    executeBatch(queue.splice(0, max_items)).finally(() => {
       running--;
       schedule();
     });
     schedule();
   };
-  const carry = async (batch: readonly Waiting<Item, Result>[]): Promise<void> => {
+  const executeBatch = async (batch: readonly Waiting<Item, Result>[]): Promise<void> => {
     try {
       const results = await execute(batch.map(({ item }) => item));
       for (let i = 0; i < batch.length; i++) batch[i]!.resolve(results[i]!);
@@ -53,7 +53,7 @@ export function createGroupCommit<Item, Result>(options: {
         for (const { reject } of batch) reject(error);
         return;
       }
-      for (const waiting of batch) await carry([waiting]);
+      for (const waiting of batch) await executeBatch([waiting]);
     }
   };
 
@@ -70,9 +70,9 @@ export function createGroupCommit<Item, Result>(options: {
     },
     runSoon(item) {
       const result = enqueue(item);
-      if (patience === undefined) {
-        patience = setTimeout(() => {
-          patience = undefined;
+      if (soon === undefined) {
+        soon = setTimeout(() => {
+          soon = undefined;
           schedule();
         }, patience_ms);
       }

@@ -2,19 +2,19 @@ import { pino, stdSerializers } from 'pino';
 import type { Log } from '../contract/services.ts';
 import { jsonText, printable, printableLine, printableWord } from './text/printable.ts';
 
-/** A log that keeps secrets out of whatever it is told. */
+/** A log that redacts secrets. */
 export interface RedactingLog extends Log {
-  /** From now on writes `[secret]` wherever this text would appear, in messages, fields and stack traces alike. */
+  /** Redacts a text in messages, fields and stack traces from now on. */
   hide(secret: string): void;
-  /** From now on hands each record to somebody as well, as JSON without secrets; `undefined` for nobody. */
+  /** Also passes each record to a listener, as redacted JSON; `undefined` removes the listener. */
   tap(take: ((line: string) => void) | undefined): void;
 }
 
-/** Field names whose value is never written, whatever it is. */
+/** Field names whose value is always redacted. */
 const SECRET_FIELD =
   /^(authorization|proxy-authorization|x-api-key|api[-_]?key|cookie|set-cookie|password|secret|token|(?:access|refresh|id)[-_]token|client[-_]secret|(?:device|user)[-_]code|code[-_]verifier|nonce)$/i;
 
-/** Credentials that are recognisable by their shape: access and refresh tokens, signed tokens, bearer headers, passwords in URLs. */
+/** Formats of credentials: access and refresh tokens, signed tokens, bearer headers, passwords in URLs. */
 const SECRET_SHAPES: readonly (readonly [RegExp, string])[] = [
   [/\b(gw[rs]?_)[A-Za-z0-9_-]{8,}/g, '$1[secret]'],
   [/\beyJ[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){2,4}/g, '[secret]'],
@@ -30,7 +30,7 @@ function briefly(value: unknown): string {
   return typeof value === 'string' ? printableWord(value) : jsonText(value);
 }
 
-/** One JSON record as one line for a person: local time, level, message, `name=value` pairs. */
+/** A record as one line for people: local time, level, message, `name=value` pairs. */
 function readable(record: Record<string, unknown>, stack_traces: boolean): string {
   const time = new Date(String(record.time)).toTimeString().slice(0, 8);
   const error = record.err as { message?: string; stack?: string } | undefined;
@@ -43,8 +43,8 @@ function readable(record: Record<string, unknown>, stack_traces: boolean): strin
 }
 
 /**
- * A log that writes one line per record: JSON, or words for a terminal. `debug` adds debug records and, for a terminal,
- * stack traces. The stream's errors are the caller's business.
+ * A log with one line per record: JSON, or text for a terminal. `debug` adds debug records and, for a terminal, stack traces. The
+ * caller handles errors of the stream.
  */
 export function createLog(options: {
   write(line: string): void;
@@ -62,7 +62,7 @@ export function createLog(options: {
   let tapped: ((line: string) => void) | undefined;
   const render = (line: string): string => {
     const record = JSON.parse(line, (name, value) => {
-      // A part of a number that is left out of the text would leave no JSON.
+      // Redacting a part of a number would break the JSON.
       return SECRET_FIELD.test(name) || (typeof value === 'number' && holdsSecret(String(value))) ? '[secret]' : value;
     });
     tapped?.(redact(jsonText(record)));
@@ -88,7 +88,7 @@ export function createLog(options: {
     hide(secret) {
       if (secret.length < SHORTEST_SECRET) return;
       hidden.add(secret);
-      // As it looks inside a JSON string, where quotes and control characters are escaped.
+      // Also in the escaped form inside a JSON string.
       hidden.add(jsonText(secret).slice(1, -1));
     },
   };

@@ -1,7 +1,7 @@
-/** Parameters behind a media type: a name, and a value that may be quoted (RFC 9110 section 5.6.6). */
+/** A parameter of a media type: a name, and a value that may be quoted (RFC 9110 section 5.6.6). */
 const PARAMETER = /;\s*([^=;\s]*)\s*(?:=\s*("(?:[^"\\]|\\.)*"|[^;]*))?/g;
 
-/** The media type of a Content-Type header in lower case, without its parameters; empty where there is none. */
+/** The media type of a Content-Type header in lower case, without parameters; empty without the header. */
 export function mediaType(content_type: string | undefined): string {
   if (content_type === undefined) return '';
   const end = content_type.indexOf(';');
@@ -12,19 +12,19 @@ export function isEventStream(content_type: string | undefined): boolean {
   return mediaType(content_type) === 'text/event-stream';
 }
 
-/** Whether a Content-Type header says JSON: `application/json`, `text/json`, or a type made of it (WHATWG MIME sniffing, 4.6). */
+/** Whether a Content-Type header is a JSON type: `application/json`, `text/json`, or `+json` (WHATWG MIME sniffing, 4.6). */
 export function isJson(content_type: string | undefined): boolean {
   return /^(?:(?:application|text)\/json|[\w.!#$&^-]+\/[\w.!#$&^-]+\+json)$/.test(mediaType(content_type));
 }
 
-/** Whether a Content-Encoding header leaves the content as it is. */
+/** Whether a Content-Encoding header means no encoding. */
 export function isPlain(content_encoding: string | undefined): boolean {
   return content_encoding === undefined || /^\s*(?:identity)?\s*$/i.test(content_encoding);
 }
 
 /**
- * What is wrong with the type of a request's body, where that is to be JSON in UTF-8 (RFC 8259 section 8.1): another type, or
- * another charset, which somebody behind the gateway might read by. Nothing where no type is stated.
+ * Why the Content-Type of a request is not JSON in UTF-8 (RFC 8259 section 8.1): another type, or another charset, which an upstream
+ * might apply. `undefined` if it is, or if the header is absent.
  */
 export function jsonTypeProblem(content_type: string | undefined): 'type' | 'charset' | undefined {
   if (content_type === undefined || content_type === 'application/json') return undefined;

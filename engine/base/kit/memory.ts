@@ -1,9 +1,9 @@
-/** Memory of less than this is left to the next collection. */
+/** Smaller buffers are left to the garbage collector. */
 const LARGE_BYTES = 16_384;
 
 /**
- * Gives the memory of bytes back at once; they are empty then, wherever they are still known. Nobody may be writing them to
- * a socket. Only what has memory of its own is given back.
+ * Frees the memory of a buffer at once; all references to it become empty. It must not be in use by a socket write. Works only for a
+ * buffer with its own memory.
  */
 export function releaseMemory(bytes: Buffer): void {
   const { buffer, byteLength } = bytes;
@@ -11,7 +11,7 @@ export function releaseMemory(bytes: Buffer): void {
   buffer.transfer(0);
 }
 
-/** For an LRUCache of so many entries: with `max` it takes the memory for all of them, and a millisecond, when it is made. */
+/** Options of an LRUCache with at most `entries`. Its option `max` would allocate all entries at once, which takes a millisecond. */
 export function atMost(entries: number) {
   return { maxSize: entries, sizeCalculation: () => 1 };
 }

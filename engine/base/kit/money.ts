@@ -1,5 +1,5 @@
 /**
- * Money as integers: nano-USD (10^-9) for amounts, pico-USD (10^-12) per token for prices. Decimals only at the edges.
+ * Money as integers: nano-USD (10^-9) for amounts, pico-USD (10^-12) per token for prices. Decimals only in input and output.
  * @module
  */
 const NANO_DIGITS = 9;
@@ -8,24 +8,24 @@ const FEE_DIGITS = 9;
 const NANO_PER_USD = 10n ** BigInt(NANO_DIGITS);
 const PICO_PER_NANO = 1000;
 
-/** Nano-USD of an amount in USD, exactly. Throws a RangeError that says what is wrong with the amount. */
+/** Exact nano-USD of an amount in USD. Throws a RangeError for an invalid amount. */
 export function usdToNano(usd: number): number {
   return scaleDecimal(usd, NANO_DIGITS, 'an amount in USD');
 }
 
-/** Pico-USD per token of a price in USD per million tokens, exactly. Throws a RangeError that says what is wrong. */
+/** Exact pico-USD per token of a price in USD per million tokens. Throws a RangeError for an invalid price. */
 export function priceToPico(usd_per_million_tokens: number): number {
   return scaleDecimal(usd_per_million_tokens, PRICE_DIGITS, 'a price in USD per million tokens');
 }
 
-/** Pico-USD per use of a fee in USD per 1,000 uses, exactly. Throws a RangeError that says what is wrong. */
+/** Exact pico-USD per use of a fee in USD per 1,000 uses. Throws a RangeError for an invalid fee. */
 export function feeToPico(usd_per_thousand_uses: number): number {
   return scaleDecimal(usd_per_thousand_uses, FEE_DIGITS, 'a fee in USD per 1,000 uses');
 }
 
 /**
- * A price in pico-USD times some multipliers, read as decimals; rounded up once, to the next pico-USD, when the product is
- * not whole. Throws a RangeError for a multiplier that cannot be one and for a product beyond 2^53.
+ * A price in pico-USD times decimal multipliers, rounded up once to the next pico-USD. Throws a RangeError for an invalid multiplier
+ * and a product beyond 2^53.
  */
 export function multiplyPrice(pico: number, multipliers: readonly number[]): number {
   let product = BigInt(pico);
@@ -50,16 +50,16 @@ export function formatUsd(nano_usd: number | bigint): string {
   return `${nano < 0n ? '-' : ''}${positive / NANO_PER_USD}${fraction === '' ? '' : `.${fraction}`}`;
 }
 
-/** An amount in nano-USD as the number nearest to it in USD; what JSON output carries. */
+/** The nearest number in USD of an amount in nano-USD; used in JSON output. */
 export function nanoToUsd(nano_usd: number | bigint): number {
-  // A division rounds once, to the nearest number, as reading the decimal would.
+  // A division rounds once to the nearest number, like parsing the decimal.
   if (Number.isSafeInteger(nano_usd)) return (nano_usd as number) / 1e9;
   return Number(formatUsd(nano_usd));
 }
 
 /**
- * Nano-USD of some token counts at some prices in pico-USD per token, rounded up once.
- * Throws a RangeError when a count is not a whole number or the cost does not fit 2^53 nano-USD.
+ * Cost in nano-USD of token counts at prices in pico-USD per token, rounded up once.
+ * Throws a RangeError if a count is not a whole number or the cost exceeds 2^53 nano-USD.
  */
 export function priceTokens(counts: readonly number[], pico_prices: readonly number[]): number {
   let pico = 0;
@@ -68,7 +68,7 @@ export function priceTokens(counts: readonly number[], pico_prices: readonly num
     if (!(count >= 0 && Number.isSafeInteger(count))) throw new RangeError(`a token count cannot be ${count}`);
     pico += count * pico_prices[i]!;
   }
-  // Every term is exact while the sum is, because no term is larger than the sum.
+  // If the sum is exact, every term is, because no term is larger than the sum.
   if (pico <= Number.MAX_SAFE_INTEGER) return Math.ceil(pico / PICO_PER_NANO);
   return priceManyTokens(counts, pico_prices);
 }
@@ -90,7 +90,7 @@ function scaleDecimal(value: number, digits: number, what: string): number {
   return Number(scaled);
 }
 
-/** `value` as digits / 10^decimals, read from its shortest decimal text so that 0.1 is one tenth and not the nearest double. */
+/** `value` as digits / 10^decimals, from its shortest decimal text: 0.1 is one tenth, not the nearest double. */
 function readDecimal(value: number, what: string): { digits: bigint; decimals: number } {
   if (!Number.isFinite(value) || value < 0) throw new RangeError(`${what} cannot be ${value}`);
   const [mantissa = '', exponent = '0'] = String(value).split('e');
@@ -98,4 +98,9 @@ function readDecimal(value: number, what: string): { digits: bigint; decimals: n
   const decimals = fraction.length - Number(exponent);
   const digits = BigInt(whole + fraction);
   return decimals < 0 ? { digits: digits * 10n ** BigInt(-decimals), decimals: 0 } : { digits, decimals };
+}
+
+/** Whether a fact or column is an amount in nano-USD; its name says so. */
+export function isNanoUsd(name: string): boolean {
+  return name.endsWith('_nano_usd');
 }

@@ -1,16 +1,16 @@
 import type { Log } from '../contract/services.ts';
 
-const TOLD_MAX = 1000;
+const LOGGED_MAX = 1000;
 
-/** Warns of things that go on for as long as nobody changes the configuration: once of each that has the same fields. */
+/** Logs warnings about the configuration once for each set of fields, instead of on every request. */
 export function createOnceLog(
   log: Log,
 ): (fields: Readonly<Record<string, string | undefined>>, message: string) => void {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   return (fields, message) => {
     const name = JSON.stringify(fields);
-    if (told.has(name) || told.size >= TOLD_MAX) return;
-    told.add(name);
+    if (logged.has(name) || logged.size >= LOGGED_MAX) return;
+    logged.add(name);
     log.warn(fields, message);
   };
 }

@@ -12,7 +12,7 @@ function findPackageRoot(): string {
   return directory;
 }
 
-/** Directory that holds `pipelines/` and `schemas/`: the repository, or the installed package. */
+/** Directory with `pipelines/` and `schemas/`: the repository, or the installed package. */
 export const PACKAGE_ROOT = findPackageRoot();
 
 function readPackage(): { readonly version: string; readonly gateway?: string } {
@@ -23,7 +23,7 @@ export function programVersion(): string {
   return readPackage().version;
 }
 
-/** Address of the gateway that this package was downloaded from; `undefined` in a checkout and in the package of the gateway. */
+/** Address of the gateway that served this package; `undefined` in a checkout and in the package of the gateway. */
 export function packageGateway(): string | undefined {
   return readPackage().gateway;
 }

@@ -1,23 +1,23 @@
-/** What ends a path of a pipeline that stands for everything below it. */
+/** Suffix of a pattern for all paths below a prefix. */
 const BELOW = '/*';
 
-/** Whether a path of a pipeline stands for everything below it. */
+/** Whether a path of a pipeline is a pattern for all paths below it. */
 export function isPathPattern(path: string): boolean {
   return path.endsWith(BELOW);
 }
 
 /**
- * A segment `.` or `..`, however it and the slashes around it are written: a server behind the gateway may resolve it, and
- * would serve a path other than the one this gateway has decided over.
+ * A segment `.` or `..` in any encoding. A server behind the gateway may resolve it, and then serve another path than the gateway
+ * has authorised.
  */
 const SLASH = '(?:[/\\\\]|%(?:25)*(?:2f|5c))';
-/** Where a server may see the end of the path: a `#` or `?`, decoded or not. */
+/** The end of the path as a server may see it: a `#` or `?`, encoded or not. */
 const END = '(?:$|[#?]|%(?:25)*(?:23|3f))';
 const DOTS = new RegExp(`${SLASH}(?:\\.|%(?:25)*2e){1,2}(?:;[^/]*)?(?:${SLASH}|${END})`, 'i');
 
 /**
- * Makes the function that finds which of these paths of pipelines serves a request's path: the same one, else the longest
- * pattern above it. What `*` stands for is at least one character, may hold slashes, and leads to no place above it.
+ * Makes a lookup of the pipeline path for a request path: an exact match, otherwise the longest matching pattern. `*` stands for at
+ * least one character, may include slashes, and cannot lead above the prefix.
  */
 export function pathFinder(paths: Iterable<string>): (path: string) => string | undefined {
   const known = new Set(paths);

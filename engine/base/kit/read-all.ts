@@ -1,4 +1,4 @@
-/** All bytes of a stream. Raises what `tooLong` gives when there are more than `max_bytes`. */
+/** Reads a stream to its end. Raises the error of `tooLong` beyond `max_bytes`. */
 export async function readAll(
   stream: AsyncIterable<Uint8Array>,
   max_bytes: number,

@@ -1,19 +1,19 @@
-/** Retry hints of servers: `retry-after` and its kin in headers, and `retryDelay` in errors. */
+/** Retry hints of servers: `retry-after` and similar headers, and `retryDelay` in errors. @module */
 
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
-/** Numbers from here on are points in time: in seconds since the epoch, and in milliseconds. */
+/** Larger numbers are times since the epoch, in seconds and in milliseconds. */
 const EPOCH_SECONDS_MIN = 1e9;
 const EPOCH_MS_MIN = 1e12;
 
 const NUMBER = /^\d+(?:\.\d+)?$/;
 
-/** Such as 6m0s, 20ms and 2m59.56s. */
+/** For example 6m0s, 20ms or 2m59.56s. */
 const DURATION = /^(?:\d+(?:\.\d+)?\s*(?:ms|d|h|m|s)\s*)+$/i;
 const DURATION_PART = /(\d+(?:\.\d+)?)\s*(ms|d|h|m|s)/gi;
 const UNIT_SECONDS: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600, d: 86_400 };
 
-/** The three forms of a date (RFC 9110 section 5.6.7), and that of RFC 3339. The oldest of them names no zone. */
+/** The three date formats of RFC 9110 section 5.6.7, and that of RFC 3339. The oldest format has no zone. */
 const HTTP_DATE = /^[a-z]{3,9}, .* GMT$/i;
 const OLDEST_DATE = /^[a-z]{3} [a-z]{3} [ \d]\d \d\d:\d\d:\d\d \d{4}$/i;
 const ISO_DATE = /^\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)$/i;
@@ -24,27 +24,27 @@ function dateOf(text: string): number {
 }
 
 /**
- * Seconds from `now` (milliseconds since the epoch) until what a text says: a number of them, a date (RFC 9110 section 10.2.3), a
- * duration with units, or a point in time as a number; 0 for what is past, `undefined` for what says nothing.
+ * Seconds from `now` (milliseconds since the epoch) until the time in a text: a number of seconds, a date (RFC 9110 section 10.2.3), a
+ * duration with units, or a time since the epoch. 0 for a past time, `undefined` for other texts.
  */
 export function secondsUntil(text: string, now: number): number | undefined {
-  const said = text.trim();
-  if (NUMBER.test(said)) {
-    const number = Number(said);
+  const hint = text.trim();
+  if (NUMBER.test(hint)) {
+    const number = Number(hint);
     if (number < EPOCH_SECONDS_MIN) return number;
     return Math.max(0, (number < EPOCH_MS_MIN ? number : number / 1000) - now / 1000);
   }
-  if (said.length <= 40 && DURATION.test(said)) {
-    const parts = [...said.matchAll(DURATION_PART)];
+  if (hint.length <= 40 && DURATION.test(hint)) {
+    const parts = [...hint.matchAll(DURATION_PART)];
     return parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNIT_SECONDS[unit!.toLowerCase()]!, 0);
   }
-  const date = dateOf(said);
+  const date = dateOf(hint);
   return Number.isNaN(date) ? undefined : Math.max(0, (date - now) / 1000);
 }
 
 const textOf = (value: AnswerHeaders[string]): string | undefined => (typeof value === 'string' ? value : value?.[0]);
 
-/** What Google's APIs say in the body of an error (google.rpc.RetryInfo). */
+/** Retry hint in the error bodies of Google's APIs (google.rpc.RetryInfo). */
 const RETRY_INFO = /"retryDelay"\s*:\s*"(\d+(?:\.\d+)?s)"/;
 
 /** The retry hint of a response, in seconds; `undefined` without one. @param body of an error */
@@ -56,7 +56,7 @@ export function retryAfterSeconds(headers: AnswerHeaders, now: number, body = ''
   return seconds ?? resetSeconds(headers, now);
 }
 
-/** When the last of the limits resets of which nothing is left: `x-ratelimit-reset-tokens` beside `x-ratelimit-remaining-tokens: 0`. */
+/** Seconds until the last exhausted limit resets: `x-ratelimit-reset-tokens` with `x-ratelimit-remaining-tokens: 0`. */
 function resetSeconds(headers: AnswerHeaders, now: number): number | undefined {
   let last: number | undefined;
   for (const name in headers) {
@@ -69,10 +69,10 @@ function resetSeconds(headers: AnswerHeaders, now: number): number | undefined {
   return last;
 }
 
-/** A day: clients give up at once for more. */
+/** One day: with more, clients give up at once. */
 const WHOLE_SECONDS_MAX = 86_400;
 
-/** A `retry-after` as every client reads it: whole seconds, rounded up. */
+/** A `retry-after` value that every client understands: whole seconds, rounded up. */
 export function retryAfterText(seconds: number): string {
   return String(Math.min(WHOLE_SECONDS_MAX, Math.max(0, Math.ceil(seconds))));
 }

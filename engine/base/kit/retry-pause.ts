@@ -1,7 +1,7 @@
 const FIRST_RETRY_MS = 50;
 const LAST_RETRY_MS = 2000;
 
-/** A pause that everybody waiting for the store shares, so that they come back as one batch; longer each time. */
+/** Exponential backoff shared by all callers that wait for the database, so that they retry as one batch. */
 export function createRetryPause() {
   let next_ms = FIRST_RETRY_MS;
   let pause: Promise<void> | undefined;
@@ -14,7 +14,7 @@ export function createRetryPause() {
     reset() {
       next_ms = FIRST_RETRY_MS;
     },
-    /** Pauses, unless it is over. */
+    /** Waits for the shared pause, unless ended. */
     async wait(): Promise<void> {
       if (over) return;
       pause ??= new Promise<void>((resolve) => {
@@ -29,7 +29,7 @@ export function createRetryPause() {
       });
       return pause;
     },
-    /** No more pauses: whoever fails now gives up. */
+    /** Ends all pauses: callers that fail now stop retrying. */
     end() {
       over = true;
       wake();

@@ -1,20 +1,19 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 
 /*
- * A secret has one name wherever the configuration speaks of it: that of an environment variable, or `file:` and the absolute
- * path of a file. `api_key_file: keys/main` becomes `api_key_env: file:/etc/gateway/keys/main`, so that every reader of a secret
- * reads both kinds.
+ * The name of a secret is an environment variable, or `file:` and the absolute path of a file. Loading turns
+ * `api_key_file: keys/main` into `api_key_env: file:/etc/gateway/keys/main`, so that every reader handles both kinds.
  */
 
 const FILE = 'file:';
 
-/** Larger files hold no key. */
+/** Largest secret file. */
 const BYTES_MAX = 65_536;
 
-/** Environment variables, and the content of secret files that a configuration was accepted with, by name. */
+/** Secrets by name: environment variables, and secret files as of the accepted configuration. */
 export type SecretSource = Readonly<Record<string, string | undefined>>;
 
-/** A secret file that cannot be used. Its message names the file and what to do, and never what it holds. */
+/** An unusable secret file. The message says why, `help` what to do; neither contains the content. */
 export class SecretFileError extends Error {
   override readonly name = 'SecretFileError';
   readonly help: string;
@@ -29,30 +28,30 @@ export function secretInFile(path: string): string {
   return FILE + path;
 }
 
-/** The path of the file that a name means; `undefined` for a variable. */
+/** The path of a secret file; `undefined` for a variable. */
 export function secretFile(name: string): string | undefined {
   return name.startsWith(FILE) ? name.slice(FILE.length) : undefined;
 }
 
-/** The variable or the file, after words such as "the secret in". */
+/** The variable or path, for a sentence such as "the secret in ...". */
 export function secretPlace(name: string): string {
   return secretFile(name) ?? name;
 }
 
-/** What holds the secret: `the environment variable UPSTREAM_KEY`, `the file /run/secrets/upstream-key`. */
+/** The source of a secret in words: `the environment variable UPSTREAM_KEY`, `the file /run/secrets/upstream-key`. */
 export function secretHolder(name: string): string {
   const file = secretFile(name);
   return file === undefined ? `the environment variable ${name}` : `the file ${file}`;
 }
 
-/** The keys for a secret, by the one that names its variable: `['api_key_env', 'api_key_file']`. */
+/** Both keys of a secret: `['api_key_env', 'api_key_file']`. */
 export function secretKeys(env_key: string): readonly [string, string] {
   return [env_key, env_key.replace(/_env$/, '_file')];
 }
 
 /**
- * The secret of a name; `undefined` where there is none. What a running gateway accepted stays in force until it accepts
- * another: only a file that the source does not hold is read.
+ * The secret of a name; `undefined` if missing. A running gateway keeps the secrets of its accepted configuration: a file is read
+ * only if the source lacks it.
  */
 export function secretIn(name: string, source: SecretSource): string | undefined {
   const value = source[name];
@@ -65,7 +64,7 @@ export function secretIn(name: string, source: SecretSource): string | undefined
   }
 }
 
-/** Reads a secret: UTF-8 without the one line end that editors and `echo` put at the end. Raises SecretFileError. */
+/** Reads a secret file: UTF-8, without one line break at its end. Raises SecretFileError. */
 export function readSecretFile(path: string): string {
   const text = decoded(readAtMost(path)).replace(/\r?\n$/, '');
   if (text.trim() === '') throw new SecretFileError('the file is empty', 'write the secret into it, and nothing else');
@@ -83,12 +82,15 @@ const READS: Readonly<Record<string, readonly [problem: string, help: string]>> 
 function readAtMost(path: string): Buffer {
   let handle: number | undefined;
   try {
-    // A pipe that nobody writes to would block for ever.
+    // A pipe without a writer would block for ever.
     handle = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const stats = fstatSync(handle);
     if (stats.isDirectory()) throw Object.assign(new Error(), { code: 'EISDIR' });
     if (!stats.isFile()) {
-      throw new SecretFileError('this is no regular file', 'a reload reads it again: write the secret into a file');
+      throw new SecretFileError(
+        'this is not a regular file',
+        'write the secret into a file; each reload reads it again',
+      );
     }
     const buffer = Buffer.alloc(BYTES_MAX + 1);
     let length = 0;
@@ -98,7 +100,7 @@ function readAtMost(path: string): Buffer {
     if (length <= BYTES_MAX) return buffer.subarray(0, length);
     throw new SecretFileError(
       `the file is larger than ${BYTES_MAX} bytes`,
-      'name the file that holds the secret alone',
+      'name a file that contains only the secret',
     );
   } catch (error) {
     if (error instanceof SecretFileError) throw error;
@@ -115,8 +117,8 @@ function decoded(bytes: Buffer): string {
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch {
-    throw new SecretFileError('the file is no text in UTF-8', 'save it as UTF-8');
+    throw new SecretFileError('the file is not UTF-8 text', 'save it as UTF-8');
   }
   if (!text.includes('\0')) return text;
-  throw new SecretFileError('the file holds NUL bytes', 'write the secret into it as text, and nothing else');
+  throw new SecretFileError('the file contains NUL bytes', 'write the secret into it as text, and nothing else');
 }

@@ -5,13 +5,13 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   w: 7 * 86_400_000,
 };
 
-/** Milliseconds of a duration such as `90m`, `12h`, `30d` or `2w`; `undefined` when the text is none. */
+/** Milliseconds of a duration such as `90m`, `12h`, `30d` or `2w`; `undefined` for other texts. */
 export function parseDuration(text: string): number | undefined {
   const parts = /^([1-9]\d{0,5})([mhdw])$/.exec(text);
   return parts === null ? undefined : Number(parts[1]) * UNIT_MS[parts[2]!]!;
 }
 
-/** A date (`2027-01-31`, midnight UTC) or a time of day with its zone (`2027-01-31T18:00:00Z`); `undefined` when the text is neither. */
+/** Parses a date (`2027-01-31`, midnight UTC) or a time with its zone (`2027-01-31T18:00:00Z`); `undefined` for other texts. */
 export function parseDate(text: string): Date | undefined {
   if (!/^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2}))?$/.test(text)) return undefined;
   const date = new Date(text);

@@ -1,4 +1,4 @@
-/** Resolves when a task is over, however it ended, or when the time is. */
+/** Resolves when a task has settled, or after a timeout. */
 export async function waitAtMost(milliseconds: number, task: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const time = new Promise<void>((resolve) => {

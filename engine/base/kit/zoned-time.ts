@@ -1,4 +1,4 @@
-/** Moments and what clocks on the wall show in a time zone. */
+/** Conversion between instants and local time in a time zone. @module */
 import { parseDate } from './times.ts';
 
 const DAY_MS = 86_400_000;
@@ -23,7 +23,7 @@ function formatOf(time_zone: string): Intl.DateTimeFormat {
   return format;
 }
 
-/** What a clock on the wall shows, as milliseconds since the epoch of a clock in UTC that shows the same. */
+/** Local time of an instant, as the milliseconds since the epoch of the same time in UTC. */
 export function wallClock(at_ms: number, time_zone: string): number {
   const parts = Object.fromEntries(
     formatOf(time_zone)
@@ -33,29 +33,29 @@ export function wallClock(at_ms: number, time_zone: string): number {
   return Date.UTC(parts.year!, parts.month! - 1, parts.day, parts.hour, parts.minute, parts.second);
 }
 
-/** The moment at which a clock on the wall shows a time. */
+/** The instant of a local time. */
 export function momentOf(wall_ms: number, time_zone: string): number {
   const offsetAt = (at_ms: number) => wallClock(at_ms, time_zone) - at_ms;
   const before = wall_ms - offsetAt(wall_ms - DAY_MS);
   const after = wall_ms - offsetAt(wall_ms + DAY_MS);
   if (before === after) return before;
   const exists = (at_ms: number) => wallClock(at_ms, time_zone) === wall_ms;
-  // Of two moments the first begins the window; in place of none PostgreSQL goes on with the time from before the change.
+  // Of two instants the first counts. For a skipped time, PostgreSQL uses the offset before the change.
   return exists(before) || !exists(after) ? before : after;
 }
 
-/** The first moment of a day such as `2027-01-31`; `undefined` for what is in no calendar. */
+/** The start of a day such as `2027-01-31`; `undefined` for an invalid date. */
 export function startOfDate(day: string, time_zone: string): Date | undefined {
   const midnight = /^\d{4}-\d{2}-\d{2}$/.test(day) ? parseDate(day) : undefined;
   return midnight && new Date(momentOf(midnight.getTime(), time_zone));
 }
 
-/** A moment to the minute with its zone, as `2027-01-31 14:05 Europe/Berlin`. */
+/** An instant in local time, to the minute: `2027-01-31 14:05 Europe/Berlin`. */
 export function formatInZone(at_ms: number, time_zone: string): string {
   return `${new Date(wallClock(at_ms, time_zone)).toISOString().slice(0, 16).replace('T', ' ')} ${time_zone}`;
 }
 
-/** The same, of the first whole minute that is not before the moment. */
+/** Like `formatInZone`, rounded up to the next minute. */
 export function formatMinuteFrom(at_ms: number, time_zone: string): string {
   return formatInZone(Math.ceil(at_ms / MINUTE_MS) * MINUTE_MS, time_zone);
 }

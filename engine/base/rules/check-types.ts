@@ -11,16 +11,15 @@ import type { Call, Expression } from './expression.ts';
 import { isFact } from './fact-paths.ts';
 import { type Operator, operatorSpec } from './operators.ts';
 
-/** What an expression can give; `nothing` is the constant null, `any` comes after a mistake and fits everywhere. */
+/** The types of values. `nothing` is the constant null; `any` is the type after an error, and matches every type. */
 export type Kind = 'text' | 'number' | 'boolean' | 'list' | 'nothing' | 'any';
 
 /** The type of an expression. */
 export interface Type {
   readonly kind: Kind;
   readonly item?: Kind;
-  /** What a number counts, where it is not a plain one. */
   readonly unit?: 'money' | 'moment';
-  /** The only texts it can be. */
+  /** The closed set of strings, if there is one. */
   readonly values?: readonly string[];
 }
 
@@ -29,15 +28,15 @@ const BOOLEAN: Type = { kind: 'boolean' };
 const NUMBER: Type = { kind: 'number' };
 
 const KIND_NAMES: Readonly<Record<Kind, string>> = {
-  text: 'a text',
+  text: 'a string',
   number: 'a number',
-  boolean: 'true or false',
+  boolean: 'a boolean',
   list: 'a list',
   nothing: 'nothing',
   any: 'a value',
 };
 
-/** Whether a fact is an amount of money; its path says so. */
+/** Whether a fact is an amount of money, by its path. */
 const isMoney = (path: FactPath): boolean => path.endsWith('_usd');
 
 /** The type of a fact. */
@@ -53,7 +52,7 @@ export function factType(path: FactPath, spec: FactSpec = factSpec(path)!): Type
 
 function literalType(value: string | number | boolean | null): Type {
   if (value === null) return { kind: 'nothing' };
-  // A placeholder that stands here was reported; what it stands for is not known.
+  // Placeholders are reported elsewhere; their values are unknown.
   if (typeof value === 'string') return value.includes('${{') ? { kind: 'any' } : { kind: 'text' };
   return typeof value === 'number' ? NUMBER : BOOLEAN;
 }
@@ -70,8 +69,8 @@ function branchesOf<Operand>(operands: readonly Operand[]): readonly Operand[] {
 }
 
 /**
- * The type of an expression, provided that its operands have the right ones.
- * @param item type of `{ var: "" }`.
+ * The type of an expression with operands of the right types.
+ * @param item the type of `{ var: "" }`
  */
 function typeOf(expression: Expression, item: Type): Type {
   switch (expression.kind) {
@@ -105,22 +104,22 @@ interface Typed {
   readonly type: Type;
 }
 
-/** An expression in the words of a diagnostic: what it is and what it gives. */
+/** An expression and its type in the words of a diagnostic. */
 function formatTyped({ expression, type }: Typed): string {
   if (expression.kind === 'literal') return describe(expression.node);
   if (expression.kind === 'fact') return `the fact ${expression.path}, ${KIND_NAMES[type.kind]}`;
   if (expression.kind === 'item') return `the item, ${KIND_NAMES[type.kind]}`;
-  if (expression.kind === 'call') return `what \`${expression.operator}\` gives, ${KIND_NAMES[type.kind]}`;
+  if (expression.kind === 'call') return `the result of \`${expression.operator}\`, ${KIND_NAMES[type.kind]}`;
   return KIND_NAMES[type.kind];
 }
 
-/** A literal as text; empty for anything else. */
+/** A literal as a string; empty for other expressions. */
 const literalText = (expression: Expression): string => (expression.kind === 'literal' ? String(expression.value) : '');
 
-/** What to write instead of the path of a fact alone, which is only a text. */
-const readFactHelp = (path: string): string => `to read the fact write { var: ${path} }`;
+/** Help for the path of a fact without `var`, which is only a string. */
+const readFactHelp = (path: string): string => `to read the fact, write { var: ${path} }`;
 
-/** How to make a condition of a value that is none. */
+/** Help for a value in place of a condition. */
 function conditionHelp({ expression, type }: Typed): string | undefined {
   if (expression.kind === 'literal' && typeof expression.value === 'string') {
     const { value } = expression;
@@ -131,8 +130,8 @@ function conditionHelp({ expression, type }: Typed): string | undefined {
   if (expression.kind === 'call') return `compare it: { ">": [{ "${expression.operator}": [...] }, 0] }`;
   if (expression.kind !== 'fact') return undefined;
   const { path } = expression;
-  if (type.kind === 'list') return `to test whether it has items write { "!!": { var: ${path} } }`;
-  if (type.kind === 'text') return `to test whether it is set write { "!!": { var: ${path} } }`;
+  if (type.kind === 'list') return `to test whether it has items, write { "!!": { var: ${path} } }`;
+  if (type.kind === 'text') return `to test whether it is set, write { "!!": { var: ${path} } }`;
   return `compare it: { ">": [{ var: ${path} }, ${isMoney(path) ? '{ usd: 0.5 }' : '0'}] }`;
 }
 
@@ -147,13 +146,13 @@ function literalHelp({ expression }: Typed, expected: Kind): string | undefined 
   return fits ? `write ${value} without quotes` : undefined;
 }
 
-/** How to apply an operator that takes one value to the items of a list. */
+/** Help for a list in place of one of its items. */
 function eachItemHelp({ expression, type }: Typed, use: string): string | undefined {
   if (type.kind !== 'list' || expression.kind !== 'fact') return undefined;
   return `for any item of it: { some: [{ var: ${expression.path} }, ${use}] }`;
 }
 
-/** Operators whose operands, all but the value they look at, are written out in the file: what these are called, and an example. */
+/** Operators with literal operands after the first: the noun and the expected form. */
 const LITERALS = {
   glob: ['pattern', 'a pattern in quotes, such as "coder-*"'],
   cidr: ['address range', 'an address or a range, such as 10.0.0.0/8 or "2001:db8::/32"'],
@@ -164,15 +163,14 @@ const LITERALS = {
   usd: ['amount', 'an amount in USD, such as { usd: 0.5 }'],
 } as const;
 
-/** A smaller plain number compared with money must be meant in USD: it is less than a millionth of one. */
-const LEAST_NANO_USD = 1000;
+/** A smaller number compared with money is probably in USD: in nano-USD it would be below a millionth of a USD. */
+const MIN_NANO_USD = 1000;
 
-/** Checks the types of one condition after another; reports each mistake once, at the operand that has it. */
+/** Checks the types of conditions; reports each error once, at the wrong operand. */
 export function createTypeChecker(findings: Findings): (condition: Expression) => void {
-  /** Type of `{ var: "" }` where the check is now. */
+  /** The current type of `{ var: "" }`. */
   let item: Type = ANY;
 
-  /** Reports something about an operand. */
   function report(
     code: DiagnosticCode,
     operand: Typed,
@@ -182,13 +180,13 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     findings.report(code, operand.expression.mark, message, { found: formatTyped(operand), ...more });
   }
 
-  /** Reports C5013: one that can never be the same as what it is compared with. */
+  /** Reports a comparison of different types. */
   function reportMismatch(operand: Typed, kind: Kind, message: string, because?: string): void {
     const expected = because === undefined ? KIND_NAMES[kind] : `${KIND_NAMES[kind]}, as ${because}`;
     report('C5013', operand, message, { expected, help: literalHelp(operand, kind) });
   }
 
-  /** Checks a pattern, address range, time window or amount; it must be a literal, so that it is parsed once. */
+  /** Checks a pattern, address range, time window or amount. It must be a literal, because it is parsed once per load. */
   function checkLiteral(operator: keyof typeof LITERALS, operand: Expression): void {
     if (operand.kind === 'broken') return;
     const [name, expected] = LITERALS[operator];
@@ -196,9 +194,9 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       findings.report('C5017', operand.mark, message, { found, expected, help });
     if (operand.kind !== 'literal') {
       const is_list = operand.kind === 'list';
-      const several = 'write several of them one after the other, not as a list';
+      const several = 'write several operands in place of a list';
       const help = is_list && operator !== 'usd' ? several : undefined;
-      return void wrong(`the ${name} of \`${operator}\` is not written out`, {
+      return void wrong(`the ${name} of \`${operator}\` must be a literal`, {
         found: is_list ? 'a list' : 'an expression',
         help,
       });
@@ -206,14 +204,14 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     const text = operand.value;
     if (operator === 'usd') return void checkAmount(text, operand.mark);
     if (typeof text !== 'string') {
-      return void wrong(`the ${name} of \`${operator}\` is not a text`, { found: describe(operand.node) });
+      return void wrong(`the ${name} of \`${operator}\` must be a string`, { found: describe(operand.node) });
     }
     if (operator === 'cidr') {
       const problem = rangeProblem(text);
       if (problem !== undefined) wrong(`${quote(text)} ${problem}`);
     } else if (operator === 'time_window') {
       const found = windowProblem(text);
-      if (found !== undefined) wrong(`${quote(text)} is no time window: ${found.problem}`, { help: found.help });
+      if (found !== undefined) wrong(`${quote(text)} is not a time window: ${found.problem}`, { help: found.help });
     }
   }
 
@@ -221,34 +219,33 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     if (typeof value !== 'number') {
       const is_quoted = typeof value === 'string' && /^\d+(?:\.\d+)?$/.test(value);
       const help = is_quoted ? `write ${value} without quotes` : undefined;
-      findings.report('C5017', mark, 'the amount is not a number', { expected: LITERALS.usd[1], help });
+      findings.report('C5017', mark, 'the amount must be a number', { expected: LITERALS.usd[1], help });
       return;
     }
     try {
       usdToNano(value);
     } catch (error) {
-      const expected = 'a number that is not negative, with at most 9 decimals';
+      const expected = 'a non-negative number with at most 9 decimals';
       findings.report('C5017', mark, `the amount cannot be used: ${(error as Error).message}`, { expected });
     }
   }
 
-  /** Checks the salt and the number of buckets, which are written out. */
+  /** Checks the salt and the number of buckets, both literals. */
   function checkBuckets(salt: Expression, count: Expression): void {
     if (salt.kind !== 'broken' && (salt.kind !== 'literal' || typeof salt.value !== 'string' || salt.value === '')) {
-      findings.report('C5017', salt.mark, 'the salt of `bucket` is not a text', {
-        expected:
-          'a text that is written out, another one for each split: { bucket: [{ var: principal.id }, "new-model", 100] }',
+      findings.report('C5017', salt.mark, 'the salt of `bucket` must be a literal string', {
+        expected: 'a different string for each split: { bucket: [{ var: principal.id }, "new-model", 100] }',
       });
     }
     const value = count.kind === 'literal' ? count.value : undefined;
     const fits = typeof value === 'number' && Number.isInteger(value) && value >= 2 && value <= BUCKETS_MAX;
     if (count.kind === 'broken' || fits) return;
-    findings.report('C5017', count.mark, 'the number of buckets is not a whole number', {
+    findings.report('C5017', count.mark, 'the number of buckets must be a literal whole number', {
       expected: `a number from 2 to ${BUCKETS_MAX}, such as 100`,
     });
   }
 
-  /** Reports an operand that is no finite number; `verb` says what the operator does with numbers. */
+  /** Reports an operand that is not a finite number. */
   function checkNumber(operator: string, verb: 'compares' | 'computes with', operand: Typed): void {
     const { expression, type } = operand;
     const infinite =
@@ -256,7 +253,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     if (type.kind === 'any' || (type.kind === 'number' && !infinite)) return;
     const is_unordered = verb === 'compares' && expression.kind !== 'literal' && type.kind === 'text';
     const help = is_unordered
-      ? 'texts have no order: compare them with `===`, `in` or `glob`'
+      ? 'strings have no order: compare them with `===`, `in` or `glob`'
       : literalHelp(operand, 'number');
     report('C5015', operand, `${keyName(operator)} ${verb} numbers`, { expected: 'a finite number', help });
   }
@@ -264,18 +261,18 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   function checkOrdering(operator: string, operands: readonly Typed[]): void {
     const before = findings.errors();
     for (const operand of operands) {
-      // Of two texts, the first says that texts have no order.
+      // For two strings, one finding is enough.
       if (findings.errors() === before) checkNumber(operator, 'compares', operand);
     }
     if (findings.errors() === before) checkAmounts(operands);
   }
 
-  /** Whether a text is the path of a fact, and so was meant to read it; reports it. */
+  /** Reports a string that is the path of a fact: `var` is probably missing. */
   function isUnreadFact({ expression }: Typed): boolean {
     const path = literalText(expression);
     if (!isFact(path)) return false;
     const expected = `{ var: ${path} }, which reads the fact`;
-    findings.report('C5013', expression.mark, `${keyName(path)} is only a text here`, { expected });
+    findings.report('C5013', expression.mark, `${keyName(path)} is only a string here`, { expected });
     return true;
   }
 
@@ -289,11 +286,11 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     const text = literalText(other);
     const one = other.kind === 'fact' ? `{ var: ${other.path} }` : /^[a-z][\w-]*$/i.test(text) ? text : 'item';
     const items = expression.kind === 'fact' ? `{ var: ${expression.path} }` : '[...]';
-    const help = `to look for an item write { in: [${one}, ${items}] }`;
+    const help = `to look for an item, write { in: [${one}, ${items}] }`;
     report('C5015', list, `${keyName(operator)} cannot compare a whole list`, { help });
   }
 
-  /** Whether two values can be the same; a literal is blamed, otherwise the second. */
+  /** Reports values of different types, at the literal if there is one, else at the second. */
   function checkSame(a: Typed, b: Typed): void {
     if (b.expression.kind !== 'literal' && a.expression.kind === 'literal') return void checkSame(b, a);
     const kinds = [a.type.kind, b.type.kind];
@@ -302,12 +299,12 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       checkOccurs(a, b);
       return void checkAmounts([a, b]);
     }
-    const message = `${KIND_NAMES[a.type.kind]} is never the same as ${KIND_NAMES[b.type.kind]}`;
+    const message = `${KIND_NAMES[a.type.kind]} never equals ${KIND_NAMES[b.type.kind]}`;
     const because = a.expression.kind === 'fact' ? `the fact ${a.expression.path} is` : undefined;
     reportMismatch(b, a.type.kind, message, because);
   }
 
-  /** Whether a fact with a closed set of values can be what it is compared with. */
+  /** Reports a literal that is not in the closed set of a fact. */
   function checkOccurs({ expression: fact, type: { values } }: Typed, { expression: literal }: Typed): void {
     if (values === undefined || literal.kind !== 'literal' || values.includes(String(literal.value))) return;
     const name = fact.kind === 'fact' ? `the fact ${fact.path}` : 'the value';
@@ -317,7 +314,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     });
   }
 
-  /** Money is compared with money; of plain numbers only with 0 and those that can be nano-USD. */
+  /** Money may be compared with money, 0 and plausible amounts in nano-USD. */
   function checkAmounts(operands: readonly Typed[]): void {
     const money = operands.find(({ type }) => type.unit === 'money')?.expression;
     if (money === undefined) return;
@@ -325,14 +322,14 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       const { expression, type } = operand;
       if (type.kind !== 'number' || type.unit === 'money') continue;
       const amount = expression.kind === 'literal' ? Number(expression.value) : Number.NaN;
-      if (amount === 0 || (Number.isInteger(amount) && Math.abs(amount) >= LEAST_NANO_USD)) continue;
+      if (amount === 0 || (Number.isInteger(amount) && Math.abs(amount) >= MIN_NANO_USD)) continue;
       const name = money.kind === 'fact' ? keyName(money.path) : 'the other operand';
-      const help = amount > 0 ? `an amount in USD is written { usd: ${amount} }` : undefined;
+      const help = amount > 0 ? `write an amount in USD as { usd: ${amount} }` : undefined;
       report('C5024', operand, `${name} is money, and this is not`, { expected: 'an amount of money', help });
     }
   }
 
-  /** Checks the operands of `in`; `parts` are the items of a list that is written out. */
+  /** Checks the operands of `in`. @param parts the items of a literal list */
   function checkMembership(one: Typed, list: Typed, parts: readonly Typed[] | undefined): void {
     if ([one, ...(parts ?? [])].some(isUnreadFact)) return;
     const { kind, item: kind_of_items } = list.type;
@@ -342,12 +339,12 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       const { expression: first } = one;
       const items = first.kind === 'fact' ? `{ var: ${first.path} }` : '[...]';
       const text = expression.kind === 'literal' ? quote(path) : undefined;
-      const said = text ?? (expression.kind === 'fact' ? `{ var: ${expression.path} }` : 'item');
-      const swapped = `the item comes first: { in: [${said}, ${items}] }`;
+      const shown = text ?? (expression.kind === 'fact' ? `{ var: ${expression.path} }` : 'item');
+      const swapped = `the item comes first: { in: [${shown}, ${items}] }`;
       const texts =
-        'to compare texts use `===`, to match a pattern `glob`: { glob: [{ var: request.model }, "coder-*"] }';
+        'to compare strings, use `===`; to match a pattern, use `glob`: { glob: [{ var: request.model }, "coder-*"] }';
       const help = isFact(path) ? readFactHelp(path) : one.type.kind === 'list' ? swapped : texts;
-      report('C5006', list, '`in` would look inside a text', { expected: 'a list', help });
+      report('C5006', list, '`in` does not search inside a string', { expected: 'a list', help });
     } else if (kind !== 'list') {
       if (kind !== 'any') report('C5015', list, '`in` looks for an item in a list', { expected: 'a list' });
     } else if (one.type.kind === 'list') {
@@ -355,7 +352,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
         expression.kind === 'fact' && one.expression.kind === 'list'
           ? `for any of them: { some: [{ var: ${expression.path} }, { in: [{ var: "" }, [...]] }] }`
           : eachItemHelp(one, '{ in: [{ var: "" }, [...]] }');
-      report('C5015', one, '`in` looks for one item, not for a list', { expected: 'a single value', help });
+      report('C5015', one, '`in` looks for a single item, not a list', { expected: 'a single value', help });
     } else if (parts !== undefined) {
       for (const part of parts) checkSame(one, part);
     } else if (
@@ -368,7 +365,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     }
   }
 
-  /** Checks an expression from the inside out; its type is `any` after a mistake in it. */
+  /** Checks an expression bottom-up; after an error in it, its type is `any`. */
   function check(expression: Expression): Typed {
     const before = findings.errors();
     if (expression.kind === 'list') for (const part of expression.items) check(part);
@@ -387,12 +384,12 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       case 'glob':
       case 'cidr':
       case 'time_window':
-        // Literals in the place of the value were taken for it: they are no second mistake.
+        // With a literal first, the operands are probably swapped: that is one error.
         if (!isSubject(operator, check(first)) && first.kind === 'literal') return;
         for (const literal of more) checkLiteral(operator, literal);
         return;
       case 'bucket':
-        isSubject('glob', check(first), 'principal.id', '`bucket` takes a text first');
+        isSubject('glob', check(first), 'principal.id', 'the first operand of `bucket` must be a string');
         return void checkBuckets(more[0]!, more[1]!);
       case 'usd':
         return void checkLiteral('usd', first);
@@ -418,7 +415,7 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
       }
       case 'and':
       case 'or':
-        for (const operand of operands) checkBoolean(operand, `what ${keyName(operator)} combines`);
+        for (const operand of operands) checkBoolean(operand, `an operand of ${keyName(operator)}`);
         return;
       case 'if':
         return void checkChoice(operands);
@@ -438,25 +435,25 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
   function checkBoolean(operand: Typed, what: string): void {
     const { kind } = operand.type;
     if (kind === 'boolean' || kind === 'any') return;
-    report('C5016', operand, `${what} is not true or false`, { help: conditionHelp(operand) });
+    report('C5016', operand, `${what} must be true or false`, { help: conditionHelp(operand) });
   }
 
   function checkComputed(operator: string, operand: Typed): void {
     const { expression, type } = operand;
     if (type.unit !== 'money') return void checkNumber(operator, 'computes with', operand);
     const is_fact = expression.kind === 'fact';
-    const message = `${is_fact ? keyName(expression.path) : 'this'} is money: rules compare it only`;
-    const help = 'limits on money belong into spend_limits';
+    const message = `${is_fact ? keyName(expression.path) : 'this'} is money, which rules can only compare`;
+    const help = 'set limits on money under spend_limits';
     findings.report('C5024', is_fact ? expression.path_mark : expression.mark, message, { help });
   }
 
   function checkChoice(operands: readonly Typed[]): void {
-    for (let at = 0; at + 1 < operands.length; at += 2) checkBoolean(operands[at]!, 'what `if` tests');
+    for (let at = 0; at + 1 < operands.length; at += 2) checkBoolean(operands[at]!, 'a condition of `if`');
     const [first, ...more] = branchesOf(operands).filter(({ type }) => type.kind !== 'any' && type.kind !== 'nothing');
     const odd = more.find(({ type }) => type.kind !== first?.type.kind);
     if (first === undefined || odd === undefined) return;
     const expected = `${KIND_NAMES[first.type.kind]}, as the first value is`;
-    report('C5013', odd, 'the values of `if` are of different types', { expected });
+    report('C5013', odd, 'the values of `if` have different types', { expected });
   }
 
   function checkQuantifier(operator: Operator, list: Expression, condition: Expression): void {
@@ -464,33 +461,38 @@ export function createTypeChecker(findings: Findings): (condition: Expression) =
     isSubject(operator, subject);
     const outer = item;
     item = subject.type.kind === 'list' && subject.type.item !== undefined ? { kind: subject.type.item } : ANY;
-    checkBoolean(check(condition), `what ${keyName(operator)} tests`);
+    checkBoolean(check(condition), `the condition of ${keyName(operator)}`);
     item = outer;
   }
 
-  /** Whether the first operand fits an operator that looks at one value, or at the items of one. */
+  /** Whether the first operand has the right type; reports otherwise. */
   function isSubject(
     operator: Operator,
     subject: Typed,
     fact = operator === 'cidr' ? 'request.client.address' : 'request.model',
-    message = `${keyName(operator)} looks at a text first`,
+    message = `the first operand of ${keyName(operator)} must be a string`,
   ): boolean {
     const { expression, type } = subject;
     if (type.kind === 'any') return true;
     if (operator === 'time_window') {
       if (type.unit === 'moment') return true;
-      report('C5015', subject, '`time_window` looks at a moment', { expected: '{ var: request.received_at }' });
+      report('C5015', subject, 'the first operand of `time_window` must be a time', {
+        expected: '{ var: request.received_at }',
+      });
     } else if (operator === 'glob' || operator === 'cidr') {
       if (type.kind === 'text' && expression.kind !== 'literal') return true;
-      const expected = `a text that differs from request to request, such as { var: ${fact} }`;
+      const expected = `a fact of the request, such as { var: ${fact} }`;
       const swapped = expression.kind === 'literal' && type.kind === 'text' && !isFact(literalText(expression));
-      const order = swapped ? `what is looked at comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
+      const order = swapped ? `the fact comes first: { ${operator}: [{ var: ${fact} }, ...] }` : undefined;
       const each = eachItemHelp(subject, `{ ${operator}: [{ var: "" }, "..."] }`);
       report('C5015', subject, message, { expected, help: order ?? literalHelp(subject, 'any') ?? each });
     } else {
       if (type.kind === 'list') return true;
       const help = literalHelp(subject, 'list');
-      report('C5015', subject, `${keyName(operator)} looks at the items of a list`, { expected: 'a list', help });
+      report('C5015', subject, `the first operand of ${keyName(operator)} must be a list`, {
+        expected: 'a list',
+        help,
+      });
     }
     return false;
   }

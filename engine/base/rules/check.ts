@@ -1,6 +1,6 @@
 import { basename } from 'node:path';
 import type { FactPath } from '../contract/facts.ts';
-import { heldBy, NO_STAGE_FACTS } from '../contract/own-facts.ts';
+import { containingFact, NO_STAGE_FACTS } from '../contract/own-facts.ts';
 import { oneOf } from '../kit/text/suggest.ts';
 import type { DiagnosticCode } from '../source/diagnostics/codes.ts';
 import type { Findings } from '../source/findings.ts';
@@ -10,26 +10,26 @@ import { type Call, createExpressionReader, type Expression, type OwnFacts } fro
 import { isFact } from './fact-paths.ts';
 import { lintCondition } from './lint.ts';
 
-// Comparisons with names that do not exist: of groups, models, upstreams and whatever else a configuration lists.
+// Comparisons with unknown names of groups, models, upstreams and other entries of the configuration.
 
-/** Why a name is none. */
+/** A finding about an unknown name. */
 export interface NameProblem {
   readonly code: DiagnosticCode;
   readonly message: string;
   readonly help?: string | undefined;
 }
 
-/** The names that something can have. */
+/** The known names of one kind. */
 export interface NameSet {
-  /** What is wrong with a name; `undefined` where it exists, or may exist unknown to the configuration. */
+  /** The problem with a name; `undefined` when it exists, or may exist outside of the configuration. */
   problemOf(name: string): NameProblem | undefined;
   problemOfGlob(glob: string): NameProblem | undefined;
 }
 
-/** The names that facts can have, or the items of those that are lists, by the path of the fact. */
+/** The possible values of facts, or of their items, by the path of the fact. */
 export type FactNames = ReadonlyMap<string, NameSet>;
 
-/** Makes what reports names in conditions that no request can have, and tells whether it did. */
+/** Reports unknown names in conditions. The function returns whether it reported any. */
 function createNameChecker(findings: Findings, names: FactNames): (condition: Expression) => boolean {
   const namesOf = (expression: Expression, item: NameSet | undefined): NameSet | undefined => {
     if (expression.kind === 'item') return item;
@@ -39,7 +39,7 @@ function createNameChecker(findings: Findings, names: FactNames): (condition: Ex
   function report(values: readonly Expression[], problemOf: (text: string) => NameProblem | undefined): boolean {
     const wrong = values.flatMap((value) => {
       const text = value.kind === 'literal' && typeof value.value === 'string' ? value.value : '';
-      // What stands for a value of a fragment was reported, or is not known here.
+      // Placeholders of fragments are reported elsewhere.
       const problem = text === '' || text.includes('${{') ? undefined : problemOf(text);
       return problem === undefined ? [] : [{ ...problem, mark: value.mark }];
     });
@@ -57,7 +57,7 @@ function createNameChecker(findings: Findings, names: FactNames): (condition: Ex
     return report(values, (text) => either?.problemOf(text));
   }
 
-  /** @param item names of the item that `{ var: "" }` stands for. */
+  /** @param item the names of `{ var: "" }` */
   function check(expression: Expression, item?: NameSet): boolean {
     const all = (parts: readonly Expression[]) => parts.map((part) => check(part, item)).includes(true);
     if (expression.kind === 'list') return all(expression.items);
@@ -83,19 +83,19 @@ export interface Condition {
   /** JSON-Logic with named rules expanded. */
   readonly logic: unknown;
   readonly reads: readonly FactRead[];
-  /** Whether a warning says of it that it always holds, or never does. */
+  /** Whether a warning was reported that it always or never holds. */
   readonly linted: boolean;
 }
 
 /** Checks the conditions of one file against the operators, the facts and the named rules of that file. */
 export interface ConditionChecker {
-  /** The condition with named rules expanded; `undefined` after reporting why it cannot be used. */
+  /** The condition with named rules expanded; `undefined` after an error. */
   check(node: Node): Condition | undefined;
   named(): readonly { readonly name: string; readonly logic: unknown; readonly mark: Mark }[];
   reportUnused(): void;
 }
 
-/** What conditions may speak of because gateway.yaml does. */
+/** Names and facts that gateway.yaml defines for conditions. */
 export interface KnownToConditions extends OwnFacts {
   readonly names: FactNames;
 }
@@ -117,7 +117,7 @@ interface NamedRule {
   condition: CheckedCondition | undefined;
 }
 
-/** What a checker can do for those of files that share its rules. */
+/** A checker, as the checkers of other files use it. */
 interface Checker extends ConditionChecker {
   readonly known: KnownToConditions;
   readonly rules: ReadonlyMap<string, NamedRule>;
@@ -152,7 +152,7 @@ function createChecker(
     const expression = read(node);
     if (findings.errors() === before) checkTypes(expression);
     if (findings.errors() > before) return undefined;
-    // What a name that does not exist makes of a condition is no second mistake.
+    // An unknown name often makes a condition constant: report the name only.
     const linted = checkNames(expression) || lintCondition(expression, findings);
     const reads = new Map<Mark, FactRead>();
     collectReads(expression, reads);
@@ -161,17 +161,17 @@ function createChecker(
   }
 
   function constantHelp(node: Node): string | undefined {
-    if (node.kind === 'list') return 'say how the conditions combine: { and: [...] } or { or: [...] }';
+    if (node.kind === 'list') return 'combine the conditions: { and: [...] } or { or: [...] }';
     const text = node.kind === 'scalar' ? String(node.value) : '';
     if (isFact(text)) return `write { var: ${text} }`;
     if (find(text) !== undefined) return `write { rule: ${text} }`;
-    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not text' : comparisonMeant(text);
+    return text.startsWith('{') ? 'remove the quotes: a condition is YAML, not a string' : suggestComparison(text);
   }
 
-  /** Every fact an expression reads, once per place: a rule used twice reads its facts where it stands. */
+  /** Collects the facts that an expression reads, once per position. Facts of a named rule count where the rule is written. */
   function collectReads(expression: Expression, reads: Map<Mark, FactRead>): void {
     if (expression.kind === 'fact')
-      reads.set(expression.path_mark, { path: heldBy(expression.path), mark: expression.path_mark });
+      reads.set(expression.path_mark, { path: containingFact(expression.path), mark: expression.path_mark });
     if (expression.kind === 'list') for (const part of expression.items) collectReads(part, reads);
     if (expression.kind === 'call') for (const part of expression.operands) collectReads(part, reads);
     if (expression.kind !== 'rule') return;
@@ -183,7 +183,7 @@ function createChecker(
     if (rule === undefined && shared?.rules.has(name)) return shared.reference(name, node);
     if (rule === undefined) {
       const names = [...rules.keys(), ...(shared?.rules.keys() ?? [])];
-      const help = oneOf(name, names, 'named rules', noRules(node.mark, shared !== undefined));
+      const help = oneOf(name, names, 'named rules', noRulesHelp(node.mark, shared !== undefined));
       findings.report('C5009', node.mark, `there is no rule ${keyName(name)}`, { help });
       return undefined;
     }
@@ -192,7 +192,7 @@ function createChecker(
       const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
       findings.report('C5010', node.mark, `the rule ${keyName(name)} refers to itself`, {
         found: circle.length > 2 ? circle.join(' -> ') : undefined,
-        help: 'write the condition out at one of them',
+        help: 'write out the condition in one of them',
       });
       return undefined;
     }
@@ -228,16 +228,16 @@ function createChecker(
   };
 }
 
-/** A comparison as most languages write it, as an expression. */
-function comparisonMeant(text: string): string | undefined {
+/** A suggestion for a comparison in infix notation. */
+function suggestComparison(text: string): string | undefined {
   const [, fact = '', operator = '', value = ''] = /^([\w.-]+)\s*([=!]==?|[<>]=?)\s*(\S+)$/.exec(text) ?? [];
   if (!isFact(fact)) return undefined;
   const strict = /^[=!]=$/.test(operator) ? `${operator}=` : operator;
   return `write { "${strict}": [{ var: ${fact} }, ${value}] }`;
 }
 
-/** Where rules could have been written, for a condition that finds none. */
-function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
+/** Where named rules are looked up, for a condition where there are none. */
+function noRulesHelp({ file, chain }: Mark, in_pipeline: boolean): string {
   if (!in_pipeline) return 'this file has no named rules';
   const user = chain?.[0]?.file;
   if (user === undefined || user === file) return 'neither this file nor gateway.yaml has named rules';
@@ -245,9 +245,9 @@ function noRules({ file, chain }: Mark, in_pipeline: boolean): string {
 }
 
 /**
- * @param rules the `rules:` mapping of the file, where there is one.
- * @param shared that of gateway.yaml, whose rules, headers and names can be used, too.
- * @param knows_stages whether all stages are known, where there is no gateway.yaml.
+ * @param rules the `rules:` mapping of the file
+ * @param shared the checker of gateway.yaml, whose rules, headers and names are also available
+ * @param knows_stages whether all stages are known, if there is no gateway.yaml
  */
 export function createConditionChecker(
   rules: Node | undefined,

@@ -10,15 +10,15 @@ import { wallClock } from '../kit/zoned-time.ts';
 import { expressionOf, truthy } from './logic.ts';
 import { type Operator, operatorSpec, takesOperands } from './operators.ts';
 
-/** Most buckets: every one of them is then still equally likely to within a millionth of a percent. */
+/** Most buckets: up to here, all are equally likely to within a millionth of a percent. */
 export const BUCKETS_MAX = 1_000_000;
 
-/** Hex digits of a hash that a double holds exactly. */
+/** Hex digits that a double represents exactly. */
 const DIGITS = 13;
 
 /**
- * The bucket of a text, from 0 to `count` - 1: the first 52 bits of SHA-256 over the salt, a zero byte and the text, modulo
- * the count. The same in every process and every version.
+ * The bucket of a string, from 0 to `count` - 1: the first 52 bits of SHA-256 over the salt, a zero byte and the string,
+ * modulo the count. Stable across processes and versions.
  */
 export function bucketOf(text: string, salt: string, count: number): number {
   return Number.parseInt(hash('sha256', `${salt}\0${text}`, 'hex').slice(0, DIGITS), 16) % count;
@@ -28,19 +28,19 @@ const DAYS = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun'];
 const MINUTES_PER_DAY = 24 * 60;
 const MS_PER_MINUTE = 60_000;
 
-const TIME_HELP = 'a time is hours and minutes, 00:00 to 24:00';
+const TIME_HELP = 'write hours and minutes, 00:00 to 24:00';
 
-/** A span of local time that recurs on some days of the week. */
+/** A weekly window of local time. */
 interface TimeWindow {
   /** By day of the week, Monday first: whether the window begins on it. */
   readonly days: readonly boolean[];
-  /** Minutes since midnight; `end` is left out of the window, and lies on the next day unless it is after `start`. */
+  /** Minutes since midnight. `end` is exclusive, and on the next day unless it is after `start`. */
   readonly start: number;
   readonly end: number;
   readonly zone: string;
 }
 
-/** What is wrong with a text that should be a time window. */
+/** The problem of an invalid time window. */
 interface WindowProblem {
   readonly problem: string;
   readonly help?: string;
@@ -54,11 +54,11 @@ function parseDays(text: string): readonly boolean[] | WindowProblem {
     const names = part.split('-');
     const odd = names.find((name) => !DAYS.includes(name));
     if (odd !== undefined) {
-      return wrong(`"${odd}" is no day of the week`, didYouMean(odd, DAYS, `days: ${DAYS.join(', ')}`));
+      return wrong(`"${odd}" is not a day of the week`, didYouMean(odd, DAYS, `days: ${DAYS.join(', ')}`));
     }
     const [from = '', to = from, ...more] = names;
     if (more.length > 0) return wrong(`"${part}" has more than two ends`);
-    // `fri-mon` goes over the end of the week.
+    // `fri-mon` wraps around the end of the week.
     for (let day = DAYS.indexOf(from); ; day = (day + 1) % DAYS.length) {
       days[day] = true;
       if (DAYS[day] === to) break;
@@ -81,7 +81,8 @@ function parseWindow(text: string): TimeWindow | WindowProblem {
   const at = words.findIndex((word) => /^\d/.test(word));
   const [times = '', zone = 'UTC', ...more] = words.slice(at);
   if (at < 0) return wrong('it has no times', 'a whole day is 00:00-24:00');
-  if (at > 1 || more.length > 0) return wrong('it has too many words', 'no spaces within: mon,wed,fri and 09:00-17:00');
+  if (at > 1 || more.length > 0)
+    return wrong('it has too many words', 'write days and times without spaces: mon,wed,fri 09:00-17:00');
   const days = at === 0 ? DAYS.map(() => true) : parseDays(words[0]!);
   if ('problem' in days) return days;
   const [from = '', to = '', ...others] = times.split('-');
@@ -89,27 +90,27 @@ function parseWindow(text: string): TimeWindow | WindowProblem {
   if (others.length > 0 || to === '') return wrong(`"${times}" is not two times`);
   if (start === undefined || start === MINUTES_PER_DAY) return wrong(`there is no time "${from}"`, TIME_HELP);
   if (end === undefined) return wrong(`there is no time "${to}"`, TIME_HELP);
-  if (start === end) return wrong('it begins when it ends', 'the whole day is 00:00-24:00');
+  if (start === end) return wrong('it ends when it begins', 'the whole day is 00:00-24:00');
   if (!isTimeZone(zone)) {
     return wrong(`there is no time zone "${zone}"`, didYouMean(zone, Intl.supportedValuesOf('timeZone')));
   }
   return { days, start, end, zone };
 }
 
-/** What is wrong with the text of a time window, and what to do about it; `undefined` when nothing is. */
+/** The problem of a time window, with help; `undefined` without one. */
 export function windowProblem(text: string): WindowProblem | undefined {
   const window = parseWindow(text);
   return 'problem' in window ? window : undefined;
 }
 
-/** Tells what the clocks of a time zone show: the day of the week, where Monday is 0, and minutes since midnight. */
+/** Local time in a zone: the day of the week, Monday being 0, and minutes since midnight. */
 type LocalClock = (ms: number) => { readonly day: number; readonly minute: number };
 
 function createLocalClock(zone: string): LocalClock {
   let minute_read = Number.NaN;
   let time = { day: 0, minute: 0 };
   return (ms) => {
-    // Every rule of a request asks for the same minute, and asking Intl takes longer than all else a rule does.
+    // Cached for the minute: asking Intl costs more than the rest of a rule, and all rules of a request ask for the same.
     const minute = Math.floor(ms / MS_PER_MINUTE);
     if (minute === minute_read) return time;
     const wall = new Date(wallClock(ms, zone));
@@ -128,9 +129,9 @@ function clockOf(zone: string): LocalClock {
 }
 
 /**
- * A function that tells whether a moment, in milliseconds since the epoch, lies in a window such as
- * `mon-fri 09:00-17:00 Europe/Berlin`. Days and zone may be left out (every day, UTC). A window over midnight belongs to
- * the day it begins on. Throws when the text is no window (`windowProblem`).
+ * Compiles a window such as `mon-fri 09:00-17:00 Europe/Berlin` to a test of a time in milliseconds since the epoch. Days and
+ * zone are optional (every day, UTC). A window over midnight belongs to the day it begins on. Throws for an invalid window
+ * (`windowProblem`).
  */
 export function compileWindow(text: string): (ms: number) => boolean {
   const window = parseWindow(text);
@@ -148,7 +149,7 @@ export function compileWindow(text: string): (ms: number) => boolean {
 /** Computes the value of an expression from the facts, or from the item of a list inside `some`, `all` and `none`. */
 type Evaluate = (data: unknown) => unknown;
 
-/** Makes the function of an expression from those of its operands; `written` are the operands as JSON-Logic. */
+/** Compiles an operator from its compiled operands. @param written the operands as JSON-Logic */
 type Operation = (operands: readonly Evaluate[], written: readonly unknown[]) => Evaluate;
 
 /** Lists at least this long are searched by hash. */
@@ -159,7 +160,7 @@ const isText = (value: unknown): value is string => typeof value === 'string';
 const isPlain = (logic: unknown): boolean => typeof logic !== 'object' || logic === null;
 
 function readPath(path: unknown): Evaluate {
-  if (!isText(path)) throw new Error('the path of a fact is not a text');
+  if (!isText(path)) throw new Error('the path of a fact must be a string');
   if (path === '') return (item) => item;
   const keys = path.split('.');
   const [first = '', second] = keys;
@@ -179,7 +180,7 @@ function readPath(path: unknown): Evaluate {
   };
 }
 
-/** Comparison of numbers. JavaScript takes null for 0; here what is not a number is neither less nor greater. */
+/** Comparison of numbers. Unlike JavaScript, where null counts as 0, it is false for anything but numbers. */
 function compare(holds: (a: number, b: number) => boolean): Operation {
   return ([a, b, c]) => {
     if (c === undefined) {
@@ -195,7 +196,7 @@ function compare(holds: (a: number, b: number) => boolean): Operation {
   };
 }
 
-/** Arithmetic of the library, on numbers only: anything else, and a result that is no finite number, gives null. */
+/** The library's arithmetic, on numbers only. Any other operand, and a result that is not finite, gives null. */
 function compute(operator: Operator): Operation {
   return (operands) => (data) => {
     const values = operands.map((operand) => operand(data));
@@ -205,13 +206,13 @@ function compute(operator: Operator): Operation {
   };
 }
 
-/** The first operand whose truth is `decisive`, otherwise the last. */
-function connect(decisive: boolean): Operation {
+/** The first operand whose truth is `until`, otherwise the last. */
+function connect(until: boolean): Operation {
   return (operands) => (data) => {
     let value: unknown;
     for (const operand of operands) {
       value = operand(data);
-      if (truthy(value) === decisive) break;
+      if (truthy(value) === until) break;
     }
     return value;
   };
@@ -227,9 +228,9 @@ function quantify(decide: (items: readonly unknown[], holds: (item: unknown) => 
   };
 }
 
-/** The operands after the first, which must be literal texts: they are parsed once, not for every request. */
+/** The operands after the first. They must be literal strings, because they are parsed once per load. */
 function literalTexts([, ...written]: readonly unknown[]): readonly string[] {
-  if (!written.every(isText)) throw new Error('patterns, ranges and time windows are literal texts');
+  if (!written.every(isText)) throw new Error('patterns, ranges and time windows must be literal strings');
   return written;
 }
 
@@ -315,7 +316,7 @@ const OPERATIONS: Readonly<Record<Operator, Operation>> = {
 
 /**
  * Compiles an expression that passed the load checks to a function of the facts. A fact that is not set reads as null.
- * Throws when it uses an operator that is not on the list, or one with a wrong number of operands.
+ * Throws for an unknown operator, and for a wrong number of operands.
  */
 export function compileExpression(logic: unknown): Evaluate {
   const found = expressionOf(logic);

@@ -1,9 +1,9 @@
 import type { GatewayConfig, RouteUpstream, RoutingRuleConfig, RuleMode } from '../contract/config.ts';
 import { matchesGlob } from '../kit/glob.ts';
 
-/** A rule of gateway.yaml with all that it asks of a request in one condition. */
+/** A rule of gateway.yaml with its keys combined into one condition. */
 interface ConfigRule {
-  /** Place in its list, from 0. */
+  /** Index in its list. */
   readonly index: number;
   readonly name: string;
   readonly mode: RuleMode;
@@ -11,7 +11,7 @@ interface ConfigRule {
   readonly logic: unknown;
 }
 
-/** An entry of `routing.rules` as it is evaluated. */
+/** An entry of `routing.rules`. */
 export interface RoutingRule extends ConfigRule, Pick<RoutingRuleConfig, 'on_unsupported_cache'> {
   readonly upstreams: readonly RouteUpstream[];
 }
@@ -31,9 +31,9 @@ export function routingRules(config: GatewayConfig): readonly RoutingRule[] {
   });
 }
 
-/** An entry of `access.rules` as it is evaluated: requests for which `logic` holds are refused. */
+/** An entry of `access.rules`: requests for which `logic` holds are rejected. */
 export interface AccessRule extends ConfigRule {
-  /** What clients are told. */
+  /** The error message for clients. */
   readonly message: string;
   covers(id: string): boolean;
 }
@@ -56,7 +56,7 @@ export function accessRules({ access: { rules } }: GatewayConfig): readonly Acce
   });
 }
 
-/** Where a route leads, for people: `main, then spare`; shares in percent where an order has several. */
+/** The upstreams of a route, for people: `main, then spare`; with shares in percent for several of one order. */
 export function formatUpstreams(upstreams: readonly RouteUpstream[]): string {
   const by_order = Map.groupBy(upstreams, ({ order }) => order);
   const orders = [...by_order.keys()].toSorted((a, b) => a - b).map((order) => by_order.get(order)!);
@@ -71,7 +71,7 @@ export function formatUpstreams(upstreams: readonly RouteUpstream[]): string {
     .join(', then ');
 }
 
-/** Where a rule leads, with what it says of prompt caches of an hour. */
+/** The upstreams of a rule, with its policy for unsupported 1-hour caches. */
 export function formatRoute({
   upstreams,
   on_unsupported_cache: policy,

@@ -25,7 +25,7 @@ interface Common {
   readonly depth: number;
 }
 
-/** A part of a condition whose form is right: what it is, and where it stands. */
+/** A node of a parsed condition, with its position. */
 export type Expression = Common &
   (
     | { readonly kind: 'literal'; readonly value: ScalarNode['value']; readonly node: ScalarNode }
@@ -40,17 +40,16 @@ export type Expression = Common &
         readonly operands: readonly Expression[];
         readonly key: Mark;
       }
-    /** Something about it was reported; nothing more should be. */
+    /** Has an error already; report nothing more about it. */
     | { readonly kind: 'broken' }
   );
 
-/** An expression that is a fact. */
 export type Fact = Extract<Expression, { kind: 'fact' }>;
 
-/** An expression of one operator. */
+/** An operator with its operands. */
 export type Call = Extract<Expression, { kind: 'call' }>;
 
-/** Looks a named rule up and reports when it cannot be used. */
+/** Looks up a named rule; reports when it cannot be used. */
 export type FindRule = (name: string, node: Node) => Pick<Common, 'logic' | 'size' | 'depth'> | undefined;
 
 const MAX_DEPTH = 100;
@@ -65,8 +64,8 @@ function plural([min, max]: readonly [number, number]): string {
   return min === max ? String(min) : `${min} or ${max}`;
 }
 
-/** `var` of other dialects takes what a fact is where it is not there. */
-function defaultMeant([path]: readonly Node[]): string | undefined {
+/** In other dialects, the second operand of `var` is a default. */
+function suggestDefault([path]: readonly Node[]): string | undefined {
   if (path?.kind !== 'scalar' || typeof path.value !== 'string' || !isFact(path.value)) return undefined;
   return `write { var: ${path.value} }: facts have no defaults, and { "!!": { var: ${path.value} } } tests whether one is set`;
 }
@@ -85,31 +84,31 @@ function unknownOperatorHelp(key: string): string | undefined {
 export interface OwnFacts {
   readonly headers: readonly string[];
   readonly of_stages: StageFacts;
-  /** Whether these are all: a stage that could not be loaded may have others. */
+  /** Whether these are all: a stage that failed to load may define more. */
   readonly knows_stages: boolean;
 }
 
-/** What a diagnostic says beside its message. */
+/** The optional parts of a diagnostic. */
 type More = { readonly found?: string; readonly expected?: string; readonly help?: string | undefined };
 
-/** Makes what reads the nodes of conditions as expressions, and reports what has not the form of one. */
+/** Creates the parser of conditions, which reports syntax errors. */
 export function createExpressionReader(
   findings: Findings,
   findRule: FindRule,
   own: OwnFacts,
 ): (node: Node) => Expression {
-  /** Errors there were before the condition that is read now. */
+  /** The number of errors before the current condition. */
   let before = 0;
 
   const broken = (mark: Mark): Expression => ({ kind: 'broken', mark, logic: null, size: 0, depth: 0 });
 
-  /** Reports what is wrong at a place; `mark` is that of the expression. */
+  /** Reports an error. @param mark the position of the expression */
   function refuse(code: DiagnosticCode, at: Mark, message: string, more: More = {}, mark = at): Expression {
     findings.report(code, at, message, more);
     return broken(mark);
   }
 
-  /** @param in_item whether `node` is evaluated once per item of a list, where only `{ var: "" }` can be seen. */
+  /** @param in_item whether `node` is evaluated once per item of a list, where only `{ var: "" }` is available */
   function readPart(node: Node, in_item: boolean, level: number): Expression {
     const { mark } = node;
     if (level > MAX_DEPTH) return tooLarge(mark);
@@ -129,7 +128,7 @@ export function createExpressionReader(
     if (second !== undefined) {
       const keys = node.entries.map(({ key }) => keyName(key)).join(' and ');
       const help = 'combine conditions: { and: [ {...}, {...} ] }';
-      return refuse('C5003', second.key_mark, `an expression has one operator, this one has ${keys}`, { help }, mark);
+      return refuse('C5003', second.key_mark, `an expression has one operator; this one has ${keys}`, { help }, mark);
     }
     const { key, value, key_mark } = entry;
     if (key === 'rule') return readRule(value, mark, in_item);
@@ -156,18 +155,18 @@ export function createExpressionReader(
   }
 
   function tooLarge(mark: Mark): Expression {
-    // What is too large is so at every level above, too.
+    // Report only the innermost level: all levels above are too large as well.
     if (findings.errors() !== before) return broken(mark);
     return refuse('C5025', mark, 'the condition is too large', {
-      expected: `at most ${MAX_SIZE} operators, nested ${MAX_DEPTH} deep, named rules counted each time they are used`,
+      expected: `at most ${MAX_SIZE} operators, nested ${MAX_DEPTH} deep, counting named rules at each use`,
     });
   }
 
   function refuseCount(operator: Operator, spec: OperatorSpec, count: number, key: Mark): Expression {
     const [min, max] = spec.operands;
     if (spec.odd === true && count >= min) {
-      const more = { found: `${count} operands`, expected: 'an odd number of them' };
-      return refuse('C5011', key, '`if` needs a last value for when no condition holds', more);
+      const more = { found: `${count} operands`, expected: 'an odd number of operands' };
+      return refuse('C5011', key, '`if` needs a last value, for when no condition holds', more);
     }
     const as_list = `write them as a list: { "${operator}": [..., ...] }`;
     const help = count === 1 && min > 1 ? as_list : `for example ${spec.example}`;
@@ -192,9 +191,9 @@ export function createExpressionReader(
       const more = {
         found: operands.length > 1 ? `${operands.length} operands` : describe(value),
         expected: 'one literal path, such as { var: request.model }',
-        help: computed ? undefined : defaultMeant(operands),
+        help: computed ? undefined : suggestDefault(operands),
       };
-      const message = computed ? 'the path of a fact is computed' : '`var` takes one path';
+      const message = computed ? 'the path of a fact must be a literal' : '`var` takes one path';
       return refuse('C5004', value.mark, message, more, mark);
     }
     const path = operand.value;
@@ -202,18 +201,18 @@ export function createExpressionReader(
     const spec = factSpec(path, own.of_stages);
     const wrong = (message: string, more: More = {}) => refuse('C5002', operand.mark, message, more, mark);
     if (path.split('.').some((key) => PROTOTYPE_KEYS.has(key)))
-      return wrong(`${keyName(path)} leads into the prototype of an object`);
+      return wrong(`${keyName(path)} is not a path of a fact`);
     if (in_item) {
       if (path === '') return { ...common, kind: 'item' };
-      return wrong(`${keyName(path)} cannot be seen from here`, {
+      return wrong(`${keyName(path)} is not available inside some, all and none`, {
         expected: '{ var: "" }, the item',
-        help: 'compare with facts outside of some, all and none',
+        help: 'compare facts outside of some, all and none',
       });
     }
     const header = path.startsWith(HEADER_FACTS) ? path.slice(HEADER_FACTS.length) : undefined;
     if (header !== undefined && !own.headers.includes(header)) {
       const help = didYouMean(header, own.headers, `name it in gateway.yaml: facts: { headers: [${header}] }`);
-      return wrong(`the header ${keyName(header)} is no fact here`, { help });
+      return wrong(`the header ${keyName(header)} is not a fact`, { help });
     }
     if (spec === undefined) {
       if (mayBeStageFact(path) && !own.knows_stages) return broken(mark);
@@ -222,8 +221,8 @@ export function createExpressionReader(
     }
     if (spec.kind === 'object') {
       const has_names = factSpec(`${path}.name`) !== undefined;
-      const help = has_names ? `read one of them by its name: { var: ${path}.web_search }` : undefined;
-      return wrong(`${keyName(path)} is a group of values that no operator can compare`, { help });
+      const help = has_names ? `read one of its values by name: { var: ${path}.web_search }` : undefined;
+      return wrong(`${keyName(path)} is a mapping, which no operator can compare`, { help });
     }
     return { ...common, kind: 'fact', path: path as FactPath, spec, path_mark: operand.mark };
   }
@@ -231,7 +230,7 @@ export function createExpressionReader(
   function readRule(value: Node, mark: Mark, in_item: boolean): Expression {
     if (in_item) {
       const more = { expected: '{ var: "" }, the item', help: 'use the rule outside of some, all and none' };
-      return refuse('C5002', value.mark, 'the facts of a named rule cannot be seen from here', more, mark);
+      return refuse('C5002', value.mark, 'named rules are not available inside some, all and none', more, mark);
     }
     const name = value.kind === 'scalar' ? String(value.value) : '';
     const found = findRule(name, value);

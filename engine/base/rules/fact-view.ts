@@ -1,6 +1,6 @@
 import type { FactView } from '../contract/services.ts';
 
-/** Facts by dotted path as one nested, null-prototype object, the form in which conditions see them. */
+/** Nests facts by dotted path into one null-prototype object, the input of conditions. */
 export function factView(facts: Iterable<readonly [path: string, value: unknown]>): FactView {
   const root: Record<string, unknown> = Object.create(null);
   for (const [path, value] of facts) {

@@ -2,7 +2,7 @@ import type { FactKind } from '../contract/facts.ts';
 import { factSpec, mayBeStageFact } from '../contract/own-facts.ts';
 import { expressionOf } from './logic.ts';
 
-/** How tightly a phrase holds together: a looser part of a tighter whole is put in parentheses. */
+/** The precedence of a phrase: a loose part of a larger phrase gets parentheses. */
 type Bond = 'loose' | 'tight';
 
 interface Phrase {
@@ -13,7 +13,7 @@ interface Phrase {
 const tight = (text: string): Phrase => ({ text, bond: 'tight' });
 const loose = (text: string): Phrase => ({ text, bond: 'loose' });
 
-/** What stands for the item inside `some`, `all` and `none`. */
+/** The word for the item inside `some`, `all` and `none`. */
 const ITEM = 'it';
 
 const SIGNS: Readonly<Record<string, string>> = { '*': 'x', '/': '/', '%': 'modulo', '+': '+', '-': '-' };
@@ -28,13 +28,13 @@ function pathOf(logic: unknown): string | undefined {
 function kindOf(logic: unknown): FactKind | undefined {
   const path = pathOf(logic);
   if (path === undefined) return expressionOf(logic) === undefined ? undefined : 'boolean';
-  // Of a fact of a stage that is not compared with anything, only whether it holds can be meant.
+  // A stage's fact without a comparison can only be a boolean.
   return factSpec(path)?.kind ?? (mayBeStageFact(path) ? 'boolean' : 'string');
 }
 
 const grouped = ({ text, bond }: Phrase): string => (bond === 'loose' ? `(${text})` : text);
 
-/** A value as part of a sentence: a fact by its path, a constant as JSON. */
+/** A value in a sentence: a fact by its path, a constant as JSON. */
 function value(logic: unknown): string {
   const path = pathOf(logic);
   if (path !== undefined) return path === '' ? ITEM : path;
@@ -49,13 +49,13 @@ function either(parts: readonly string[]): string {
 }
 
 function sameness(not: boolean, [a, b]: readonly unknown[]): Phrase {
-  // People put the constant second, whichever way round it was written.
+  // The constant comes second, whichever way round it was written.
   const [left, right] = expressionOf(a) === undefined ? [b, a] : [a, b];
   if (right === null) return tight(`${value(left)} ${not ? 'is set' : 'is not set'}`);
   return tight(`${value(left)} ${not ? 'is not' : 'is'} ${value(right)}`);
 }
 
-/** `!` (`not`) and `!!` of a value, by what can be empty about it. */
+/** `!` (`not`) and `!!` of a value, by its type. */
 function emptiness(not: boolean, operand: unknown): Phrase {
   const kind = kindOf(operand);
   const shown = value(operand);

@@ -21,7 +21,7 @@ function isNegation(a: unknown, b: unknown): boolean {
   return negated !== undefined && same(negated, b);
 }
 
-/** The fact and the values that a comparison with constants allows; `undefined` for any other condition. */
+/** The expression and the values that a comparison with constants allows; `undefined` for other conditions. */
 function allowedValues(logic: unknown): { readonly of: unknown; readonly values: readonly unknown[] } | undefined {
   const [operator, operands] = expressionOf(logic) ?? ['', []];
   const [first, second] = operands;
@@ -34,7 +34,7 @@ function allowedValues(logic: unknown): { readonly of: unknown; readonly values:
   return undefined;
 }
 
-/** Whether a condition can be seen to hold wherever another one does; absent means always. */
+/** Whether `given` provably implies `wanted`; `undefined` stands for always. */
 export function implies(given: unknown, wanted: unknown): boolean {
   if (wanted === undefined || wanted === true || same(given, wanted)) return true;
   if (operandsOf(given, 'and').some((operand) => implies(operand, wanted))) return true;
@@ -43,7 +43,7 @@ export function implies(given: unknown, wanted: unknown): boolean {
   return each.length > 0 && each.every((operand) => implies(given, operand));
 }
 
-/** Whether two conditions can be seen never to hold together; absent means always. */
+/** Whether two conditions provably exclude each other; `undefined` stands for always. */
 export function excludes(a: unknown, b: unknown): boolean {
   if (a === undefined || b === undefined) return false;
   if (isNegation(a, b) || isNegation(b, a)) return true;
@@ -64,7 +64,7 @@ export function excludes(a: unknown, b: unknown): boolean {
   return !left.values.some((value) => right.values.includes(value));
 }
 
-/** Whether the guards of two entries can be seen to leave no request out. */
+/** Whether one of two guards provably holds for every request. */
 export function coverAll(a: unknown, b: unknown): boolean {
   return a === undefined || b === undefined || isNegation(a, b) || isNegation(b, a);
 }

@@ -1,5 +1,4 @@
-import { INITIAL_FACTS } from '../contract/engine-facts.ts';
-import { FACTS, type FactPath } from '../contract/facts.ts';
+import { FACTS, type FactPath, INITIAL_FACTS } from '../contract/facts.ts';
 import type { FactSpec } from '../contract/own-facts.ts';
 import type { Findings } from '../source/findings.ts';
 import { quote } from '../source/node.ts';
@@ -8,22 +7,22 @@ import type { Call, Expression, Fact } from './expression.ts';
 import { formatCondition } from './format-condition.ts';
 import { truthy } from './logic.ts';
 
-/** More combinations of values are not tried: the condition then counts as neither always true nor never. */
+/** Most combinations of values to evaluate. With more, a condition counts as depending on the facts. */
 const MAX_COMBINATIONS = 2048;
 
-/** Some text that no condition mentions. */
+/** A string that no condition mentions. */
 const OTHER_TEXT = '\u0000other';
 
 const ORDERINGS: ReadonlySet<string> = new Set(['<', '<=', '>', '>=']);
 const initial_facts: ReadonlySet<string> = new Set(INITIAL_FACTS);
 
-/** A value a condition depends on, with the values that decide differently, or may. */
+/** A variable of a condition, with representatives of all values that the condition can distinguish. */
 interface Unknown {
   readonly mentioned: Set<string | number>;
   readonly values: () => readonly unknown[];
 }
 
-/** Values of a number on, between and around those it is compared with: no other can decide differently. */
+/** Numbers at, between and around the constants: the condition cannot distinguish others from them. */
 function numbersAround(mentioned: ReadonlySet<unknown>): readonly number[] {
   const sorted = [0, ...mentioned].filter((value) => typeof value === 'number').toSorted((a, b) => a - b);
   const between = sorted.slice(1).map((value, at) => (value + sorted[at]!) / 2);
@@ -40,8 +39,8 @@ function factValues(path: FactPath, spec: FactSpec, mentioned: ReadonlySet<unkno
 }
 
 /**
- * A condition rewritten over the values it depends on. A fact that is compared with constants stands for itself;
- * everything else (patterns, list members, arithmetic) is a condition that may hold or not, the same wherever it recurs.
+ * A condition over abstract variables. A fact that is compared with constants is a variable; any other part (patterns, list
+ * members, arithmetic) is a boolean variable, the same one wherever the part recurs.
  */
 class Abstraction {
   readonly unknowns = new Map<string, Unknown>();
@@ -71,7 +70,7 @@ class Abstraction {
     const facts = operands.filter(isSubject);
     const others = operands.filter((operand) => !isSubject(operand));
     const [fact] = facts;
-    // In a list that is a fact every item is a condition of its own.
+    // Membership in a list fact is a separate variable for each item.
     const in_fact = operator === 'in' && operands[1]?.kind === 'fact';
     if (!simple || in_fact || facts.length > 1 || !others.every(isConstant)) return this.opaque(call);
     const constants = others.flatMap(({ logic }) => (Array.isArray(logic) ? logic : [compileExpression(logic)(null)]));
@@ -83,7 +82,7 @@ class Abstraction {
     return this.mention(fact.path.replaceAll('.', '/'), constants, (seen) => factValues(fact.path, fact.spec, seen));
   }
 
-  /** A bucket that is compared with constants is a whole number below how many there are. */
+  /** A bucket that is compared with constants: a whole number below the number of buckets. */
   private bucket({ logic, operands }: Call, constants: readonly unknown[]): unknown {
     const isThere = (value: number) => value >= 0 && value < (operands[2]!.logic as number);
     return this.mention(JSON.stringify(logic).replaceAll('.', '/'), constants, (seen) =>
@@ -105,7 +104,7 @@ class Abstraction {
   }
 }
 
-/** A bucket whose number of them is written out: whatever is wrong with that was reported. */
+/** A `bucket` with a literal number of buckets; the type check reports others. */
 function isBucket(expression: Expression): expression is Call {
   return (
     expression.kind === 'call' && expression.operator === 'bucket' && typeof expression.operands[2]?.logic === 'number'
@@ -118,17 +117,14 @@ function isConstant(expression: Expression): boolean {
   return expression.kind === 'call' && expression.operator === 'usd';
 }
 
-/** What a condition depends on, by names that mean the same in every condition. */
+/** The variables of a condition, by names that are comparable between conditions. */
 function dependencies(expression: Expression): ReadonlySet<string> {
   const abstraction = new Abstraction();
   abstraction.of(expression);
   return new Set(abstraction.unknowns.keys());
 }
 
-/**
- * Whether a condition always holds (`true`) or never does (`false`), whatever the facts; `undefined` when it depends on
- * them, or too many to tell.
- */
+/** Whether a condition always holds (true) or never does (false); `undefined` when it depends on the facts, or on too many. */
 function constancy(expression: Expression): boolean | undefined {
   const abstraction = new Abstraction();
   const holds = compileExpression(abstraction.of(expression));
@@ -149,21 +145,21 @@ function constancy(expression: Expression): boolean | undefined {
   return seen.has(true);
 }
 
-/** With more operands, pairs of them are not compared. */
+/** Most operands of which all pairs are compared. */
 const MAX_PAIRED = 12;
 
 const MAX_CHARS = 120;
 
-/** The one fact that is an address wherever it is there. */
+/** The only fact that is an IP address. */
 const ADDRESS = 'request.client.address';
 
-/** A condition in a message; left out when it is long. */
+/** A condition in a message; `this` for a long one. */
 function shown(expression: Expression): string {
   const text = formatCondition(expression.logic);
   return text.length > MAX_CHARS ? 'this' : `\`${text}\``;
 }
 
-/** Parts of an expression that are conditions of their own, and may decide nothing. */
+/** The sub-conditions of an expression. */
 function conditionsIn({ operator, operands }: Call): readonly Expression[] {
   const nested = ({ kind }: Expression) => kind === 'call';
   if (operator === '!' || operator === '!!') return operands.filter(nested);
@@ -173,8 +169,8 @@ function conditionsIn({ operator, operands }: Call): readonly Expression[] {
 }
 
 /**
- * Warns about a condition that type-checks, but always holds or never does, or of its innermost part like that.
- * @returns whether there was something to warn about.
+ * Warns about a condition that always or never holds, at its innermost such part.
+ * @returns whether it warned
  */
 export function lintCondition(expression: Expression, findings: Findings): boolean {
   if (expression.kind === 'call') {
@@ -193,7 +189,7 @@ function lintAll(parts: readonly Expression[], findings: Findings): boolean {
 function isNoAddress({ operands: [subject] }: Call, findings: Findings): boolean {
   if (subject?.kind !== 'fact' || !(subject.path in FACTS) || subject.path === ADDRESS) return false;
   findings.report('W7182', subject.path_mark, `${quote(subject.path)} is never an address`, {
-    help: `\`cidr\` looks at addresses: write { var: ${ADDRESS} }`,
+    help: `\`cidr\` compares addresses: write { var: ${ADDRESS} }`,
   });
   return true;
 }
@@ -203,14 +199,14 @@ function lintWhole(expression: Expression, findings: Findings): boolean {
   const always = constancy(expression);
   if (always === undefined) return false;
   const message = always ? 'this condition always holds' : 'this condition never holds';
-  findings.report('W7020', expression.mark, message, { help: 'remove it, or what depends on it' });
+  findings.report('W7020', expression.mark, message, { help: 'remove it, or the part that depends on it' });
   return true;
 }
 
 function lintConnection(call: Call, findings: Findings): boolean {
   const { operands } = call;
   if (lintAll(operands, findings)) return true;
-  // Conditions that depend on different things cannot contradict or imply each other.
+  // Conditions without a common variable cannot contradict or imply each other.
   const needs = operands.map(dependencies);
   const isRelated = (a: number, b: number) => [...needs[a]!].some((name) => needs[b]!.has(name));
   if (!needs.some((_, at) => needs.some((_, other) => other < at && isRelated(other, at)))) return false;
@@ -222,7 +218,7 @@ function lintConnection(call: Call, findings: Findings): boolean {
   return found || lintWhole(call, findings);
 }
 
-/** Warns of two operands of `and` that never hold together, and of two of `or` of which one always does. */
+/** Warns about two operands of `and` that never hold together, and about two of `or` of which one always holds. */
 function lintPair(call: Call, operands: readonly [Expression, Expression], findings: Findings): boolean {
   const { operator } = call;
   const [first, second] = operands;
@@ -232,7 +228,7 @@ function lintPair(call: Call, operands: readonly [Expression, Expression], findi
   const what = is_or ? 'one of these two conditions always holds' : 'these two conditions never hold together';
   findings.report('W7020', second.mark, what, {
     found: `${shown(first)} ${operator} ${shown(second)}`,
-    help: is_or ? 'if both are meant, write `and`' : 'if either is meant, write `or`',
+    help: is_or ? 'if you mean both, write `and`' : 'if you mean either, write `or`',
   });
   return true;
 }

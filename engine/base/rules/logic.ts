@@ -8,7 +8,7 @@ export function expressionOf(logic: unknown): readonly [operator: string, operan
   return [operator, Array.isArray(operands) ? operands : [operands]];
 }
 
-/** Whether JSON-Logic takes a value for true: not for false, null, 0, "" and an empty list. */
+/** Truth in JSON-Logic: false, null, 0, "" and the empty list are false. */
 export function truthy(value: unknown): boolean {
   return Array.isArray(value) ? value.length > 0 : Boolean(value);
 }

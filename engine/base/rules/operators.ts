@@ -1,20 +1,19 @@
-/** How an operator is used. */
 export interface OperatorSpec {
   readonly operands: readonly [min: number, max: number];
   /** Whether the number of operands must be odd. */
   readonly odd?: boolean;
-  /** Whether it computes with numbers; amounts of money are then refused. */
+  /** Whether it computes with numbers, which excludes money. */
   readonly arithmetic?: boolean;
   /** Whether its second operand is evaluated once per item of the first, with `{ var: "" }` as the item. */
   readonly iterates?: boolean;
   readonly meaning: string;
-  /** A condition that uses it and passes the load checks, as YAML; for reference pages. */
+  /** A valid condition in YAML, for the reference. */
   readonly example: string;
 }
 
 const MANY = Number.POSITIVE_INFINITY;
 
-/** The closed list of operators a condition may use. */
+/** The operators of conditions. */
 export const OPERATORS = {
   var: {
     operands: [1, 1],
@@ -38,7 +37,7 @@ export const OPERATORS = {
   },
   '!!': {
     operands: [1, 1],
-    meaning: 'Whether a value is none of false, null, 0, "" and an empty list',
+    meaning: 'Whether a value is not false, null, 0, "" or an empty list',
     example: '{ "!!": { var: principal.project } }',
   },
   and: {
@@ -79,34 +78,34 @@ export const OPERATORS = {
   },
   in: {
     operands: [2, 2],
-    meaning: 'Whether a list has an item',
+    meaning: 'Whether a list contains an item',
     example: '{ in: [contractors, { var: principal.groups }] }',
   },
   glob: {
     operands: [2, MANY],
-    meaning: 'Whether a text matches one of some patterns, in which * stands for any characters',
+    meaning: 'Whether a string matches one of the patterns, in which * matches any characters',
     example: '{ glob: [{ var: request.model }, "coder-*", "*-latest"] }',
   },
   bucket: {
     operands: [3, 3],
     meaning:
-      'Which of so many equally likely buckets a text falls into, from 0: always the same one for the same text and salt; null when the text is not set',
+      'The bucket of a string, from 0, out of a number of equally likely ones: the same for the same string and salt; null when the string is not set',
     example: '{ "<": [{ bucket: [{ var: principal.id }, "new-model", 100] }, 10] }',
   },
   cidr: {
     operands: [2, MANY],
-    meaning: 'Whether an IP address lies in one of some ranges, IPv4 or IPv6',
+    meaning: 'Whether an IPv4 or IPv6 address is in one of the ranges',
     example: '{ cidr: [{ var: request.client.address }, 10.0.0.0/8, "fd00::/8"] }',
   },
   time_window: {
     operands: [2, MANY],
     meaning:
-      'Whether a moment lies in one of some spans of the week: days (every day when left out), times, time zone (UTC when left out)',
+      'Whether a time is in one of the weekly windows: days (default: every day), times, time zone (default: UTC)',
     example: '{ time_window: [{ var: request.received_at }, "mon-fri 09:00-17:00 Europe/Berlin"] }',
   },
   usd: {
     operands: [1, 1],
-    meaning: 'An amount of money in USD, to compare a fact in nano-USD with',
+    meaning: 'An amount in USD, for comparison with a fact in nano-USD',
     example: '{ ">": [{ var: route.estimate_nano_usd }, { usd: 0.5 }] }',
   },
   some: {
@@ -171,10 +170,9 @@ export const OPERATORS = {
   },
 } as const satisfies Record<string, OperatorSpec>;
 
-/** An operator of the closed list. */
 export type Operator = keyof typeof OPERATORS;
 
-/** Operators of JSON-Logic, and well-known relatives, that are refused on purpose, with what to use instead. */
+/** Operators of JSON-Logic and its relatives that are rejected on purpose, with the alternatives. */
 export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['==', 'use `===`: `==` converts its operands, so that 0 equals "" and [] equals false'],
   ['!=', 'use `!==`: `!=` converts its operands'],
@@ -191,7 +189,7 @@ export const REFUSED_OPERATORS: ReadonlyMap<string, string> = new Map([
   ['?:', 'use `if`'],
 ]);
 
-/** Names that other languages have for operators of the list, with what to write here. */
+/** Names of operators in other languages, with the equivalents. */
 export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
   Object.entries({
     any: 'use `or` for conditions, `some` for the items of a list',
@@ -200,7 +198,7 @@ export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
     none_of: 'use { "!": { or: [...] } }',
     not: 'use "!", in quotes',
     group:
-      'of an access token { "===": [{ var: principal.token.group }, interns] }, of the identity provider { in: [interns, { var: principal.groups }] }',
+      'for the group of an access token write { "===": [{ var: principal.token.group }, interns] }, for one of the identity provider { in: [interns, { var: principal.groups }] }',
     model: 'write { "===": [{ var: request.model }, coder-1] }',
     team: 'write { "===": [{ var: principal.team }, search] }',
     project: 'write { "===": [{ var: principal.project }, website] }',
@@ -215,7 +213,7 @@ export const OTHER_NAMES: ReadonlyMap<string, string> = new Map(
     'contains has includes': 'use `in`, the item first: { in: [interns, { var: principal.groups }] }',
     not_in: 'use { "!": { in: [...] } }',
     'match matches like': 'use `glob`',
-    regex: 'use `glob`: `*` stands for any characters',
+    regex: 'use `glob`: `*` matches any characters',
     starts_with: 'use `glob`: { glob: [{ var: request.model }, "coder-*"] }',
     ends_with: 'use `glob`: { glob: [{ var: request.model }, "*-latest"] }',
     ip: 'use `cidr`',
@@ -228,7 +226,7 @@ export function operatorSpec(name: string): OperatorSpec | undefined {
   return Object.hasOwn(OPERATORS, name) ? OPERATORS[name as Operator] : undefined;
 }
 
-/** Whether an operator can be applied to so many operands. */
+/** Whether an operator takes this number of operands. */
 export function takesOperands({ operands: [min, max], odd }: OperatorSpec, count: number): boolean {
   return count >= min && count <= max && (odd !== true || count % 2 === 1);
 }

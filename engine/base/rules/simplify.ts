@@ -23,7 +23,7 @@ function combine(operator: 'and' | 'or', operands: readonly unknown[]): unknown 
   return open.length === 1 ? open[0] : { [operator]: open };
 }
 
-/** What is left of `if`: what comes after a condition that does not hold is left out, and what comes after one that does. */
+/** Simplifies `if`: drops branches whose condition is false, and all after one whose condition is true. */
 function choose(operands: readonly unknown[], known: KnownFacts): unknown {
   const open: unknown[] = [];
   for (let i = 0; i + 1 < operands.length; i += 2) {
@@ -45,7 +45,7 @@ function chosen(open: readonly unknown[]): unknown {
   return { if: open };
 }
 
-/** What is left of a condition once some facts are known: `true`, `false`, or a condition over the other facts. */
+/** Partial evaluation: the condition over the facts that are not known, or `true` or `false`. */
 export function simplify(logic: unknown, known: KnownFacts): unknown {
   if (isDecided(logic, known)) return compileCondition(logic)(factView(known));
   const [operator, operands] = expressionOf(logic)!;

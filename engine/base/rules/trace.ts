@@ -3,19 +3,19 @@ import { compileExpression } from './compile.ts';
 import { formatCondition } from './format-condition.ts';
 import { expressionOf, truthy } from './logic.ts';
 
-/** What one part of a condition was for one request. */
+/** The evaluation of one part of a condition for one request. */
 export interface Trace {
   /** Absent for a plain value. */
   readonly operator: string | undefined;
   readonly logic: unknown;
-  /** Its value; for the whole condition, whether it is truthy decides. `undefined` when not evaluated. */
+  /** `undefined` when not evaluated. A condition holds when its value is truthy. */
   readonly value: unknown;
   /**
-   * Its operands in order. After the list of `some`, `all` and `none` comes one trace of the condition per item that was
-   * looked at. The path of a fact is no operand.
+   * Its operands in order, without the path of a fact. For `some`, `all` and `none`, the list is followed by one trace of the
+   * condition for each evaluated item.
    */
   readonly operands: readonly Trace[];
-  /** Whether it was reached: what comes after the operand that decides is not. */
+  /** False for operands skipped by short-circuit evaluation. */
   readonly evaluated: boolean;
 }
 
@@ -27,13 +27,13 @@ function skipped(logic: unknown): Trace {
   return { operator, logic, value: undefined, operands: shown.map(skipped), evaluated: false };
 }
 
-/** Traces operands in order up to the first whose truth is `decisive`. */
-function traceUntil(decisive: boolean, operands: readonly unknown[], data: unknown): readonly Trace[] {
+/** Traces operands in order up to the first whose truth is `until`. */
+function traceUntil(until: boolean, operands: readonly unknown[], data: unknown): readonly Trace[] {
   let decided = false;
   return operands.map((operand) => {
     if (decided) return skipped(operand);
     const traced = trace(operand, data);
-    decided = truthy(traced.value) === decisive;
+    decided = truthy(traced.value) === until;
     return traced;
   });
 }
@@ -52,12 +52,12 @@ function traceIf(operands: readonly unknown[], data: unknown): readonly Trace[] 
 function traceItems(operator: string, [list, condition]: readonly unknown[], data: unknown): readonly Trace[] {
   const traced_list = trace(list, data);
   const items: readonly unknown[] = Array.isArray(traced_list.value) ? traced_list.value : [];
-  const decisive = operator !== 'all';
+  const until = operator !== 'all';
   const traced: Trace[] = [];
   for (const item of items) {
     const one = trace(condition, item);
     traced.push(one);
-    if (truthy(one.value) === decisive) break;
+    if (truthy(one.value) === until) break;
   }
   return [traced_list, ...(traced.length === 0 ? [skipped(condition)] : traced)];
 }
@@ -78,20 +78,20 @@ function trace(logic: unknown, data: unknown): Trace {
   return { operator, logic, value, operands: traceOperands(operator, operands, data), evaluated: true };
 }
 
-/** Evaluates a condition that passed the load checks and keeps the value of each of its parts. */
+/** Evaluates a condition that passed the load checks, and records the value of each part. */
 export function traceCondition(logic: unknown, facts: FactView): Trace {
   return trace(logic, facts);
 }
 
-/** One comparison that decided, with the facts it saw. */
+/** A comparison that determined the result of a condition. */
 export interface Reason {
   readonly condition: string;
   readonly held: boolean;
-  /** Values of the facts it read, by path; `null` for a fact that was not set. */
+  /** The values of the facts it read, by path; `null` for a fact that was not set. */
   readonly saw: Readonly<Record<string, unknown>>;
 }
 
-/** The facts that the evaluated part of a condition read, with their values; `null` for one that was not set. */
+/** The facts that a condition read, with their values; `null` for a fact that was not set. */
 export function factsSeen(trace: Trace): [path: string, value: unknown][] {
   if (trace.operator === 'var') {
     const path = String((trace.logic as { var: unknown }).var);
@@ -108,7 +108,7 @@ function leaf(trace: Trace): Reason {
   };
 }
 
-/** The comparisons that made a condition true or false, in the order they were looked at; those it did not hang on are left out. */
+/** The comparisons that determined the result of a condition, in order of evaluation. */
 export function reasonsOf(trace: Trace): readonly Reason[] {
   const { operator, operands } = trace;
   if (operator === 'and' || operator === 'or') {

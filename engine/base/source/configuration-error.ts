@@ -1,7 +1,7 @@
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
 import type { Loaded } from './spec.ts';
 
-/** Findings that keep something from starting; `message` only counts them. */
+/** Thrown when a configuration has errors. `message` has their number; `findings` has the diagnostics. */
 export class ConfigurationError extends StartError {
   readonly findings: Loaded;
 

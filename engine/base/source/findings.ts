@@ -8,7 +8,7 @@ export interface Details {
   readonly found?: string | undefined;
   readonly expected?: string | undefined;
   readonly help?: string | undefined;
-  /** Whether the same sentence is said only where it is met first, because it is not about that place. */
+  /** Reports the same message only once, because it does not concern the place. */
   readonly once?: boolean;
 }
 
@@ -17,11 +17,11 @@ function byPosition(a: Diagnostic, b: Diagnostic): number {
   return (a.line ?? 0) - (b.line ?? 0) || (a.column ?? 0) - (b.column ?? 0) || (a.code < b.code ? -1 : 1);
 }
 
-/** Warnings that come and go with the machine; allowing them is right also where they don't occur. */
+/** Warnings that depend on the machine; an `allow:` entry for them may stay unused. */
 const CHANGING: ReadonlySet<string> = new Set(['W7004', 'W7007']);
 
 function neverOccurs(at: Mark, code: string): Diagnostic {
-  const message = `${code} is allowed, and does not occur`;
+  const message = `${code} is allowed, but does not occur`;
   return { code: 'W7019', severity: 'warning', message, ...at, help: 'remove the line' };
 }
 
@@ -46,27 +46,27 @@ export function createFindings() {
       { once = false, ...details }: Details = {},
     ): void {
       const position = 'line' in at ? at : { file: at.file };
-      const given = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
-      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...position, ...given };
-      // A fragment used twice shows its mistakes once.
+      const present = Object.fromEntries(Object.entries(details).filter(([, text]) => text !== undefined));
+      const diagnostic: Diagnostic = { code, severity: severityOf(code), message, ...position, ...present };
+      // A fragment used twice reports its mistakes once.
       const place = once ? [] : [at.file, diagnostic.line, diagnostic.column];
       const key = [code, ...place, message].join('\n');
       if (found.has(key)) return;
       found.set(key, diagnostic);
       if (diagnostic.severity === 'error') errors += 1;
     },
-    /** Declares every scalar below a node secret: no snippet will show it. */
+    /** Hides every scalar below a node in snippets. */
     hide(node: Node): void {
       for (const scalar of scalarsOf(node)) hideRange(scalar.mark.file, scalar.range);
     },
-    /** Declares a part of a file secret; offsets, start and end. */
+    /** Hides a range of a file in snippets: offsets, start and end. */
     hideRange,
     /**
-     * Leaves out warnings of one code in one file and in the fragments it uses. The mark is where the file says so.
+     * Suppresses warnings of one code in one file and in the fragments it uses. The mark is that of the `allow:` entry.
      * @param more files that it extends.
      */
     allow(at: Mark, code: string, more: readonly string[] = []): void {
-      // An extension of several pipelines says it for each of them.
+      // An extension of several pipelines repeats it for each of them.
       if (!allowed.some((one) => one.at === at)) allowed.push({ at, code, files: [at.file, ...more] });
     },
     read: (file: string, text: string) => void texts.set(file, text),
@@ -74,7 +74,7 @@ export function createFindings() {
     /** Sorted by file, line and column, without repetitions; warnings only when there are no errors. */
     diagnostics(): readonly Diagnostic[] {
       const all = [...found.values()];
-      // Warnings say what a configuration that runs might not mean; while it cannot run they would only hide the errors.
+      // Warnings concern a configuration that runs; beside errors they would only hide them.
       if (errors > 0) return all.filter(({ severity }) => severity === 'error').sort(byPosition);
       const meets =
         ({ code, files }: (typeof allowed)[number]) =>
@@ -85,11 +85,11 @@ export function createFindings() {
       const left = all.filter((diagnostic) => !allowed.some((one) => meets(one)(diagnostic)));
       return [...left, ...idle.map(({ at, code }) => neverOccurs(at, code))].sort(byPosition);
     },
-    /** Files that were read, absolute. */
+    /** Absolute paths of the files read. */
     files: (): readonly string[] => [...texts.keys()],
-    /** Remembers a file that a secret is in, absolute; its text is not kept. */
+    /** Records the absolute path of a secret file; its text is not kept. */
     readSecret: (file: string) => void secret_files.add(file),
-    /** Files with secrets, absolute. */
+    /** Absolute paths of the secret files. */
     secret_files: (): readonly string[] => [...secret_files],
     /** Text of each file with secrets blanked out, for snippets. */
     sources: (): ReadonlyMap<string, string> =>
@@ -97,5 +97,5 @@ export function createFindings() {
   };
 }
 
-/** What one load has found so far: diagnostics, files read, and which text is secret. */
+/** The findings of one load: diagnostics, files read, and hidden text ranges. */
 export type Findings = ReturnType<typeof createFindings>;

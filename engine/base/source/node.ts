@@ -1,6 +1,6 @@
 import { looksSecret } from './diagnostics/secrets.ts';
 
-/** Where a node of a configuration file stands; line and column count from 1. */
+/** Position in a configuration file; line and column count from 1. */
 export interface SourcePosition {
   readonly file: string;
   readonly line: number;
@@ -10,7 +10,7 @@ export interface SourcePosition {
 /** The `use:` entries that led to a node, outermost first. */
 export type Chain = readonly { readonly file: string; readonly line: number }[];
 
-/** Where a node stands in the file it was written in; what a diagnostic marks. */
+/** Position and length of a node in its file, as marked by a diagnostic. */
 export interface Mark extends SourcePosition {
   /** Length of the marked text on that line, in characters. */
   readonly length: number;
@@ -49,31 +49,31 @@ export interface MapNode {
   readonly mark: Mark;
 }
 
-/** A configuration value that remembers where it was written. */
+/** A configuration value with its position. */
 export type Node = ScalarNode | ListNode | MapNode;
 
-/** The entry of `key`; `undefined` when `node` is no mapping or lacks the key. */
+/** The entry of `key`; `undefined` if `node` is no mapping or lacks the key. */
 export function entryOf(node: Node | undefined, key: string): Entry | undefined {
   if (node?.kind !== 'map') return undefined;
   return node.entries.find((entry) => entry.key === key);
 }
 
-/** The value that keys lead to; `undefined` where one of them is missing, or there is no mapping. */
+/** The value at a path of keys; `undefined` if a key is missing or a parent is no mapping. */
 export function childOf(node: Node | undefined, ...keys: readonly string[]): Node | undefined {
   return keys.reduce<Node | undefined>((owner, key) => entryOf(owner, key)?.value, node);
 }
 
-/** The items of a list; none when `node` is something else. */
+/** The items of a list; empty for other nodes. */
 export function itemsOf(node: Node | undefined): readonly Node[] {
   return node?.kind === 'list' ? node.items : [];
 }
 
-/** The entries of a mapping; none when `node` is something else. */
+/** The entries of a mapping; empty for other nodes. */
 export function entriesOf(node: Node | undefined): readonly Entry[] {
   return node?.kind === 'map' ? node.entries : [];
 }
 
-/** The scalars that keys lead to; `*` stands for each item of a list. */
+/** The scalars at a path of keys; `*` stands for each item of a list. */
 export function scalarsAt(node: Node | undefined, keys: readonly string[]): readonly ScalarNode[] {
   const [key, ...rest] = keys;
   if (key === '*') return itemsOf(node).flatMap((item) => scalarsAt(item, rest));
@@ -81,7 +81,7 @@ export function scalarsAt(node: Node | undefined, keys: readonly string[]): read
   return node?.kind === 'scalar' ? [node] : [];
 }
 
-/** A mapping with another text in place of a scalar that is written in it; it keeps its place. */
+/** A copy with the text of the scalar at a path replaced; positions stay. */
 export function replaceScalar(root: MapNode, [key, ...rest]: readonly string[], text: string): MapNode {
   const entries = root.entries.map((entry): Entry => {
     const { value } = entry;
@@ -111,7 +111,7 @@ export function pointerTokens(pointer: string): string[] {
     .map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** The node at a JSON pointer, or its nearest ancestor that was written in a file. */
+/** The node at a JSON pointer, or its nearest existing ancestor. */
 export function nodeAt(root: Node, pointer: string): Node {
   let node = root;
   for (const token of pointerTokens(pointer)) {
@@ -122,7 +122,7 @@ export function nodeAt(root: Node, pointer: string): Node {
   return node;
 }
 
-/** The plain value: objects, arrays and scalars without positions, safe to hand to a validator that fills defaults in. */
+/** The plain value without positions: a fresh copy that a validator may fill with defaults. */
 export function toValue(node: Node): unknown {
   if (node.kind === 'scalar') return node.value;
   if (node.kind === 'list') return node.items.map(toValue);
@@ -139,7 +139,7 @@ export function toValue(node: Node): unknown {
   return value;
 }
 
-/** A copy in which every mark went through `change`. */
+/** A copy with each mark mapped by `change`. */
 export function remark(node: Node, change: (mark: Mark) => Mark): Node {
   const mark = change(node.mark);
   if (node.kind === 'scalar') return { ...node, mark };
@@ -161,7 +161,7 @@ export function scalarsOf(node: Node): readonly ScalarNode[] {
   return (node.kind === 'list' ? node.items : node.entries.map((entry) => entry.value)).flatMap(scalarsOf);
 }
 
-/** Whether there is a node at exactly this pointer; `nodeAt` gives its nearest parent otherwise. */
+/** Whether a node exists at this pointer; `nodeAt` would return the nearest parent. */
 export function isWritten(root: Node, pointer: string): boolean {
   if (pointer === '') return true;
   const parent = nodeAt(root, pointer.slice(0, pointer.lastIndexOf('/')));
@@ -170,7 +170,7 @@ export function isWritten(root: Node, pointer: string): boolean {
 
 const SHOWN_CHARACTERS = 60;
 
-/** A value in the words of a diagnostic; what looks like a secret is not repeated. */
+/** A value as shown in a diagnostic; likely secrets are hidden. */
 export function describe(node: Node): string {
   if (node.kind === 'list') return node.items.length === 0 ? 'an empty list' : 'a list';
   if (node.kind === 'map') return node.entries.length === 0 ? 'an empty mapping' : 'a mapping';
@@ -181,13 +181,13 @@ export function describe(node: Node): string {
   return `the text ${quote(value)}`;
 }
 
-/** A text in double quotes, shortened; stars in place of what looks like a secret. */
+/** A text in double quotes, shortened; stars in place of a likely secret. */
 export function quote(text: string): string {
   if (looksSecret(text)) return '"***"';
   return JSON.stringify(text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}...` : text);
 }
 
-/** A key as a diagnostic names it; stars in place of what looks like a secret. */
+/** A key as shown in a diagnostic; stars in place of a likely secret. */
 export function keyName(key: string): string {
   return looksSecret(key) ? '`***`' : `\`${key}\``;
 }

@@ -11,11 +11,11 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'permission denied',
   EPERM: 'permission denied',
   EISDIR: 'it is a directory',
-  ELOOP: 'its symbolic links lead in a circle',
+  ELOOP: 'its symbolic links form a cycle',
   ENAMETOOLONG: 'its name is too long',
 };
 
-/** Why a file or directory that is there cannot be read. */
+/** Why an existing file or directory cannot be read. */
 export function whyUnreadable({ code = 'unknown reason' }: NodeJS.ErrnoException): string {
   return REASONS[code] ?? code;
 }
@@ -48,8 +48,8 @@ function readBytes(file: string, findings: Findings): Buffer | undefined {
   }
 }
 
-/** The first position of a file that is not UTF-8, in a file that mostly is; `undefined` in one that is something else. */
-function strayByte(file: string, bytes: Buffer): Mark | undefined {
+/** Position of the first byte that is not UTF-8; `undefined` for a binary file. */
+function invalidByte(file: string, bytes: Buffer): Mark | undefined {
   if (bytes.includes(0)) return undefined;
   let line = 1;
   for (let start = 0; start < bytes.length; line += 1) {
@@ -65,34 +65,34 @@ function strayByte(file: string, bytes: Buffer): Mark | undefined {
   return undefined;
 }
 
-/** The text of a file without a byte order mark; `undefined` after reporting why there is none. */
+/** The text of a file, without a byte order mark; `undefined` after reporting an error. */
 export function readText(file: string, findings: Findings): string | undefined {
   const bytes = readBytes(file, findings);
   if (bytes === undefined) return undefined;
   const text = new TextDecoder('utf-8').decode(bytes);
   if (isUtf8(bytes)) return text;
-  const position = strayByte(file, bytes);
+  const position = invalidByte(file, bytes);
   if (position !== undefined) findings.read(file, text);
   findings.report('C1004', position ?? { file }, 'the file is not UTF-8 text', { help: 'save the file as UTF-8' });
   return undefined;
 }
 
-/** What no text editor shows and a terminal acts upon; tabs and line breaks are not among them. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+/** Control characters: invisible in editors, active in terminals. Tabs and line breaks are allowed. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: it matches control characters
 const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]/;
 
-/** Offset of the first character that no configuration file holds on purpose. */
+/** Offset of the first control character. */
 export function controlCharacter(text: string): number | undefined {
   const at = text.search(CONTROL);
   return at < 0 ? undefined : at;
 }
 
-/** How a character is written in Unicode's notation: `U+0000`. */
+/** A character in Unicode notation: `U+0000`. */
 export function codePoint(character: string): string {
   return `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 }
 
-/** Most files and directories that are looked at below one directory: more means that it is the wrong one. */
+/** Most entries searched below one directory; with more it is the wrong directory. */
 const MAX_ENTRIES = 100_000;
 
 function statOf(path: string): Stats | undefined {
@@ -113,8 +113,8 @@ function entriesIn(directory: string, findings: Findings): Dirent[] {
 }
 
 /**
- * The files that a path stands for: itself, or the YAML files below it in the order of their names; symbolic links are
- * followed, hidden directories are not. Reports a directory that is too large to search.
+ * The file at a path, or the YAML files below a directory, sorted by name. Follows symbolic links and skips hidden directories.
+ * Reports a directory that is too large to search.
  */
 export function filesAt(path: string, findings: Findings): string[] {
   if (statOf(path)?.isDirectory() !== true) return [path];
@@ -123,7 +123,7 @@ export function filesAt(path: string, findings: Findings): string[] {
   let left = MAX_ENTRIES;
   const search = (directory: string): void => {
     const real = realpathSync(directory);
-    // A link back up would never end.
+    // A link to a parent would never end.
     if (seen.has(real)) return;
     seen.add(real);
     for (const entry of entriesIn(directory, findings)) {
@@ -134,27 +134,27 @@ export function filesAt(path: string, findings: Findings): string[] {
       if (target?.isDirectory() === true) {
         if (!/^\.|^node_modules$/.test(entry.name)) search(file);
       } else if (/\.ya?ml$/.test(entry.name) && (target === undefined || target.isFile())) {
-        // A link to nothing is reported when it is read.
+        // A dangling link is reported when it is read.
         found.push(file);
       }
     }
   };
   search(path);
   if (left >= 0) return found;
-  findings.report('C1018', { file: path }, `the directory holds more than ${MAX_ENTRIES} files and directories`, {
+  findings.report('C1018', { file: path }, `the directory contains more than ${MAX_ENTRIES} files and directories`, {
     help: 'name the directory of the configuration',
   });
   return [];
 }
 
-/** The YAML files in a directory that are no tests, sorted. Throws when it cannot be read. */
+/** The YAML files of a directory except tests, sorted. Throws if it cannot be read. */
 export function filesIn(directory: string): string[] {
-  // Hidden files are an editor's: Emacs keeps a link to nowhere as ".#messages.yaml".
+  // Hidden files belong to editors: Emacs keeps a dangling link named ".#messages.yaml".
   const names = readdirSync(directory).filter((name) => /^[^.].*\.ya?ml$/.test(name) && !/\.test\.ya?ml$/.test(name));
   return names.toSorted().map((name) => join(directory, name));
 }
 
-/** Names of what stands beside a path, or of the directories there; none where that cannot be read. */
+/** Names of the entries beside a path, or of the directories only; empty if unreadable. */
 export function namesBeside(path: string, kind: 'all' | 'directories'): string[] {
   try {
     const entries = readdirSync(dirname(path), { withFileTypes: true });

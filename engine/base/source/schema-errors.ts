@@ -19,7 +19,7 @@ import type { SchemaError } from './validate.ts';
 
 const KIBI = 1024;
 
-/** How many of a key's own unit another unit is: `bytes` -> `mb`. Bytes of a configuration are counted in binary. */
+/** Factor from a written unit to the unit of a key: `bytes` -> `mb`. Bytes are binary: 1 KB is 1024 bytes. */
 const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   bytes: {
     b: 1,
@@ -41,8 +41,8 @@ const UNITS: Readonly<Record<string, Readonly<Record<string, number>>>> = {
 };
 
 /**
- * The number that was probably meant by a text: without quotes, digit separators and currency, in the unit that the
- * key's name ends with. `undefined` when that is anybody's guess.
+ * The number that a text probably means: without quotes, digit separators and currency, in the unit at the end of the key's name.
+ * `undefined` if unclear.
  */
 function numberMeant(text: string, key: string): number | undefined {
   const [, sign = '', digits = '', unit = ''] = /^\s*(-?)\$?\s*([\d_]*\.?\d+)\s*([a-z$%]*);?\s*$/i.exec(text) ?? [];
@@ -54,21 +54,21 @@ function numberMeant(text: string, key: string): number | undefined {
   return factor === undefined ? undefined : number * factor;
 }
 
-/** A key that stands in a file in place of another. */
-export interface Slip {
+/** A misspelt key, and the key that was probably meant. */
+export interface Typo {
   /** JSON pointer of the mapping. */
   readonly owner: string;
   readonly key: string;
   readonly meant: string;
-  /** Whether that key holds a list. */
+  /** Whether the meant key takes a list. */
   readonly is_list?: boolean;
 }
 
 /** A node with one key renamed. */
-export function corrected(root: Node, { owner, key, meant, is_list }: Slip): Node {
+export function corrected(root: Node, { owner, key, meant, is_list }: Typo): Node {
   const target = nodeAt(root, owner);
   if (target.kind !== 'map') return root;
-  // Who writes `method: POST` misses `methods: [POST]` by one mistake, not by two.
+  // `method: POST` in place of `methods: [POST]` is one mistake, not two.
   const inList = (value: Node): Node => ({ kind: 'list', items: [value], mark: value.mark });
   const entries = target.entries.map((entry) => {
     if (entry.key !== key) return entry;
@@ -91,7 +91,7 @@ function replaced(node: Node, old: Node, fresh: Node): Node {
   };
 }
 
-// What was probably meant by a value of another type than the schema wants.
+// Suggestions for a value of the wrong type.
 
 const quoted = (text: string): string => (/^[\w./:-]+$/.test(text) ? text : JSON.stringify(text));
 
@@ -104,7 +104,7 @@ export function flow(value: unknown): string {
     .join(', ')} }`;
 }
 
-/** What to write instead, as an advice that can be pasted; `undefined` when that is anybody's guess. */
+/** A suggestion that can be pasted; `undefined` if unclear. */
 function valueMeant(wanted: readonly string[], node: Node, key: string, schema: JsonSchema = {}): string | undefined {
   const wants = (type: string) => wanted.includes(type);
   const { examples, properties, items } = schema as {
@@ -140,7 +140,7 @@ function valueMeant(wanted: readonly string[], node: Node, key: string, schema: 
   return looksSecret(value) ? 'write a list' : `write a list: ${flow(listMeant(value, items))}`;
 }
 
-/** The items of a list that was written as one text: between commas, or between spaces where no item can hold one. */
+/** The items of a list written as one text: separated by commas, or by spaces if no item can contain one. */
 function listMeant(text: string, items: JsonSchema = {}): string[] {
   const { pattern } = items as { pattern?: string };
   const words = text.split(/[\s,]+/).filter((word) => word !== '');
@@ -171,7 +171,7 @@ const FORMATS: Readonly<Record<string, string>> = {
   'listen-address': 'host:port, such as 127.0.0.1:8080, with a port up to 65535',
 };
 
-/** So many choices still make their first a fair example. */
+/** With at most this many choices the first one is a good example. */
 const FEW_CHOICES = 3;
 
 const RELATIONS: Readonly<Record<string, string>> = {
@@ -181,16 +181,16 @@ const RELATIONS: Readonly<Record<string, string>> = {
   '<': 'less than',
 };
 
-/** The keys of `anyOf: [{ required: [a] }, { required: [b] }]`; none where the alternatives are values. */
+/** The keys of `anyOf: [{ required: [a] }, { required: [b] }]`; empty if the alternatives are values. */
 function alternativeKeys(error: SchemaError): string[] {
   const branches = (error.parentSchema?.anyOf ?? []) as { required?: string[]; type?: unknown }[];
   return branches.flatMap(({ required = [], type }) => (type === undefined ? required : []));
 }
 
-/** Of more alternatives only the first is proposed. */
+/** With more alternatives, the help proposes only the first. */
 const PROPOSED_MAX = 3;
 
-/** @param join whether the mapping lacks one of the keys, or each. */
+/** @param join `or`: one of the keys is missing; `and`: all are. */
 function missing(keys: readonly string[], owner: Node, error: SchemaError, join: 'or' | 'and' = 'or'): Wording {
   const properties = (error.parentSchema?.properties ?? {}) as Readonly<Record<string, JsonSchema>>;
   const names = listed(keys.map((key) => `\`${key}\``)).replace(/ or (\S+)$/, ` ${join} $1`);
@@ -201,7 +201,7 @@ function missing(keys: readonly string[], owner: Node, error: SchemaError, join:
   return { code: 'C3002', mark: owner.mark, message, details: { help: `add ${help}` } };
 }
 
-/** A key with a value that is ready to paste, or else with what it means. */
+/** A key with a value to paste, or with its description. */
 function proposal(key: string, schema: JsonSchema = {}): string {
   const {
     'x-secret': variable,
@@ -247,7 +247,7 @@ function wrongType(error: SchemaError, node: Node): Wording {
   return { code: 'C3003', mark: node.mark, message: `expected ${expected}`, details };
 }
 
-/** Whether it is a number larger than any that programs calculate with, such as 1e400 or .inf. */
+/** Whether the number exceeds the range of floating-point numbers, such as 1e400 or .inf. */
 function isEndless(node: Node): boolean {
   return node.kind === 'scalar' && (node.value === Infinity || node.value === -Infinity);
 }
@@ -261,7 +261,7 @@ const EMPTY = {
 function tooFew(error: SchemaError, node: Node): Wording {
   if ((error.params.limit as number) > 1) return outOfRange(error, node);
   const [what, part] = EMPTY[error.keyword as keyof typeof EMPTY];
-  const details = { expected: `at least one ${part}`, help: 'fill it in, or leave the key out if nothing is meant' };
+  const details = { expected: `at least one ${part}`, help: 'write a value, or remove the key' };
   return { code: 'C3007', mark: node.mark, message: `the ${what} is empty`, details };
 }
 
@@ -285,7 +285,7 @@ function notAllowed(error: SchemaError, node: Node): Wording {
   };
 }
 
-/** Longest description of a key that helps to choose a word, in characters. */
+/** Longest description that serves as help, in characters. */
 const DESCRIPTION_CHARS_MAX = 160;
 
 function whatItIs({ parentSchema }: SchemaError): string | undefined {
@@ -307,12 +307,12 @@ function repeated(error: SchemaError, _list: Node, root: Node): Wording {
 
 function wrongForm(error: SchemaError, node: Node): Wording {
   const expected = FORMATS[error.params.format as string] ?? expectation(error);
-  return { code: 'C3006', mark: node.mark, message: `${describe(node)} has the wrong form`, details: { expected } };
+  return { code: 'C3006', mark: node.mark, message: `${describe(node)} has the wrong format`, details: { expected } };
 }
 
 function keyForm(error: SchemaError, owner: Node, key: string): Wording {
   const mark = entryOf(owner, key)?.key_mark ?? owner.mark;
-  const message = `the key ${keyName(key)} has the wrong form`;
+  const message = `the key ${keyName(key)} has the wrong format`;
   return { code: 'C3006', mark, message, details: { expected: expectation(error) } };
 }
 
@@ -347,8 +347,8 @@ const EXPLANATIONS: Readonly<Record<string, Explain>> = {
 };
 
 /**
- * Reports one error of the validator in the words of this language.
- * @param keys all keys that the same mapping lacks, where the error is one of them.
+ * Reports one error of the validator as a diagnostic.
+ * @param keys all missing keys of the mapping, if the error is about a missing key.
  */
 function reportSchemaError(error: SchemaError, root: Node, findings: Findings, keys: readonly string[]): void {
   const node = nodeAt(root, error.instancePath);
@@ -369,39 +369,38 @@ function reportSchemaError(error: SchemaError, root: Node, findings: Findings, k
 }
 
 /**
- * How to get a secret out of the file.
- * @param example what the schema's `x-secret` says: the name of a variable, or `true`.
+ * The help text that moves a secret into the environment.
+ * @param example `x-secret` of the schema: the name of a variable, or `true`.
  */
 function inEnvironment(env_key: string | undefined, key: string, example?: unknown): string {
   const variable = typeof example === 'string' ? example : key.replace(/_env$/, '').toUpperCase();
   const set = `put the secret into the environment (export ${variable}=...)`;
   return env_key === undefined
-    ? `${set} and give its name to a key that ends in _env`
-    : `${set} and write \`${env_key}: ${variable}\``;
+    ? `${set}, and write its name into a key that ends in _env`
+    : `${set}, and write \`${env_key}: ${variable}\``;
 }
 
-/** Reports a value that stands where the name of an environment variable belongs, without showing it. */
+/** Reports a value in place of the name of an environment variable, without showing it. */
 export function reportLiteralSecret(node: Node, example: unknown, findings: Findings): void {
   findings.hide(node);
   const key = node.mark.pointer.slice(node.mark.pointer.lastIndexOf('/') + 1);
   const reference = node.kind === 'scalar' ? /^\$\{?([A-Z_][A-Z0-9_]*)\}?$/.exec(String(node.value))?.[1] : undefined;
   if (reference !== undefined) {
-    findings.report('C3008', node.mark, 'this must be the name of an environment variable, as it is', {
+    findings.report('C3008', node.mark, 'this must be the plain name of an environment variable', {
       help: `write \`${key}: ${reference}\``,
     });
     return;
   }
   findings.report('C3008', node.mark, 'this must be the name of an environment variable, not the secret itself', {
-    found: 'something that cannot be a name (not shown: it may be a secret)',
+    found: 'a text that is no valid name (hidden, because it may be a secret)',
     expected: `a name such as ${typeof example === 'string' ? example : 'UPSTREAM_KEY'}`,
     help: inEnvironment(key, key, example),
   });
 }
 
 /**
- * The errors that count where a schema has alternatives. Of alternatives by key it is that none of the keys is there; of
- * alternatives by value those of the one that was meant: a list, where a list stands there, a mapping for a mapping, and
- * words where a text does.
+ * Removes the errors of alternatives that were not meant. For alternatives by key, only the missing key counts. For alternatives by
+ * value, only the branch of the same kind counts: list, mapping, or words for a text.
  */
 function withoutOtherBranches(errors: readonly SchemaError[], root: Node): SchemaError[] {
   const alternatives = errors.filter(({ keyword }) => keyword === 'anyOf');
@@ -420,15 +419,15 @@ function withoutOtherBranches(errors: readonly SchemaError[], root: Node): Schem
 }
 
 interface OtherBranch {
-  /** The value there is a choice for. Items of one list come under the same schema, and each may mean another of its branches. */
+  /** Pointer of the value. Items of one list share a schema, but each may mean another branch. */
   readonly at: string;
-  /** How the paths of its errors begin; a definition has paths of its own. */
+  /** Schema path of the branch; a definition has its own path instead. */
   readonly path?: string;
-  /** How those of the branch that was meant begin. */
+  /** Schema path of the branch that was meant. */
   readonly kept?: string;
 }
 
-/** What a definition says below the value may as well be about the items of the list that was meant. */
+/** Errors of a definition below the value may also concern items of the list that was meant. */
 function isOf({ at, path, kept }: OtherBranch, { instancePath, schemaPath }: SchemaError): boolean {
   if (path === undefined) return instancePath === at && !schemaPath.startsWith(kept!);
   return schemaPath.startsWith(path) && `${instancePath}/`.startsWith(`${at}/`);
@@ -440,21 +439,21 @@ interface Branch {
   readonly enum?: readonly unknown[];
 }
 
-/** The place of the alternative that somebody who wrote this has meant. */
+/** Index of the alternative that was probably meant. */
 function branchFor(node: Node, branches: readonly Branch[]): number {
   const fitting = branches.filter(({ type }) => kindOf(type) === node.kind);
   const words = textOf(node) === undefined ? undefined : fitting.find((branch) => branch.enum !== undefined);
   return Math.max(branches.indexOf(words ?? fitting[0] ?? branches[0]!), 0);
 }
 
-/** What a value of a type of JSON Schema is in a file; what is no list or mapping, or has no type, is a scalar. */
+/** The node kind of a JSON Schema type; everything except arrays and objects is a scalar. */
 function kindOf(type: string | undefined): Node['kind'] {
   return type === 'array' ? 'list' : type === 'object' ? 'map' : 'scalar';
 }
 
 type Schema = Record<string, unknown>;
 
-/** Of several errors about one value the first of these is the mistake, the others follow from it. */
+/** Priority of errors about one value: the first is the mistake, the others follow from it. */
 const PRECEDENCE = ['type', 'minLength', 'minItems', 'minProperties', 'enum', 'const', 'format', 'pattern'];
 
 const REQUIRED = ['required', 'dependencies'];
@@ -464,7 +463,7 @@ function rank({ keyword }: SchemaError): number {
   return at < 0 ? PRECEDENCE.length : at;
 }
 
-/** Where each key of a schema stands: `body_bytes` -> `server.limits`. */
+/** The paths of each key of a schema: `body_bytes` -> `server.limits`. */
 function keyPaths(schema: Schema, path: readonly string[] = [], paths = new Map<string, string[]>()) {
   for (const [key, child] of Object.entries((schema.properties ?? {}) as Record<string, Schema>)) {
     paths.set(key, [...(paths.get(key) ?? []), path.join('.')]);
@@ -475,9 +474,9 @@ function keyPaths(schema: Schema, path: readonly string[] = [], paths = new Map<
 }
 
 /**
- * Translates the validator's errors into diagnostics, one per mistake: a misspelt key is not also reported as missing,
- * and of several errors about one value only the first counts.
- * @returns the node with misspelt keys put right, so that later passes find what was meant.
+ * Converts the errors of the validator into diagnostics, one per mistake. A misspelt key is not also reported as missing, and only
+ * the first of several errors about one value counts.
+ * @returns the node with misspelt keys corrected, for later passes.
  */
 export function reportSchemaErrors(
   errors: readonly SchemaError[],
@@ -487,17 +486,17 @@ export function reportSchemaErrors(
 ): Node {
   const own = withoutOtherBranches(errors, root);
   const reporter = new KeyReporter(own, schema, root, findings);
-  const slips = reporter.report();
-  const told = new Set<string>();
+  const typos = reporter.report();
+  const reported = new Set<string>();
   for (const error of own.toSorted((a, b) => rank(a) - rank(b))) {
     if (error.keyword === 'additionalProperties' || error.keyword === 'propertyNames') continue;
     if (reporter.explains(error)) continue;
-    // All keys that a mapping lacks are one mistake: often it is simply empty.
+    // All missing keys of a mapping are one mistake: often the mapping is empty.
     const is_missing = error.keyword === 'required';
     const about = is_missing ? '(missing)' : (error.params.missingProperty ?? error.propertyName);
     const key = `${error.instancePath} ${about ?? ''}`;
-    if (told.has(key)) continue;
-    told.add(key);
+    if (reported.has(key)) continue;
+    reported.add(key);
     const lacks = own.filter((other) => other.keyword === 'required' && other.instancePath === error.instancePath);
     const missing = lacks.filter((other) => !reporter.explains(other));
     if (error.keyword === 'anyOf' && missing.length > 0) continue;
@@ -508,16 +507,16 @@ export function reportSchemaErrors(
     const keys = [...missing.map(({ params }) => String(params.missingProperty)), ...chosen];
     reportSchemaError(error, root, findings, is_missing ? keys : []);
   }
-  return slips.reduce(corrected, root);
+  return typos.reduce(corrected, root);
 }
 
-/** Reports unknown keys, one mistake each, and knows which other errors follow from them. */
+/** Reports unknown keys as one mistake each, and knows which other errors follow from them. */
 class KeyReporter {
   private readonly errors: readonly SchemaError[];
   private readonly schema: JsonSchema;
   private readonly root: Node;
   private readonly findings: Findings;
-  /** What need not be reported: `<pointer> <key>` of missing keys, and pointers of values. */
+  /** Errors that follow from a reported key: `<pointer> <key>` of missing keys, and pointers of values. */
   private readonly explained = new Set<string>();
 
   constructor(errors: readonly SchemaError[], schema: JsonSchema, root: Node, findings: Findings) {
@@ -527,13 +526,13 @@ class KeyReporter {
     this.findings = findings;
   }
 
-  report(): Slip[] {
+  report(): Typo[] {
     const unknown = this.errors.filter(({ keyword }) => keyword === 'additionalProperties');
     const owners = Map.groupBy(unknown, ({ instancePath }) => instancePath);
     return [...owners.values()].flatMap((of_owner) => this.keysOf(of_owner));
   }
 
-  /** Whether an error says again what was said about an unknown key. */
+  /** Whether an error follows from a reported key. */
   explains(error: SchemaError): boolean {
     const { instancePath: at } = error;
     if (REQUIRED.includes(error.keyword)) return this.explained.has(`${at} ${error.params.missingProperty}`);
@@ -543,7 +542,7 @@ class KeyReporter {
     return this.explained.has(at);
   }
 
-  /** Whether another key of the mapping asks for this one, which is then reported for that reason. */
+  /** Whether another key of the mapping requires this one; that error reports it. */
   private isOwed(at: string, key: string): boolean {
     return this.errors.some(
       ({ keyword, instancePath, params }) =>
@@ -551,15 +550,15 @@ class KeyReporter {
     );
   }
 
-  private keysOf(errors: readonly SchemaError[]): Slip[] {
+  private keysOf(errors: readonly SchemaError[]): Typo[] {
     const [first] = errors;
     if (first === undefined) return [];
     const owner = nodeAt(this.root, first.instancePath);
     const properties = (first.parentSchema?.properties ?? {}) as Record<string, Schema>;
     const entries = errors.flatMap(({ params }) => entryOf(owner, String(params.additionalProperty)) ?? []);
-    const strays = this.strays(entries, properties, first.instancePath, owner);
+    const misplaced = this.misplaced(entries, properties, first.instancePath, owner);
     const followers = entries.filter(isEmpty).flatMap((entry) => this.followers(entry, entries));
-    const rest = entries.filter((entry) => !strays.includes(entry) && !followers.includes(entry));
+    const rest = entries.filter((entry) => !misplaced.includes(entry) && !followers.includes(entry));
     const moved = (first.parentSchema?.['x-moved'] ?? {}) as Readonly<Record<string, string>>;
     return rest.flatMap((entry) => {
       if (Object.hasOwn(moved, entry.key)) {
@@ -573,8 +572,8 @@ class KeyReporter {
     });
   }
 
-  /** Reports keys that belong into a mapping of their owner and stand beside it: one finding per such mapping. */
-  private strays(entries: readonly Entry[], properties: Record<string, Schema>, at: string, owner: Node): Entry[] {
+  /** Reports keys that belong in a mapping beside them: one finding for each such mapping. */
+  private misplaced(entries: readonly Entry[], properties: Record<string, Schema>, at: string, owner: Node): Entry[] {
     const home = ({ key }: Entry) => {
       const homes = Object.keys(properties).filter((name) => key in ((properties[name]?.properties ?? {}) as Schema));
       return homes.length === 1 ? homes[0] : undefined;
@@ -595,7 +594,7 @@ class KeyReporter {
     });
   }
 
-  /** Keys that belong under an empty one beside them: with its place they have lost theirs. */
+  /** Keys that belong under an empty key beside them; the report of that key covers them. */
   private followers(section: Entry, entries: readonly Entry[]): readonly Entry[] {
     const inside = propertiesOf(this.schema, section.key);
     return entries.filter((entry) => entry !== section && entry.key in inside);
@@ -628,7 +627,7 @@ class KeyReporter {
     const instead = count === 1 ? this.onlyMissing(at) : undefined;
     const also = free.find((name) => (properties[name]?.['x-also'] as string[] | undefined)?.includes(key));
     const alike = also ?? (instead?.slice(0, 3) === key.slice(0, 3) ? instead : closest(key, free));
-    // A key that merely shares a word is the likelier one only where none is missing.
+    // A key that only shares a word is likely only if no key is missing.
     const meant = alike ?? (instead === undefined ? closestKey(key, free) : undefined);
     this.findings.report('C3001', entry.key_mark, `unknown key ${keyName(key)}`, {
       expected: known.length === 0 ? 'no keys at all' : listed(known.toSorted(), 15),
@@ -647,11 +646,11 @@ class KeyReporter {
     const items = typeof text === 'string' ? listMeant(text, schema?.items as JsonSchema | undefined) : [text];
     const list = schema?.type === 'array' && text !== null ? `: ${flow(items)}` : '';
     if (meant !== undefined) return { help: `did you mean \`${meant}${list}\`?` };
-    if (instead !== undefined) return { help: `\`${instead}\` is missing here: is it this that is meant?` };
+    if (instead !== undefined) return { help: `\`${instead}\` is missing here: did you mean that?` };
     return otherPath(key, this.schema);
   }
 
-  /** The one key that is missing in a mapping; of alternatives the first. */
+  /** The only missing key of a mapping; of alternatives the first. */
   private onlyMissing(at: string): string | undefined {
     const missing = this.errors.flatMap((error) => {
       if (error.instancePath !== at) return [];
@@ -673,7 +672,7 @@ function propertiesOf(schema: Schema, key: string): Schema {
   return found.find((inside) => Object.keys(inside).length > 0) ?? {};
 }
 
-/** A JSON pointer as names; indexes of lists are left out. */
+/** The names in a JSON pointer, without list indexes. */
 function pathOf(pointer: string): string[] {
   return pointer.split('/').filter((token) => token !== '' && !/^\d+$/.test(token));
 }
@@ -685,7 +684,7 @@ function reportSecretKey(
   findings: Findings,
 ): void {
   findings.hide(value);
-  findings.report('C3009', key_mark, `${keyName(key)} would hold a secret in the file`, {
+  findings.report('C3009', key_mark, `${keyName(key)} would store a secret in the file`, {
     help: inEnvironment(env_key, key, example),
   });
 }
@@ -693,6 +692,6 @@ function reportSecretKey(
 function otherPath(key: string, schema: JsonSchema): { help?: string } {
   const paths = keyPaths(schema).get(key) ?? [];
   if (paths.length === 0 || paths.length > 2) return {};
-  const names = paths.map((path) => (path === '' ? 'at the top of the file' : `under \`${path}\``));
+  const names = paths.map((path) => (path === '' ? 'at the top level' : `under \`${path}\``));
   return { help: `\`${key}\` belongs ${names.join(' or ')}` };
 }

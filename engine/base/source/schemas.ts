@@ -7,10 +7,7 @@ function readSchema(name: string): JsonSchema {
   return JSON.parse(readFileSync(join(PACKAGE_ROOT, 'schemas', `${name}.schema.json`), 'utf8')) as JsonSchema;
 }
 
-/**
- * A part of a document with what it refers to (`$ref: '#/...'`) in place of the references: who explains keys need not
- * know where they are shared.
- */
+/** A part of a schema document with its references (`$ref: '#/...'`) resolved. */
 export function withoutReferences(part: unknown, document: object): unknown {
   if (Array.isArray(part)) return part.map((each) => withoutReferences(each, document));
   if (typeof part !== 'object' || part === null) return part;
@@ -30,15 +27,15 @@ function readWhole(name: string): JsonSchema {
   return withoutReferences(schema, { definitions }) as JsonSchema;
 }
 
-// Marked as free of effects: the program for developers reads only those that it uses.
+// Marked as pure, so that the bundle for developers contains only the schemas that it uses.
 
 /** Schema of gateway.yaml. */
 export const GATEWAY_SCHEMA = /* @__PURE__ */ readWhole('gateway');
 
-/** Schema of a pipeline after its fragments were put in. */
+/** Schema of a pipeline, with its fragments expanded. */
 export const PIPELINE_SCHEMA = /* @__PURE__ */ readSchema('pipeline');
 
-/** Schema of a file that extends pipelines. What it adds to them is checked with them. */
+/** Schema of a file that extends pipelines. The added entries are checked as part of the pipelines. */
 export const EXTENSION_SCHEMA = /* @__PURE__ */ readSchema('extension');
 
 /** Schema of a fragment. */

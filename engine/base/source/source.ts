@@ -27,7 +27,7 @@ import {
   yamlBreaks,
 } from './yaml-errors.ts';
 
-/** Turns nodes of the YAML library into nodes of ours. */
+/** Converts nodes of the YAML library into nodes with positions. */
 class Builder {
   private readonly file: string;
   private readonly text: string;
@@ -44,19 +44,19 @@ class Builder {
 
   mark(start: number, end: number, pointer: string): Mark {
     const { line, column } = positionAt(this.starts, start);
-    // Looking for the end of the line would take as long as the line is, for every value on it.
+    // Searching for the end of the line would make a long line quadratic.
     const next_line = this.starts[line];
     const stop = Math.max(start + 1, Math.min(end, next_line === undefined ? end : next_line - 1));
     return { file: this.file, line, column, length: stop - start, pointer };
   }
 
-  /** @param key mark of the key that holds the node, which stands for it when the node has no compact text of its own. */
+  /** @param key mark of the node's key; used for a node without compact text. */
   build(node: ParsedNode | null, pointer: string, key?: Mark): Node {
     const owner = key === undefined ? undefined : { ...key, pointer };
     if (node === null) return { kind: 'scalar', value: null, mark: owner ?? this.mark(0, 1, pointer), range: [0, 0] };
     const [start, end] = node.range;
     if (isAlias(node)) {
-      // Where there is an anchor it stands earlier in the file and is reported there.
+      // An anchor stands earlier in the file and was reported there.
       if (!this.anchors.has(node.source)) this.reportStar(node.source, this.mark(start, end, pointer));
       return { kind: 'scalar', value: null, mark: this.mark(start, end, pointer), range: [start, end] };
     }
@@ -162,7 +162,7 @@ function spansOf(document: Document.Parsed): Span[] {
   return spans;
 }
 
-/** Keys that stood in their mapping before, as the library would report them. */
+/** Repeated keys, in the form of the library's errors. */
 function duplicateKeys(document: Document.Parsed): YamlProblem[] {
   const problems: YamlProblem[] = [];
   visit(document, {
@@ -180,8 +180,8 @@ function duplicateKeys(document: Document.Parsed): YamlProblem[] {
 }
 
 /**
- * Declares secret what may be a secret in a file that is not valid YAML: nothing later will look at its keys, and a
- * value that spans lines is not seen by those who look at one line.
+ * Hides likely secrets of a file that is not valid YAML. No later pass looks at its keys, and the line-based filter misses values
+ * of several lines.
  */
 function hideLikelySecrets(document: Document.Parsed, text: string, file: string, findings: Findings): void {
   visit(document, {
@@ -189,7 +189,7 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
       const range = rangeOf(value);
       const name = isScalar(key) ? String(key.value) : '';
       if (range === undefined || !mayHoldSecret(name)) return;
-      // An indented line below continues the value for YAML, seldom for whoever wrote it.
+      // YAML continues the value with an indented line below; the author rarely means that.
       const [first_line = ''] = text.slice(range[0], range[1]).split('\n');
       if (isEnvironmentName(first_line.trim())) return;
       findings.hideRange(file, [range[0], range[1]]);
@@ -202,21 +202,21 @@ function hideLikelySecrets(document: Document.Parsed, text: string, file: string
   }
 }
 
-/** Whether a key promises a secret, its variable or its file, in place of which the secret itself may have been written. */
+/** Whether the name of a key suggests a secret, its variable or its file; the value may then be the secret itself. */
 function mayHoldSecret(key: string): boolean {
   return key.endsWith('_env') || isSecretKey(key.replace(/_file$/, ''));
 }
 
-/** A key for the path of a file with its value, on one line. */
+/** A key `..._file` and its value, on one line. */
 const FILE_AND_VALUE = /([A-Za-z][\w-]{0,100}_file)["']?[ \t]*:[ \t]+(\S.*)/g;
 
-/** A line that ends with a key which promises a secret or its variable, and no more of a value than how it is written. */
+/** A line that ends with a key, and at most the beginning of a block or quoted value. */
 const KEY_ALONE = /([A-Za-z][\w-]*)["']?\s*:\s*(?:[!&]\S+\s+)*[^\w\s]?[^\w\s]?\d?[+-]?\s*(?:#.*)?$/;
 const BEGINS_WITH_KEY = /^\s*[\w"'!-][^:]{0,100}:(?:\s|$)/;
 
 /**
- * The lines below such keys, indented more or as deep without a key of their own: where the file is damaged, the parser may
- * have read them as something else.
+ * The lines below secret keys, with deeper or equal indentation and no key of their own. The parser of a damaged file may have read
+ * them as something else.
  */
 function textsBelowSecretKeys(text: string): [number, number][] {
   const ranges: [number, number][] = [];
@@ -236,32 +236,32 @@ function textsBelowSecretKeys(text: string): [number, number][] {
 
 const REFUSALS = {
   C1008: STRANGE_SPACE,
-  C1010: ['anchors, aliases and merge keys are not part of this language', 'write the value out'],
-  C1012: ['explicit tags are not part of this language', 'remove the tag; quote the text if `!` is meant'],
+  C1010: ['configuration files cannot use anchors, aliases or merge keys', 'write the value out'],
+  C1012: ['configuration files cannot use explicit tags', 'remove the tag; quote the text if `!` is meant'],
   C1013: ['a key that starts with `!` must be quoted', 'YAML reads an unquoted `!` as a tag: write "!": instead'],
   C1014: ['a key must be a non-empty string', 'quote the key'],
 } as const;
 
 /**
- * Parses the text of a configuration file. YAML's warnings count as errors, and the parts of YAML that hide where a value comes
- * from (anchors, aliases, merge keys, tags) are refused.
- * @returns the top-level mapping, or `undefined` after reporting what is wrong.
+ * Parses a configuration file. YAML warnings count as errors. Anchors, aliases, merge keys and tags are rejected, because they hide
+ * where a value comes from.
+ * @returns the top-level mapping, or `undefined` after reporting errors.
  */
 export function parseSource(file: string, text: string, findings: Findings): MapNode | undefined {
   const before = findings.errors();
   if (text.includes('\0')) {
-    findings.report('C1016', { file }, 'this is not a text file: it holds NUL bytes', {
+    findings.report('C1016', { file }, 'this is not a text file: it contains NUL bytes', {
       expected: 'a YAML file, saved as UTF-8',
     });
     return undefined;
   }
   findings.read(file, text);
-  // The library compares every key of a mapping with all others, which takes seconds for thousands.
+  // `uniqueKeys` of the library is quadratic: seconds for thousands of keys.
   const document = parseDocument(text, { prettyErrors: false, uniqueKeys: false, strict: true });
   const builder = new Builder(file, text, findings);
   const control = controlCharacter(text);
   if (control !== undefined) {
-    const message = `the file holds a control character, ${codePoint(text.slice(control))}`;
+    const message = `the file contains a control character, ${codePoint(text.slice(control))}`;
     const help = 'delete it';
     findings.report('C1016', builder.mark(control, control + 1, ''), message, { help });
   }
@@ -282,7 +282,10 @@ export function parseSource(file: string, text: string, findings: Findings): Map
   const root = builder.build(document.contents, '');
   if (root.kind !== 'map') {
     const found = root.kind === 'list' ? 'a list' : 'a single value';
-    findings.report('C1006', root.mark, 'the file must be a mapping at the top', { found, expected: 'a mapping' });
+    findings.report('C1006', root.mark, 'the file must be a mapping at its top level', {
+      found,
+      expected: 'a mapping',
+    });
     return undefined;
   }
   if (findings.errors() === before) return root;
@@ -291,8 +294,8 @@ export function parseSource(file: string, text: string, findings: Findings): Map
 }
 
 /**
- * Files without a mistake as they were last read. Most are the same at every reload, fragments are read once for each
- * pipeline, and parsing is more than half of what a reload computes.
+ * Cache of parsed valid files. Most files are unchanged at a reload, each pipeline reads its fragments again, and parsing is more
+ * than half of the work of a reload.
  */
 const parsed = new LRUCache<string, { readonly text: string; readonly root: MapNode }>({
   maxSize: 2_097_152,
@@ -301,7 +304,7 @@ const parsed = new LRUCache<string, { readonly text: string; readonly root: MapN
 
 /**
  * Reads and parses a configuration file; see `parseSource`.
- * @returns the top-level mapping, or `undefined` after reporting what is wrong.
+ * @returns the top-level mapping, or `undefined` after reporting errors.
  */
 export function readSource(file: string, findings: Findings): MapNode | undefined {
   const text = readText(file, findings);

@@ -1,10 +1,11 @@
 import type { GatewayConfig } from '../contract/config.ts';
 import type { ErrorCode } from '../contract/errors.ts';
+import type { Served } from '../contract/protocol.ts';
 import type { StageDefinition } from '../contract/stage.ts';
 import type { Diagnostic } from './diagnostics/diagnostic.ts';
 import type { MapNode, Mark, SourcePosition } from './node.ts';
 
-/** The position of a mark, without what only diagnostics need. */
+/** The position of a mark, without its other fields. */
 export function positionOf({ file, line, column }: SourcePosition): SourcePosition {
   return { file, line, column };
 }
@@ -21,12 +22,12 @@ export interface StageEntry {
   readonly when_position?: SourcePosition;
   /** `shadow`: the guard is evaluated and recorded, the stage never runs. */
   readonly mode: 'enforce' | 'shadow';
-  /** Whether a failure of the stage (not a refusal) fails the request; otherwise the request goes on without it. */
+  /** Whether a failure of the stage (not a rejection) fails the request; otherwise the request continues without it. */
   readonly fail_closed: boolean;
-  /** Longest a hook of the stage may take, in seconds; absent means no limit. */
+  /** Timeout of each hook of the stage, in seconds; absent means no limit. */
   readonly timeout_seconds?: number;
   readonly position: SourcePosition;
-  /** Fragments that brought the entry in, outermost first. */
+  /** Fragments that include the entry, outermost first. */
   readonly chain?: readonly { readonly file: string; readonly line: number }[];
 }
 
@@ -53,7 +54,7 @@ export interface PipelineSpec {
   readonly match: {
     readonly methods: readonly string[];
     readonly paths: readonly string[];
-    readonly protocol: 'messages' | 'count_tokens' | 'models' | 'chat' | 'responses' | 'none';
+    readonly protocol: Served;
   };
   readonly limits: { readonly body_bytes?: number };
   readonly rules: readonly NamedRule[];
@@ -62,46 +63,46 @@ export interface PipelineSpec {
   readonly finally: readonly StageEntry[];
 }
 
-/** What `load` found. `config` and `pipelines` are complete only when no diagnostic is an error. */
+/** The result of `load`. `config` and `pipelines` are complete only if no diagnostic is an error. */
 export interface Loaded {
   readonly config: GatewayConfig | undefined;
   readonly pipelines: readonly PipelineSpec[];
-  /** What runs after requests that no pipeline serves: the `finally` stages of `all_pipelines`. */
+  /** The `finally` stages of `all_pipelines`; they run after requests that no pipeline serves. */
   readonly other_requests?: PipelineSpec | undefined;
-  /** Managed policies, by name; none when they are not handed out. */
+  /** Managed policies, by name; empty if managed policies are off. */
   readonly policies: readonly Policy[];
   readonly diagnostics: readonly Diagnostic[];
-  /** Every file it depends on, absolute, also those that are missing. */
+  /** Absolute paths of all files it depends on, including missing ones. */
   readonly files: readonly string[];
-  /** Files with secrets, absolute, also those that are missing. They are no part of the configuration, and never kept. */
+  /** Absolute paths of secret files, including missing ones. Their content is never part of the configuration. */
   readonly secret_files: readonly string[];
-  /** Directory of the operator's own pipelines, absolute, also when something is wrong. */
+  /** Absolute path of the operator's pipelines; set despite errors. */
   readonly pipelines_directory: string | undefined;
-  /** Directory of managed policies, absolute, also when something is wrong; `undefined` when they are not handed out. */
+  /** Absolute path of the managed policies; set despite errors; `undefined` if managed policies are off. */
   readonly policies_directory: string | undefined;
-  /** Where something of gateway.yaml stands, by JSON pointer; `undefined` when it is not written there. */
+  /** Position of a value of gateway.yaml, by JSON pointer; `undefined` if it is not written there. */
   positionOf(pointer: string): SourcePosition | undefined;
-  /** Text of each file with secrets blanked out, for snippets of diagnostics. */
+  /** Text of each file with secrets masked, for snippets of diagnostics. */
   readonly sources: ReadonlyMap<string, string>;
-  /** What gateway.yaml says of this machine alone, where it stands there. */
+  /** Values of gateway.yaml for this machine only, with their marks. */
   readonly of_machine: readonly { readonly mark: Mark; readonly value: string }[];
 }
 
 /** One policy file after all load passes. */
 export interface Policy {
-  /** Unique; that of the file without its ending. */
+  /** Unique; the file name without its extension. */
   readonly name: string;
   readonly version: number;
   readonly summary: string;
-  /** Absolute. */
+  /** Absolute path. */
   readonly file: string;
   readonly match: PolicyMatch;
   readonly priority: number;
-  /** What clients get, with the position of each part. */
+  /** Settings for clients, with positions. */
   readonly settings: MapNode;
 }
 
-/** Whom a policy is meant for: either list fits. */
+/** The people a policy applies to: members of either list. */
 export interface PolicyMatch {
   readonly groups: readonly string[];
   /** Lower case. */

@@ -13,21 +13,21 @@ import { reportSchemaErrors } from './schema-errors.ts';
 /** An error of the validator. */
 export type SchemaError = ErrorObject;
 
-/** What a schema says about a value beyond its shape; each is acted on after validation. */
+/** Custom schema keywords; validation collects the annotated values for later checks. */
 export const ANNOTATIONS = [
   /** A JSON-Logic condition. */
   'x-rule',
   /** The name of an environment variable that holds a secret. */
   'x-secret',
-  /** The path of a file that holds a secret, instead of the key that it gives. */
+  /** The path of a secret file, in place of the named key. */
   'x-secret-file',
-  /** The name of something defined elsewhere: `upstream`, `model`, `token-group`, `error-code`. */
+  /** A reference by name: `upstream`, `model`, `token-group`, `error-code`. */
   'x-ref',
-  /** A path relative to the file: `file`, `directory` and `module` must exist, `created` need not. */
+  /** A path relative to the file: `file`, `directory` and `module` must exist, `created` may be missing. */
   'x-path',
-  /** An http(s) URL: `base` has no query, `endpoint` may; `origin`: that of pages. */
+  /** An http(s) URL: `base` without a query, `endpoint` with an optional one, `origin` of web pages. */
   'x-url',
-  /** An IP address or CIDR range; `single`: an address. */
+  /** An IP address or CIDR range; `single`: an address only. */
   'x-address',
   /** A time zone of the IANA database. */
   'x-time-zone',
@@ -35,10 +35,10 @@ export const ANNOTATIONS = [
 
 const PATHS: readonly (typeof ANNOTATIONS)[number][] = ['x-path', 'x-secret-file'];
 
-/** A value that some later check is interested in. */
+/** An annotated value. */
 export interface Annotation {
   readonly kind: (typeof ANNOTATIONS)[number];
-  /** What the schema gives the annotation. */
+  /** The value of the keyword in the schema. */
   readonly parameter: unknown;
   /** JSON pointer of the value below the validated node. */
   readonly pointer: string;
@@ -51,17 +51,17 @@ interface Parent {
   readonly parentDataProperty: string | number;
 }
 
-/** What a validator is called with, and gathers. */
+/** Context of a validator run: it collects the annotations. */
 export interface ValidationContext {
   readonly annotations: Annotation[];
   readonly directory: string;
 }
 
-/** @param validateSchema whether schemas are checked themselves; compiling the schema of schemas takes longer than all of ours. */
+/** @param validateSchema whether to validate the schemas themselves; compiling the meta-schema is slower than all schemas here. */
 function createAjv(validateSchema: boolean): Ajv {
   const ajv = new Ajv({
     validateSchema,
-    // What the optimiser takes is never earned back by validating a few files.
+    // The optimiser costs more than it saves for a few files.
     code: { optimize: false },
     allErrors: true,
     verbose: true,
@@ -108,7 +108,7 @@ function validatorOf(schema: JsonSchema): ValidateFunction {
   return validator;
 }
 
-/** Why a schema cannot be used, or `undefined` when it can. */
+/** Why a schema is invalid; `undefined` if it is valid. */
 export function schemaProblem(schema: JsonSchema): string | undefined {
   try {
     checking ??= createAjv(true);
@@ -119,7 +119,7 @@ export function schemaProblem(schema: JsonSchema): string | undefined {
   }
 }
 
-/** For values that come in requests: the vocabulary of OpenAPI, and defaults filled in. */
+/** Validator of request values: OpenAPI vocabulary, fills in defaults. */
 const requests = new Ajv({
   validateSchema: false,
   strict: false,
@@ -136,7 +136,7 @@ const requests = new Ajv({
   },
 });
 
-/** What is wrong with a value that came in a request, by a schema without references; nothing when it fits. Fills in defaults. */
+/** Validates a request value against a schema without references, and fills in defaults. Returns the errors. */
 export function requestErrors(schema: JsonSchema, value: unknown): readonly SchemaError[] {
   const validator = compiled.get(schema) ?? requests.compile(schema);
   compiled.set(schema, validator);
@@ -148,8 +148,8 @@ type Schema = Record<string, unknown>;
 const made = new WeakMap<JsonSchema, JsonSchema>();
 
 /**
- * A schema in which each key that names the variable of a secret (`x-secret`) has a twin that names a file: `api_key_file` beside
- * `api_key_env`. Where the one is required, one of the two is.
+ * A schema with a `_file` twin for each `_env` key of a secret (`x-secret`): `api_key_file` beside `api_key_env`. If the key is
+ * required, either of the two is.
  */
 export function withSecretFiles(schema: JsonSchema): JsonSchema {
   const known = made.get(schema);
@@ -195,7 +195,7 @@ function withTwins(schema: Schema, names: readonly string[]): Schema {
   };
 }
 
-/** An alternative that only says that such a key must be there is two. */
+/** Splits an alternative that only requires such a key into two. */
 function eitherOf(branch: Schema, names: readonly string[]): readonly Schema[] {
   const [key, ...more] = (branch.required ?? []) as readonly string[];
   if (Object.keys(branch).join() !== 'required' || more.length > 0 || key === undefined || !names.includes(key)) {
@@ -227,21 +227,20 @@ function nameSecretFiles(root: unknown, annotations: readonly Annotation[]): voi
 
 /** The outcome of validation. */
 export interface Validated {
-  /** The plain value with defaults filled in, paths absolute, and a secret in a file under the key for its variable (`secretInFile`). */
+  /** The plain value with defaults and absolute paths; a secret file is under the key of its variable (`secretInFile`). */
   readonly value: unknown;
   readonly ok: boolean;
   readonly annotations: readonly Annotation[];
-  /** The validated node with misspelt keys put right; they were reported. */
+  /** The validated node with misspelt keys corrected; they were reported. */
   readonly node: Node;
 }
 
 /**
- * Validates a node against a schema: closed, without coercion, with defaults filled in. Reports one diagnostic per
- * mistake.
- * @param directory where relative paths in the value start.
+ * Validates a node against a schema without coercion, and fills in defaults. Reports one diagnostic per mistake.
+ * @param directory base of relative paths in the value.
  */
-export function validate(given: JsonSchema, node: Node, directory: string, findings: Findings): Validated {
-  const schema = withSecretFiles(given);
+export function validate(plain: JsonSchema, node: Node, directory: string, findings: Findings): Validated {
+  const schema = withSecretFiles(plain);
   const validator = validatorOf(schema);
   const value = toValue(node);
   const context: ValidationContext = { annotations: [], directory };

@@ -8,14 +8,14 @@ export interface YamlProblem {
   readonly pos: readonly [number, number];
 }
 
-/** A quoted text or bracketed collection, as far as the library read it; offsets into the text. */
+/** Offsets of a quoted text or bracketed collection, as far as the library parsed it. */
 export interface Span {
   readonly start: number;
   readonly end: number;
   readonly quoted: boolean;
 }
 
-/** What to say about a break in the YAML, and where; offsets into the text. */
+/** A YAML error with its message and offsets. */
 interface Break {
   readonly code: DiagnosticCode;
   readonly start: number;
@@ -26,22 +26,22 @@ interface Break {
 
 type Wording = readonly [message: string, help?: string];
 
-/** What is said about a `*` that is no anchor's alias. */
-export const ALIAS = '`*` starts an alias in YAML, and aliases are not part of this language';
+/** Message for a `*` without an anchor. */
+export const ALIAS = '`*` starts a YAML alias, and configuration files cannot use aliases';
 
-/** A space that only looks like one: YAML takes it for a letter. */
+/** Message and help for a Unicode space, which YAML treats as a letter. */
 export const STRANGE_SPACE = [
-  'this looks like a space, but is another character',
+  'this character looks like a space, but is another one',
   'indent with ordinary spaces',
 ] as const;
 
 const NO_KEY: Wording = ['this line is neither a key nor a value', 'write `key: value`, with a space after the colon'];
 const INDENTATION: Wording = [
-  'the indentation does not fit the lines above',
+  'the indentation does not match the lines above',
   'start all keys of one mapping, and all dashes of one list, in the same column',
 ];
 
-/** What to say about other breaks, by the library's code. */
+/** Messages of other errors, by the code of the library. */
 const WORDING: Readonly<Record<string, Wording>> = {
   BAD_ALIAS: [ALIAS, 'quote it: "*"'],
   BLOCK_AS_IMPLICIT_KEY: [
@@ -55,8 +55,8 @@ const WORDING: Readonly<Record<string, Wording>> = {
   BAD_DQ_ESCAPE: ['this escape sequence does not exist', 'double the backslash, or use single quotes'],
   KEY_OVER_1024_CHARS: ['the key is longer than 1024 characters'],
   RESOURCE_EXHAUSTION: ['the values are nested too deeply'],
-  MULTIPLE_DOCS: ['the file holds more than one YAML document', 'split it into one file per document'],
-  BAD_DIRECTIVE: ['YAML directives are not part of this language', 'remove the line'],
+  MULTIPLE_DOCS: ['the file contains more than one YAML document', 'split it into one file per document'],
+  BAD_DIRECTIVE: ['configuration files cannot use YAML directives', 'remove the line'],
   UNEXPECTED_TOKEN: ['YAML does not expect this here', 'check quotes, brackets and commas before it'],
 };
 
@@ -114,7 +114,7 @@ function opening(spans: readonly Span[], text: string, offset: number, quoted: b
   return open.toSorted((a, b) => b.start - a.start)[0]?.start ?? offset;
 }
 
-/** Slips that the line of a break shows: where they stand, behind what comes before them, and what to say. */
+/** Mistakes that the line itself shows: what precedes them, their length, code and message. */
 const ON_THE_LINE: readonly (readonly [RegExp, length: number, DiagnosticCode, Wording])[] = [
   [/^ *(?=\t)/, 1, 'C1008', ['a tab is used for indentation', 'indent with spaces']],
   [/^[ \t]*(?=[\u00a0\u2000-\u200b\u202f\u3000\ufeff])/, 1, 'C1008', STRANGE_SPACE],
@@ -177,7 +177,7 @@ function explain(problem: YamlProblem, all: readonly YamlProblem[], spans: reado
   return at(code, start, end, wording ?? WORDING[problem.code] ?? other);
 }
 
-/** What to say about a character YAML did not expect, by that character and the one before it. */
+/** Message for an unexpected character, by it and the character before it. */
 function unexpected(text: string, start: number): Wording | undefined {
   const [before = '', at = ''] = [text[start - 1], text[start]];
   const quote = { "'": "inside '...' write '' for an apostrophe", '"': 'inside "..." write \\" for a quote' }[before];
@@ -198,11 +198,11 @@ function explainTag(text: string, [start, end]: readonly [number, number]): Brea
     const help = `YAML reads an unquoted \`!\` as a tag: write "${operator}": instead`;
     return { code: 'C1013', start, end, message: `the operator \`${operator}\` must be quoted`, help };
   }
-  const message = 'explicit tags are not part of this language';
+  const message = 'configuration files cannot use explicit tags';
   return { code: 'C1012', start, end, message, help: 'remove the tag, or quote the text' };
 }
 
-/** @param more how many keys of the same mapping are there twice, too: then it is rather two mappings in one. */
+/** @param more number of other repeated keys in the mapping: with some, two list items were probably merged. */
 function explainDuplicate(text: string, start: number, more: number): Break {
   const key = /^[^\s:,{}]+/.exec(text.slice(start))?.[0] ?? '';
   const message = `the key \`${key}\` is already used in this mapping`;
@@ -216,8 +216,7 @@ function explainDuplicate(text: string, start: number, more: number): Break {
 }
 
 /**
- * What is wrong with a file as YAML: every repeated key and every tag, and the first of all other breaks, because one
- * slip makes the library complain about much that follows.
+ * The YAML errors of a file: every repeated key, every tag, and the first other error. Further ones usually follow from the first.
  */
 export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Span[], text: string): readonly Break[] {
   const directive = /^(?:[ \t]*(?:#.*)?\r?\n)*%/.exec(text);
@@ -226,7 +225,7 @@ export function yamlBreaks(problems: readonly YamlProblem[], spans: readonly Spa
     const [message, help] = WORDING.BAD_DIRECTIVE!;
     return [{ code: 'C1007', start, end: start + 1, message, help }];
   }
-  // Where the library has run out of stack, what else it says depends on how far it got.
+  // After a stack overflow, the other errors depend on how far the library got.
   const exhausted = problems.filter(({ code }) => code === 'RESOURCE_EXHAUSTION').slice(0, 1);
   const sorted = exhausted.length > 0 ? exhausted : problems.toSorted((a, b) => a.pos[0] - b.pos[0]);
   const breaks: Break[] = [];

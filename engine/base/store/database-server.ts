@@ -7,11 +7,11 @@ import { type DatabaseUrl, DatabaseUrlError, readDatabaseUrl } from './database-
 import { openEmbeddedPostgres } from './embedded/embedded-postgres.ts';
 import type { PostgresAddress } from './postgres-client.ts';
 
-/** The PostgreSQL server a configuration means. */
+/** The PostgreSQL server of a configuration. */
 export interface DatabaseServer extends PostgresAddress {
-  /** What to do when it can't be reached; ends a sentence. */
+  /** What to do if it is unreachable; the end of a sentence. */
   readonly remedy: string;
-  /** Leaves it; stops it when it is embedded and nobody else uses it. */
+  /** Stops using it; stops an embedded server without other users. */
   close(): Promise<void>;
 }
 
@@ -40,12 +40,12 @@ export async function findServer(options: {
 }
 
 /**
- * The database of a configuration, and the options of its sessions, such as a search path: what only a restart can change, for
- * connections of one process to two databases would write into both. The user and the password may change. Raises StartError.
+ * Identity of the database of a configuration, including session options such as the search path. Only a restart can change it,
+ * because one process must not write to two databases. User and password may change. Raises StartError.
  */
 export function databasePlace(config: GatewayConfig, env: SecretSource): string {
   const { postgres, embedded } = config.database;
-  return postgres === undefined ? (embedded?.data_dir ?? DEFAULT_DATA_DIR) : placeOf(demandUrl(postgres.url_env, env));
+  return postgres === undefined ? (embedded?.data_dir ?? DEFAULT_DATA_DIR) : placeOf(requireUrl(postgres.url_env, env));
 }
 
 function placeOf({ label, settings }: DatabaseUrl): string {
@@ -53,18 +53,18 @@ function placeOf({ label, settings }: DatabaseUrl): string {
 }
 
 function findOperatorsServer(url_env: string, env: SecretSource): DatabaseServer {
-  let url = demandUrl(url_env, env);
+  let url = requireUrl(url_env, env);
   const { label } = url;
   const place = placeOf(url);
   let text = secretIn(url_env, env);
   let latest = url.settings();
 
-  /** The URL with which new connections are made: another password is another text. */
+  /** The URL for new connections; it follows a changed password. */
   function current(): DatabaseUrl {
     const now = secretIn(url_env, env);
     if (now === text) return url;
     text = now;
-    const changed = demandUrl(url_env, env);
+    const changed = requireUrl(url_env, env);
     if (placeOf(changed) === place) url = changed;
     return url;
   }
@@ -74,7 +74,7 @@ function findOperatorsServer(url_env: string, env: SecretSource): DatabaseServer
       try {
         latest = current().settings();
       } catch {
-        // A certificate that is being replaced: the one before may do, and nobody would catch this here.
+        // A certificate is being replaced: keep the previous settings, because no caller handles an error here.
       }
       return latest;
     },
@@ -84,8 +84,8 @@ function findOperatorsServer(url_env: string, env: SecretSource): DatabaseServer
   };
 }
 
-/** The URL never appears in an error: it holds the password. */
-function demandUrl(url_env: string, env: SecretSource): DatabaseUrl {
+/** Reads the database URL. Errors never contain it, because it contains the password. */
+function requireUrl(url_env: string, env: SecretSource): DatabaseUrl {
   const fail = (what: string): never => {
     throw new StartError(`${what}; expected postgres://user:password@host:5432/database`, {
       exit_code: EXIT_CONFIGURATION,
@@ -98,7 +98,7 @@ function demandUrl(url_env: string, env: SecretSource): DatabaseUrl {
   }
   try {
     const url = readDatabaseUrl(value, env);
-    // What is wrong with its certificates is told now; later nobody would catch it.
+    // Fail now for bad certificates; later no caller would handle the error.
     const { ssl } = url.settings();
     if (typeof ssl === 'object') createSecureContext(ssl);
     return url;

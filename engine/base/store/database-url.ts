@@ -2,16 +2,16 @@ import { readFileSync } from 'node:fs';
 import type { ConnectionOptions } from 'node:tls';
 import type { PostgresSettings } from './postgres-connection.ts';
 
-/** What is wrong with a database URL, as the end of a sentence that begins with its place. It repeats no part that may be a password. */
+/** A wrong database URL. The message is the end of a sentence, and repeats no part that may be a password. */
 export class DatabaseUrlError extends Error {
   override readonly name = 'DatabaseUrlError';
 }
 
-/** A database URL that has been read. */
+/** A parsed database URL. */
 export interface DatabaseUrl {
-  /** `host[:port]/database`, or the directory of a socket in place of the host; without credentials. */
+  /** `host[:port]/database` without credentials; for a Unix socket, its directory in place of the host. */
   readonly label: string;
-  /** Settings for a new connection. Reads the certificates it names. Raises Node's errors of files. */
+  /** Settings for a new connection; reads the certificate files. Raises file errors of Node. */
   settings(): PostgresSettings;
 }
 
@@ -20,15 +20,15 @@ const SCHEME = /^postgres(?:ql)?:\/\//i;
 const ENCODE =
   'has a user name or password with characters that must be percent-encoded: write # as %23, / as %2F, ? as %3F, @ as %40 and % as %25';
 
-/** Values that are no PostgreSQL URL and that tools and people set all the same. */
+/** Common values that are no PostgreSQL URL. */
 const MISTAKEN: readonly { readonly form: RegExp; readonly problem: string }[] = [
   { form: /^(["'`]).*\1$/s, problem: 'is in quotation marks: set the variable without them' },
-  { form: /^jdbc:/i, problem: 'begins with jdbc:, which only Java takes: remove that' },
-  { form: /^postgres(?:ql)?\+/i, problem: 'names a driver behind a +: remove both' },
+  { form: /^jdbc:/i, problem: 'begins with jdbc:, which is for Java only: remove it' },
+  { form: /^postgres(?:ql)?\+/i, problem: 'names a driver after a +: remove both' },
   { form: /(?:^|[\s;])(?:host|server|dbname|database)\s*=/i, problem: 'is a list of settings: write them as a URL' },
 ];
 
-/** What `sslmode` may be, as libpq defines it (PostgreSQL documentation, section 34.19); `no-verify` is of node-postgres. */
+/** Values of `sslmode` in libpq (PostgreSQL documentation, section 34.19); `no-verify` is from node-postgres. */
 const SSL_MODES = ['disable', 'allow', 'prefer', 'require', 'no-verify', 'verify-ca', 'verify-full'] as const;
 type SslMode = (typeof SSL_MODES)[number];
 
@@ -38,18 +38,17 @@ const SSL_FLAGS: Readonly<Record<string, SslMode>> = {
   ...{ false: 'disable', 0: 'disable', off: 'disable' },
 };
 
-/** Modes in which a server that offers no encryption is talked to without. */
+/** Modes that fall back to an unencrypted connection. */
 const PLAIN_ALLOWED: readonly SslMode[] = ['allow', 'prefer'];
 
 /**
- * Reads a database URL as libpq does (PostgreSQL documentation, section 34.1.1.2), with the parameters that platforms add.
- * Parameters that mean nothing to the gateway, such as `pgbouncer`, are ignored. Raises DatabaseUrlError.
- * @param env gives PGSSLMODE, where the URL has no `sslmode`
+ * Parses a database URL as libpq does (PostgreSQL documentation, section 34.1.1.2), with the parameters that platforms add. Ignores
+ * other parameters, such as `pgbouncer`. Raises DatabaseUrlError.
+ * @param env for PGSSLMODE, if the URL has no `sslmode`
  */
-export function readDatabaseUrl(given: string, env: NodeJS.ProcessEnv = {}): DatabaseUrl {
-  const text = given.trim();
-  if (/%00|\0/.test(text))
-    throw new DatabaseUrlError('holds a character with the code 0, which nothing in it may have: remove that');
+export function readDatabaseUrl(url: string, env: NodeJS.ProcessEnv = {}): DatabaseUrl {
+  const text = url.trim();
+  if (/%00|\0/.test(text)) throw new DatabaseUrlError('contains a NUL character: remove it');
   const { userinfo, location, path, query } = split(text);
   const params = Object.fromEntries(new URLSearchParams(query)) as Readonly<Record<string, string | undefined>>;
   const [user, password] = userinfo === undefined ? [] : credentials(userinfo);
@@ -61,7 +60,7 @@ export function readDatabaseUrl(given: string, env: NodeJS.ProcessEnv = {}): Dat
   if (!database) throw new DatabaseUrlError('names no database');
   const ssl_mode = socket === null ? sslMode(params, env) : 'disable';
   const channel_binding = channelBinding(params, ssl_mode);
-  const negotiation = params.sslnegotiation === 'direct' ? demandTls('sslnegotiation=direct', ssl_mode) : undefined;
+  const negotiation = params.sslnegotiation === 'direct' ? requireTls('sslnegotiation=direct', ssl_mode) : undefined;
   const options = startOptions(params);
   const fixed = {
     ...definedOf({ host: used_host, port: used_port, database, options }),
@@ -84,7 +83,7 @@ interface Parts {
   readonly query: string;
 }
 
-/** The parts of a URL as they are written. A raw `/`, `?` or `#` in a password ends the authority early. */
+/** Splits a URL without decoding. A raw `/`, `?` or `#` in a password ends the authority early. */
 function split(text: string): Parts {
   const scheme = SCHEME.exec(text);
   if (scheme === null) {
@@ -94,7 +93,7 @@ function split(text: string): Parts {
   const [, authority = '', path = '', query = '', rest = ''] =
     /^([^/?#]*)\/?([^?#]*)(?:\?([^#]*))?(.*)$/s.exec(text.slice(scheme[0].length)) ?? [];
   const names = query.split('&').map((pair) => pair.split('=', 1)[0]!);
-  // A database URL has no fragment, and neither its database nor the name of a parameter holds an @.
+  // A database URL has no fragment, and no @ in the database or in parameter names.
   if (rest !== '' || path.includes('@') || names.some((name) => /[@/]/.test(name))) throw new DatabaseUrlError(ENCODE);
   const at = authority.lastIndexOf('@');
   const userinfo = at < 0 ? undefined : authority.slice(0, at);
@@ -107,7 +106,7 @@ function credentials(userinfo: string): readonly (string | undefined)[] {
   return parts.map((part) => decoded(part) || undefined);
 }
 
-/** Undoes percent-encoding. */
+/** Decodes percent-encoding. */
 function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -118,10 +117,10 @@ function decoded(text: string): string {
 
 function place(location: string, userinfo: string | undefined) {
   if (location.includes(',')) {
-    throw new DatabaseUrlError('names several hosts: name one, such as an address that follows the primary server');
+    throw new DatabaseUrlError('names several hosts: name one, such as an address that always points to the primary');
   }
   const [, host = '', port] = /^(\[[^\]]*\]|[^:]*)(?::(.*))?$/s.exec(location) ?? [];
-  // Before a raw / or ? in a password stands what looks like a host and its port.
+  // With a raw / or ? in a password, user and password look like host and port.
   if (port && userinfo === undefined && !/^\d+$/.test(port)) throw new DatabaseUrlError(ENCODE);
   return { host: decoded(host.replace(/^\[(.*)\]$/, '$1')) || undefined, port: portOf(port) };
 }
@@ -130,7 +129,7 @@ function portOf(text: string | undefined): number | undefined {
   if (!text) return undefined;
   const port = Number(text);
   if (!/^\d+$/.test(text) || port < 1 || port > 65535) {
-    throw new DatabaseUrlError('has a port that is no number from 1 to 65535');
+    throw new DatabaseUrlError('has a port that is not a number from 1 to 65535');
   }
   return port;
 }
@@ -144,7 +143,7 @@ function sslMode({ sslmode, ssl, sslrootcert, sslcert, sslnegotiation }: Params,
     throw new DatabaseUrlError(`has an unknown sslmode; there are ${SSL_MODES.join(', ')}`);
   }
   if (mode === 'disable') return mode;
-  // With the authorities of everybody, the name alone says which server it is.
+  // With public certificate authorities, only the host name identifies the server.
   if (sslrootcert === 'system' || (mode === 'verify-ca' && !sslrootcert)) return 'verify-full';
   if (mode === 'require' && sslrootcert) return 'verify-ca';
   if (mode !== undefined) return mode;
@@ -153,7 +152,7 @@ function sslMode({ sslmode, ssl, sslrootcert, sslcert, sslnegotiation }: Params,
   return ofEnvironment(env.PGSSLMODE || 'prefer');
 }
 
-/** One that nobody knows may have been meant to demand encryption. */
+/** An unknown value is an error, because it may have been meant to require encryption. */
 function ofEnvironment(stated: string): SslMode {
   const mode = SSL_MODES.find((known) => known === stated);
   if (mode !== undefined) return mode;
@@ -164,23 +163,23 @@ function ofEnvironment(stated: string): SslMode {
 
 function channelBinding({ channel_binding }: Params, mode: SslMode): 'require' | undefined {
   if (channel_binding !== 'require') return undefined;
-  demandTls('channel_binding=require', mode);
+  requireTls('channel_binding=require', mode);
   return channel_binding;
 }
 
-function demandTls(what: string, mode: SslMode): true {
+function requireTls(what: string, mode: SslMode): true {
   if (mode !== 'disable' && !(what.startsWith('sslnegotiation') && PLAIN_ALLOWED.includes(mode))) return true;
   throw new DatabaseUrlError(`has ${what}, which needs encryption: add sslmode=require or sslmode=verify-full`);
 }
 
-/** Options of the session. `schema` is how Prisma names the place of tables. */
+/** Session options. `schema` is Prisma's parameter for the search path. */
 function startOptions({ options, schema }: Params): string | undefined {
   if (!schema || schema === 'public') return options || undefined;
   const quoted = `"${schema.replaceAll('"', '""')}"`.replace(/[\s\\]/g, '\\$&');
   return [options, `-c search_path=${quoted}`].filter(Boolean).join(' ');
 }
 
-/** How a connection in a mode is encrypted, and what of the server is checked. */
+/** TLS options of a mode. */
 function tlsOptions(mode: SslMode, params: Params): false | ConnectionOptions {
   if (mode === 'disable') return false;
   const { sslcert, sslkey, sslpassword, sslrootcert } = params;
@@ -189,7 +188,7 @@ function tlsOptions(mode: SslMode, params: Params): false | ConnectionOptions {
     ...definedOf({ cert: fileOf(sslcert), key: fileOf(sslkey), passphrase: sslpassword || undefined }),
     ...definedOf({ ca: sslrootcert === 'system' ? undefined : fileOf(sslrootcert) }),
     rejectUnauthorized: mode.startsWith('verify-'),
-    // Whoever has a certificate of this authority may be the server.
+    // verify-ca accepts any host name.
     ...(mode === 'verify-ca' && { checkServerIdentity: () => undefined }),
   };
 }

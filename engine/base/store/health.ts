@@ -1,9 +1,9 @@
 import type { Clock, Health, HealthPart, Log } from '../contract/services.ts';
 
-/** Longest a try may take before the part counts as down, in milliseconds: requests wait only seconds. */
-const PATIENCE_MS = 2000;
+/** Timeout of a readiness check before the component counts as down, in milliseconds. */
+const TIMEOUT_MS = 2000;
 
-/** Longest a probe waits, in milliseconds. Balancers give up after a second or two, and would take that for a no. */
+/** Longest wait of a probe, in milliseconds. Load balancers time out after a second or two and count that as a failure. */
 const ANSWER_MS = 500;
 
 function withinAnswer<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
@@ -13,18 +13,18 @@ function withinAnswer<T>(check: Promise<T>, otherwise: () => T): Promise<T> {
   });
 }
 
-/** How the configuration in force came about. Times are milliseconds since the epoch. */
+/** Reloads of the configuration. Times are milliseconds since the epoch. */
 export interface ReloadState {
-  /** When the configuration in force was loaded. */
+  /** When the current configuration was loaded. */
   readonly loaded_at: number;
-  /** Reloads that succeeded, and that did not, since the start. */
+  /** Successful and failed reloads since the start. */
   readonly reloads: number;
   readonly failed_reloads: number;
-  /** Since when the files hold a configuration that can't be put in force. */
+  /** Since when the files contain an unusable configuration. */
   readonly failing_since: number | undefined;
 }
 
-/** A gateway whose last reload failed still serves, so it is as ready as before; it only says so. */
+/** A failed reload does not affect readiness, because the gateway keeps its configuration; it is only reported. */
 function describeReloads({ loaded_at, reloads, failed_reloads, failing_since }: ReloadState): HealthPart {
   const failing = failing_since !== undefined;
   const told = { state: failing ? 'reload_failed' : 'ok', loaded_at: time(loaded_at), reloads, failed_reloads };
@@ -35,27 +35,27 @@ function time(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
 
-/** What the readiness of a gateway depends on. Each try may take as long as it needs: nobody waits for it. */
+/** The checks behind the readiness of a gateway. They may be slow: probes do not wait for them. */
 export interface ReadinessTries {
-  /** Writes to the database what a request needs written. Raises store_unavailable. */
+  /** Writes to the database as a request does. Raises store_unavailable. */
   write(): Promise<void>;
   /** Reads from the database. */
   read(): Promise<{ readonly ok: boolean; readonly detail?: string }>;
   spool(): Promise<boolean>;
   knowsCallers(): boolean;
   servesWithoutReservations(): boolean;
-  /** What the requests of each pipeline for models need to know before they leave. */
+  /** The needs of each pipeline of model requests. */
   pipelines(): readonly StoreNeeds[];
 }
 
-/** What a pipeline needs of the store for every request. */
+/** What a pipeline needs from the database for each request. */
 export interface StoreNeeds {
   readonly callers: boolean;
-  /** That money is reserved, or noted in the spool where limits allow it. */
+  /** A budget reservation, or a spool record if the limits allow it. */
   readonly reservations: boolean;
 }
 
-/** Whether the gateway would serve anybody: it is enough that one pipeline would. */
+/** Whether at least one pipeline can serve requests. */
 function wouldServe(
   tries: ReadinessTries,
   has: { readonly callers: boolean; readonly spool: Finding['spool'] },
@@ -71,36 +71,33 @@ function wouldServe(
       : has.callers
         ? 'the spool cannot take them'
         : 'no caller is known';
-  return { serves, reason: `requests are refused without the database: ${why}` };
+  return { serves, reason: `requests are rejected without the database: ${why}` };
 }
 
-/** What was found out about the store at some moment. */
+/** State of the database at a time. */
 interface Finding {
   readonly database: 'ok' | 'read_only' | 'unavailable';
   readonly spool: 'ok' | 'unused' | 'unavailable';
   readonly detail?: string;
   readonly serves: boolean;
-  /** Why nobody is served, in words for anybody. */
+  /** Public reason why no requests are served. */
   readonly reason?: string;
 }
 
-/** What is known stays good for so long: a crowd of probes costs no more than one statement a second. */
+/** Lifetime of a finding: many probes cost at most one statement a second. */
 const FRESH_MS = 1000;
 
-const SILENT = { database: 'unavailable', detail: `no answer within ${PATIENCE_MS / 1000} seconds` } as const;
+const SILENT = { database: 'unavailable', detail: `no answer within ${TIMEOUT_MS / 1000} seconds` } as const;
 
-/**
- * Readiness: whether requests would be served, found out by trying what they need, at most once a second; and how the
- * configuration came about.
- */
+/** Creates the readiness check. It tries what requests need, at most once a second, and reports the reloads of the configuration. */
 export function createHealth(options: {
   readonly tries: ReadinessTries;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly log: Log;
   reloads(): ReloadState;
-  /** What anybody may know about the upstreams, by name. */
+  /** Public state of the upstreams, by name. */
   upstreams(): NonNullable<HealthPart['told']>;
-  /** Whether the gateway was told to stop. */
+  /** Whether the gateway is shutting down. */
   stopping(): boolean;
 }): Health {
   const { tries, clock, log, reloads, upstreams, stopping } = options;
@@ -113,7 +110,7 @@ export function createHealth(options: {
     const { serves, ...state } = finding;
     if (serves !== served && !stopping()) {
       if (serves) log.info(state, 'the gateway is ready again');
-      else log.warn(state, 'the gateway is not ready: requests would be refused');
+      else log.warn(state, 'the gateway is not ready: requests would be rejected');
     }
     served = serves;
     return finding;
@@ -122,9 +119,9 @@ export function createHealth(options: {
     if (last !== undefined && clock.monotonic() - last.at < FRESH_MS) return Promise.resolve(last.finding);
     running ??= begin();
     const { finding, since } = running;
-    const late = () => clock.monotonic() - since >= PATIENCE_MS;
+    const late = () => clock.monotonic() - since >= TIMEOUT_MS;
     if (late()) return Promise.resolve(silence());
-    // What was known last holds until patience ends: a slow answer is one.
+    // The last finding holds until the timeout: slow is not down.
     return withinAnswer(finding, () => (late() ? silence() : (last?.finding ?? silence())));
   };
   const begin = () => {
@@ -135,7 +132,7 @@ export function createHealth(options: {
       });
     return { finding, since: clock.monotonic() };
   };
-  /** A database that does not answer is away like any other. */
+  /** The finding for a database that does not answer. */
   const silence = (): Finding => {
     const spool = !tries.servesWithoutReservations()
       ? 'unused'
@@ -161,7 +158,7 @@ export function createHealth(options: {
         },
         spool: { ok: spool !== 'unavailable', state: spool, needed: !serves },
         configuration: describeReloads(reloads()),
-        // All replicas see the same outage: without them, nobody would be left to say what is wrong.
+        // All replicas see the same outage: taking all of them out of rotation would hide the error from clients.
         upstreams: { ok: true, told: upstreams() },
       };
     },

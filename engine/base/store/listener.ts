@@ -6,7 +6,7 @@ interface Subscription {
   readonly channel: string;
   readonly onMessage: (payload: string) => void;
   readonly onReconnect: () => void;
-  /** Whether `listen` has returned, so that whatever was not heard since then was missed. */
+  /** Whether `listen` has returned; a notification lost after that counts as missed. */
   reliedOn: boolean;
 }
 
@@ -45,7 +45,7 @@ export function createListener(connections: PostgresConnections) {
     return next;
   };
 
-  /** Resolves when the connection is lost. A heartbeat notices a peer that vanished without a word. */
+  /** Resolves when the connection is lost. A heartbeat detects a silent peer. */
   const lost = (target: pg.Client) =>
     new Promise<void>((resolve) => {
       const heartbeat = setInterval(() => target.query('select 1').catch(finish), HEARTBEAT_MS);
@@ -76,8 +76,8 @@ export function createListener(connections: PostgresConnections) {
 
   return {
     /**
-     * Subscribes to a channel. Resolves after the first attempt, whether it worked or not; `onReconnect` runs every time
-     * listening begins late or again, since notifications may have been missed.
+     * Subscribes to a channel. Resolves after the first attempt, successful or not. `onReconnect` runs whenever listening starts late
+     * or again, because notifications may have been missed.
      */
     async listen(channel: string, onMessage: (payload: string) => void, onReconnect: () => void): Promise<void> {
       const subscription: Subscription = { channel, onMessage, onReconnect, reliedOn: false };
@@ -87,7 +87,7 @@ export function createListener(connections: PostgresConnections) {
           running = run(resolve);
         });
       } else if (client !== undefined) {
-        // When this fails the connection is lost, and its successor subscribes to everything.
+        // On failure the connection is lost, and the next one subscribes to all channels.
         await subscribe(client, subscription).catch(() => {});
       }
       subscription.reliedOn = true;
@@ -100,5 +100,5 @@ export function createListener(connections: PostgresConnections) {
   };
 }
 
-/** Notifications on one dedicated connection that is renewed for ever. */
+/** LISTEN on one dedicated connection that always reconnects. */
 export type Listener = ReturnType<typeof createListener>;

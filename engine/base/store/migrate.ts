@@ -5,42 +5,42 @@ import { StartError } from '../contract/start-error.ts';
 import { PACKAGE_ROOT } from '../kit/package-root.ts';
 import type { PostgresConnections } from './postgres-client.ts';
 import {
+  type DatabaseRole,
   grantHelp,
   listRights,
   migrateHelp,
   missingRights,
-  readStanding,
-  type Standing,
+  readDatabaseRole,
   schemaHelp,
 } from './rights.ts';
 
 interface SchemaMigration {
-  /** Recorded in the database; sorts in the order of application. */
+  /** Recorded in the database; sorts by order of application. */
   readonly name: string;
   /** Files in `engine/base/store/schema/`, in the order they are run. */
   readonly files: readonly string[];
 }
 
-/** All migrations, in the order they are applied. A released one never changes: add another. */
+/** All migrations, in order. A released migration never changes: add a new one. */
 export const migrations: readonly SchemaMigration[] = [
   {
-    name: '0001_schema',
-    files: ['identity.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
+    name: '0001_tables',
+    files: ['identity.sql', 'windows.sql', 'money.sql', 'audit.sql', 'usage.sql', 'configuration.sql', 'database.sql'],
   },
 ];
 
-/** The first migration of the versions before the first release; their tables are not those of `migrations`. */
-const UNRELEASED = '0001_baseline';
+/** First migrations of unreleased versions, whose tables are incompatible. */
+const UNRELEASED = ['0001_baseline', '0001_schema'];
 
-/** The oldest PostgreSQL, by its major version, that takes the schema. */
+/** Oldest supported major version of PostgreSQL. */
 export const OLDEST_POSTGRES = 15;
 
-/** What is wrong with a database that has migrations this program does not know, and what to do about it. */
-export function foreignSchema(unknown: readonly string[]): { readonly what: string; readonly remedy: string } {
-  if (unknown.includes(UNRELEASED)) {
+/** Problem and remedy of a database with unknown migrations. */
+export function unknownSchema(unknown: readonly string[]): { readonly what: string; readonly remedy: string } {
+  if (unknown.some((name) => UNRELEASED.includes(name))) {
     return {
-      what: 'migrated by a version from before the first release, whose tables this program cannot take over',
-      remedy: 'use an empty database: another database.postgres, or another database.embedded.data_dir',
+      what: 'migrated by a version from before the first release, whose tables this program cannot use',
+      remedy: 'use an empty database: set another database.postgres or database.embedded.data_dir',
     };
   }
   return {
@@ -49,32 +49,31 @@ export function foreignSchema(unknown: readonly string[]): { readonly what: stri
   };
 }
 
-/** Any number will do, as long as it never changes: it names the lock that migrating processes share. */
+/** Key of the advisory lock of migrating processes; an arbitrary number that never changes. */
 const LOCK_KEY = 7_204_817_101;
-const LOCK_PATIENCE_SECONDS = 60;
-/** A server that has fallen silent is given up after this; waiting for the lock must not take as long. */
-const QUERY_PATIENCE_SECONDS = 65;
-const MIGRATION_PATIENCE_SECONDS = 3600;
+const LOCK_TIMEOUT_SECONDS = 60;
+/** Timeout of a silent server; longer than the wait for the lock. */
+const QUERY_TIMEOUT_SECONDS = 65;
+const MIGRATION_TIMEOUT_SECONDS = 3600;
 const TABLE = 'schema_migrations';
 
 /**
- * Brings the schema up to date, one migration after the other, each of them whole or not at all: so the locks of one end before
- * the next begins. Several processes may do this at once: one migrates, the others wait for it. A role that may not migrate is only
- * looked at. Raises StartError where no waiting helps: the server is too old, the database of another version, or a right
- * is missing.
- * @param secures whether rights are put right where nothing is to migrate.
- * @returns names of the migrations that it applied.
+ * Migrates the schema, each migration in its own transaction, so that its locks end before the next one. Of several processes one
+ * migrates and the others wait. For a role that may not migrate, it only checks schema and privileges. Raises StartError if retrying
+ * cannot help: the server is too old, the schema is of another version, or a privilege is missing.
+ * @param secures whether to reset the privileges if there is nothing to migrate.
+ * @returns names of the applied migrations.
  */
 export async function migrate(
   connections: PostgresConnections,
   { secures = false }: { readonly secures?: boolean } = {},
 ): Promise<readonly string[]> {
-  const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_PATIENCE_SECONDS * 1000 });
+  const client = new pg.Client({ ...connections.settings(), query_timeout: QUERY_TIMEOUT_SECONDS * 1000 });
   client.on('error', () => {});
   const isComplete = async () => {
     const { applied, unknown } = await migrationState((text) => client.query(text));
     if (unknown.length > 0) {
-      const { what, remedy } = foreignSchema(unknown);
+      const { what, remedy } = unknownSchema(unknown);
       throw new StartError(`it was ${what}; ${remedy}`);
     }
     return applied === migrations.length;
@@ -82,22 +81,23 @@ export async function migrate(
   const applied: string[] = [];
   try {
     await client.connect();
-    const standing = await readStanding((text) => client.query(text));
+    const standing = await readDatabaseRole((text) => client.query(text));
     const { user, schema, may_migrate } = standing;
-    if (schema === null) throw new StartError(`${user} may use no schema of its search path; ${schemaHelp(standing)}`);
+    if (schema === null)
+      throw new StartError(`${user} cannot use any schema of its search path; ${schemaHelp(standing)}`);
     if (!may_migrate) {
-      await demandRights(client, standing, await isComplete());
+      await assertRights(client, standing, await isComplete());
       return [];
     }
     while (!(await isComplete())) {
-      // The lock lives as long as the transaction, so a killed process can't leave it behind.
-      // With one snapshot for all of it, whoever waited for the lock would not see what was made meanwhile.
+      // The lock ends with the transaction, so a killed process cannot leave it behind. Read committed: after waiting for the lock,
+      // the next statement must see the migrations of the other process.
       await client.query(
-        `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_PATIENCE_SECONDS}s'`,
+        `begin isolation level read committed; set local statement_timeout = 0; set local lock_timeout = '${LOCK_TIMEOUT_SECONDS}s'`,
       );
       await client.query(`select pg_advisory_xact_lock(${LOCK_KEY})`);
-      await demandVersion(client);
-      // Whoever waited for the lock still believes that there is no such table, as it was before: this looks again.
+      await assertVersion(client);
+      // After waiting for the lock, the table may exist.
       await client.query(
         `create table if not exists ${TABLE} (name text primary key, applied_at timestamptz not null default now())`,
       );
@@ -111,13 +111,13 @@ export async function migrate(
   }
 }
 
-async function demandVersion(client: pg.Client): Promise<void> {
+async function assertVersion(client: pg.Client): Promise<void> {
   const { rows } = await client.query<{ number: number; version: string }>(
     "select current_setting('server_version_num')::integer as number, current_setting('server_version') as version",
   );
   const { number, version } = rows[0]!;
   if (number >= OLDEST_POSTGRES * 10_000) return;
-  throw new StartError(`it is PostgreSQL ${version}, and the gateway needs ${OLDEST_POSTGRES} or later; upgrade it`);
+  throw new StartError(`it is PostgreSQL ${version}, but the gateway needs ${OLDEST_POSTGRES} or later; upgrade it`);
 }
 
 async function applyNext(client: pg.Client): Promise<string> {
@@ -125,20 +125,18 @@ async function applyNext(client: pg.Client): Promise<string> {
   const { name, files } = migrations.find((step) => !rows.some((row) => row.name === step.name))!;
   for (const file of files) {
     const text = readFileSync(join(PACKAGE_ROOT, 'engine/base/store/schema', file), 'utf8');
-    await client.query({ text, query_timeout: MIGRATION_PATIENCE_SECONDS * 1000 } as pg.QueryConfig);
+    await client.query({ text, query_timeout: MIGRATION_TIMEOUT_SECONDS * 1000 } as pg.QueryConfig);
   }
   await client.query(`insert into ${TABLE} (name) values ($1)`, [name]);
   if (migrations.at(-1)!.name === name) await client.query('select secure_schema()');
   return name;
 }
 
-/** Raises StartError where a role that may not migrate can't run a gateway either. */
-async function demandRights(client: pg.Client, standing: Standing, is_complete: boolean): Promise<void> {
+/** Raises StartError if a role that may not migrate cannot run a gateway either. */
+async function assertRights(client: pg.Client, standing: DatabaseRole, is_complete: boolean): Promise<void> {
   const { user } = standing;
   if (!is_complete) {
-    throw new StartError(
-      `its tables are not those of this version, and ${user} may not change them; ${migrateHelp(standing)}`,
-    );
+    throw new StartError(`its schema is not up to date, and ${user} may not change it; ${migrateHelp(standing)}`);
   }
   const missing = await missingRights((text) => client.query(text));
   if (missing.length === 0) return;
@@ -146,7 +144,7 @@ async function demandRights(client: pg.Client, standing: Standing, is_complete: 
 }
 
 /**
- * Which migrations a database has, without changing it.
+ * The migrations of a database. Read-only.
  * @param query runs one statement.
  */
 export async function migrationState(

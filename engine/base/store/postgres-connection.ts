@@ -2,15 +2,15 @@ import type { EventEmitter } from 'node:events';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 
-/** Settings of a connection: those of pg, and what it cannot do itself. */
+/** Settings of a connection: those of pg, and extensions. */
 export interface PostgresSettings extends pg.ClientConfig {
-  /** With `ssl`: whether to go on without encryption where the server offers none, as libpq does for `sslmode=prefer`. */
+  /** With `ssl`: falls back to no encryption if the server does not support it, as libpq does for `sslmode=prefer`. */
   readonly plain_allowed?: boolean;
-  /** The server must prove that it holds the key of the certificate it shows and knows the password (RFC 5929 section 4). */
+  /** The server must prove that it has the key of its certificate and knows the password (RFC 5929 section 4). */
   readonly channel_binding?: 'require';
 }
 
-/** The parts of a connection that pg has no types for. */
+/** Untyped parts of a pg connection. */
 interface Wire extends EventEmitter {
   readonly stream: Duplex;
   connect(port: number | string, host?: string): void;
@@ -21,7 +21,7 @@ interface Wire extends EventEmitter {
 
 const PgConnection = pg.Connection as unknown as new (config: object) => Wire;
 
-/** A server's answer to the question whether it talks TLS (PostgreSQL documentation, section 54.2.10). */
+/** Response of a server without TLS to an SSLRequest (PostgreSQL documentation, section 54.2.10). */
 const NO_TLS = 'N';
 const CHANNEL_BOUND = 'SCRAM-SHA-256-PLUS';
 
@@ -67,7 +67,7 @@ class NegotiatedConnection extends PgConnection {
   }
 }
 
-/** The settings that pg takes, with a connection of ours where its own does not do. For one client only. */
+/** The settings for one pg client, with an own connection class where pg lacks a feature. */
 export function clientConfig(settings: PostgresSettings): pg.ClientConfig {
   const { plain_allowed, channel_binding, ...config } = settings;
   if (!config.ssl || (plain_allowed !== true && channel_binding === undefined)) return config;

@@ -1,13 +1,13 @@
 /** Runs one statement on a connection. */
 export type RunQuery = <Row extends object>(text: string) => Promise<{ readonly rows: readonly Row[] }>;
 
-/** Who is connected, and whether that role may migrate. */
-export interface Standing {
+/** The connected role, and whether it may migrate. */
+export interface DatabaseRole {
   readonly user: string;
-  /** Where tables are made and found; `null` where the search path names no schema that is there and open to the role. */
+  /** Current schema; `null` if the search path has no accessible schema. */
   readonly schema: string | null;
   readonly may_migrate: boolean;
-  /** Who owns the tables; `null` before there are any. */
+  /** Owner of the tables; `null` if there are none. */
   readonly owner: string | null;
 }
 
@@ -18,9 +18,9 @@ select current_user::text as "user", current_schema()::text as schema,
   pg_get_userbyid(c.relowner)::text as owner
 from (select) as one left join pg_class c on c.oid = to_regclass('schema_migrations')`;
 
-/** Reads who is connected; changes nothing. */
-export async function readStanding(run: RunQuery): Promise<Standing> {
-  const { rows } = await run<Standing>(STANDING);
+/** Reads the connected role. Read-only. */
+export async function readDatabaseRole(run: RunQuery): Promise<DatabaseRole> {
+  const { rows } = await run<DatabaseRole>(STANDING);
   return rows[0]!;
 }
 
@@ -36,37 +36,37 @@ from needed_rights() as n cross join unnest(n.rights) as r (name)
 where not case r.name when 'usage' then has_sequence_privilege(n.relation, 'usage') else has_table_privilege(n.relation, r.name) end
 order by n.relation::text, r.name`;
 
-/** The rights that a gateway needs and this role lacks, as `grant` takes them: `insert on ledger`. The schema is up to date. */
+/** The privileges that a gateway needs and this role lacks, in the form of `grant`: `insert on ledger`. Requires a current schema. */
 export async function missingRights(run: RunQuery): Promise<readonly string[]> {
   const functions = (await run<{ missing: string }>(FUNCTIONS)).rows.map(({ missing }) => missing);
-  // Then nothing tells which rights are needed.
+  // Without that function the needed privileges are unknown.
   if (functions.some((missing) => missing.includes('needed_rights'))) return functions;
   return [...functions, ...(await run<{ missing: string }>(TABLES)).rows.map(({ missing }) => missing)];
 }
 
-/** The SQL that sets up the two roles; it may be run again. */
+/** SQL that sets up the two roles; repeatable. */
 export const ROLES_SQL = 'examples/oidc-and-postgres/roles.sql';
 const SHOWN_MAX = 3;
 
-/** Some of the rights that are missing, in words. */
+/** The first missing privileges, in words. */
 export function listRights(missing: readonly string[]): string {
   const shown = missing.slice(0, SHOWN_MAX).join(', ');
   return missing.length > SHOWN_MAX ? `${shown} and ${missing.length - SHOWN_MAX} more` : shown;
 }
 
-/** What to do about rights that are missing. */
+/** Remedy for missing privileges. */
 export function grantHelp(missing: readonly string[], user: string): string {
-  if (missing.length > SHOWN_MAX) return `run the SQL of ${ROLES_SQL} again as the owner of the tables`;
+  if (missing.length > SHOWN_MAX) return `run ${ROLES_SQL} again as the owner of the tables`;
   return `as the owner of the tables: ${missing.map((right) => `grant ${right} to ${user}`).join('; ')}`;
 }
 
-/** What to do where a role that may not migrate meets a schema that is behind. */
-export function migrateHelp({ owner }: Pick<Standing, 'owner'>): string {
-  const whose = owner === null ? 'of the role that is to own the tables' : `of ${owner}, who owns the tables`;
+/** Remedy for an outdated schema, if the role may not migrate. */
+export function migrateHelp({ owner }: Pick<DatabaseRole, 'owner'>): string {
+  const whose = owner === null ? 'of the role that will own the tables' : `of ${owner}, who owns the tables`;
   return `run \`appscli migrate\` with the database URL ${whose}`;
 }
 
-/** What to do where a role has no schema. */
-export function schemaHelp({ user }: Pick<Standing, 'user'>): string {
-  return `grant usage on the schema of the gateway to ${user}, and name it in the search_path of the role, or with ?schema= in the URL`;
+/** Remedy for a role without a schema. */
+export function schemaHelp({ user }: Pick<DatabaseRole, 'user'>): string {
+  return `grant ${user} usage on the schema of the gateway, and set it as the search_path of the role or with ?schema= in the URL`;
 }

@@ -1,6 +1,6 @@
 import { EXIT_CONFIGURATION, StartError } from '../contract/start-error.ts';
+import { parseProxy, proxyProblem, proxyVariables } from '../kit/net/proxy-route.ts';
 import { proxyLogin } from '../kit/net/tunnel.ts';
-import { parseProxy, proxyProblem, proxyVariables } from '../kit/net/way.ts';
 import {
   readSecretFile,
   type SecretFileError,
@@ -11,7 +11,7 @@ import {
 } from '../kit/secret-names.ts';
 import type { Loaded } from '../source/spec.ts';
 
-/** The name of every secret a configuration refers to, by the key that does: those that end in `_env`, at any depth. */
+/** The keys ending in `_env` of a configuration, at any depth, with the names of their secrets. */
 export function namedSecrets(node: unknown): { readonly key: string; readonly name: string }[] {
   if (typeof node !== 'object' || node === null) return [];
   return Object.entries(node).flatMap(([key, value]) =>
@@ -19,12 +19,12 @@ export function namedSecrets(node: unknown): { readonly key: string; readonly na
   );
 }
 
-/** A configuration that names secrets. Without `secret_files` each path is taken for one that a key for a file gave. */
+/** A configuration that names secrets. Without `secret_files`, every file name counts as a secret file. */
 type Naming = Pick<Loaded, 'config' | 'pipelines'> & Partial<Pick<Loaded, 'secret_files'>>;
 
 function namedIn({ config, pipelines, secret_files }: Naming): ReturnType<typeof namedSecrets> {
   const entries = pipelines.flatMap((pipeline) => [...pipeline.stages, ...pipeline.on_error, ...pipeline.finally]);
-  // A text that only looks like the name of a file, such as the value of an attribute, lets nobody have a file read.
+  // A text that only looks like a file name, such as the value of an attribute, must not make the gateway read a file.
   return namedSecrets([config, entries.map(({ options }) => options)]).filter(({ name }) => {
     const file = secretFile(name);
     return file === undefined || secret_files === undefined || secret_files.includes(file);
@@ -32,8 +32,8 @@ function namedIn({ config, pipelines, secret_files }: Naming): ReturnType<typeof
 }
 
 /**
- * What the secret files of a configuration hold now, by the names of the secrets. Raises StartError, naming the file and never
- * what it holds, when one can't be used.
+ * Reads the secret files of a configuration, by the names of the secrets. Raises StartError for an unusable file, without its
+ * content.
  */
 export function readSecretFiles(loaded: Naming): Readonly<Record<string, string>> {
   const read: Record<string, string> = {};
@@ -52,25 +52,25 @@ export function readSecretFiles(loaded: Naming): Readonly<Record<string, string>
   return read;
 }
 
-/** Keys whose secret is sent as the value of an HTTP header. */
+/** Keys of secrets that are sent in an HTTP header. */
 const HEADER_KEYS: readonly string[] = ['api_key_env', 'auth_token_env', 'token_env', 'value_env'];
-/** Visible ASCII characters, with spaces only between them. */
+/** Visible ASCII characters with inner spaces. */
 const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
-/** Members of a JSON Web Key that are secret (RFC 7518 section 6). */
+/** Secret members of a JSON Web Key (RFC 7518 section 6). */
 const PRIVATE_MEMBERS: readonly string[] = ['d', 'p', 'q', 'dp', 'dq', 'qi', 'k'];
-/** Shorter lines of a key hold too little of it, and may well occur elsewhere. */
+/** Shorter lines of a key reveal too little, and may occur elsewhere. */
 const SHORTEST_LINE = 16;
 
-/** The texts that would give a secret away: itself, as a form holds it, and the lines or members of a key. */
-function tellingParts(value: string): string[] {
+/** The texts to redact for a secret: itself, its URL-encoded form, and the lines or members of a key. */
+function revealingParts(value: string): string[] {
   const lines = value.split(/\r?\n|\\n/).filter((line) => line.length >= SHORTEST_LINE && !line.startsWith('-----'));
   return [...new Set([value, encodeURIComponent(value.toWellFormed()), ...lines, ...privateMembers(value)])];
 }
 
 const isProxy = (address: string) => proxyProblem(address) === undefined;
 
-/** The texts that would give away the password in the address of a proxy; none where it has none. */
+/** The texts to redact for the password in a proxy address; empty without one. */
 function passwordOf(address: string): string[] {
   const login = isProxy(address) ? proxyLogin(parseProxy(address, '')) : undefined;
   if (login === undefined) return [];
@@ -91,9 +91,8 @@ function privateMembers(value: string): string[] {
 }
 
 /**
- * The secrets that gateway.yaml and the options of stages name, and no others. Each is given to `hide` first, and so are the
- * parts of it that would give it away.
- * Raises StartError, naming the variable or file and never its value, when one can't be sent in a header.
+ * A lookup of the secrets that gateway.yaml and the options of stages name. It first passes each secret and its revealing parts to
+ * `hide`, for redaction in the log. Raises StartError for a secret that cannot be sent in a header, without its value.
  */
 export function createSecrets(
   loaded: Naming,
@@ -101,7 +100,7 @@ export function createSecrets(
   hide: (secret: string) => void,
 ): (name: string) => string {
   const values = new Map<string, string>();
-  // Host and port of a proxy are no secret.
+  // Host and port of a proxy are not secret.
   const proxies = new Set(
     (loaded.config?.upstreams ?? []).flatMap(({ proxy }) => (typeof proxy === 'object' ? proxy.url_env : [])),
   );
@@ -110,21 +109,21 @@ export function createSecrets(
     if (value === undefined) continue;
     if (HEADER_KEYS.includes(key) && !HEADER_VALUE.test(value)) {
       throw new StartError(
-        `the value of ${secretHolder(name)} begins or ends with a space or holds a line break or another character that no credential has; set it again without`,
+        `the value of ${secretHolder(name)} contains a character that no credential has, such as a line break or a space at its end; set it again without`,
         { exit_code: EXIT_CONFIGURATION },
       );
     }
     const is_proxy = proxies.has(name) && isProxy(value);
-    for (const part of is_proxy ? passwordOf(value) : tellingParts(value)) hide(part);
+    for (const part of is_proxy ? passwordOf(value) : revealingParts(value)) hide(part);
     values.set(name, value);
   }
-  // Servers that no key names a proxy for are reached through these.
+  // These proxies serve all servers without a configured proxy.
   for (const name of [...proxyVariables('https:'), ...proxyVariables('http:')]) {
     for (const part of passwordOf(env[name] ?? '')) hide(part);
   }
   return (name) => {
     const value = values.get(name);
-    if (value === undefined) throw new Error(`the configuration names no secret ${name} that is there`);
+    if (value === undefined) throw new Error(`the configuration names no secret ${name}, or its value is missing`);
     return value;
   };
 }

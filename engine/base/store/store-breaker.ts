@@ -4,30 +4,30 @@ import { isUnavailable, StoreTimeout } from './store-errors.ts';
 
 const PAUSE_MS = 1000;
 
-/** What a breaker needs of its store. */
+/** Options of the circuit breaker. */
 export interface StoreBreakerOptions {
   readonly clock: Clock;
-  readonly onMended: () => void;
-  /** Asks the store something that waits for nothing but the store itself; rejects where it does not answer. */
+  readonly onRecovered: () => void;
+  /** A cheap statement without locks; rejects if the database does not answer. */
   readonly probe: () => Promise<unknown>;
 }
 
-/** Creates a breaker that takes the store to work. */
-export function createStoreBreaker({ clock, onMended, probe: probeStore }: StoreBreakerOptions) {
+/** Creates a closed circuit breaker. */
+export function createStoreBreaker({ clock, onRecovered, probe: probeStore }: StoreBreakerOptions) {
   let failure: StageError | undefined;
-  /** When somebody last asked again in vain, in monotonic milliseconds. */
-  let in_vain_at: number | undefined;
+  /** Time of the last failed half-open probe, in monotonic milliseconds. */
+  let probe_failed_at: number | undefined;
   let probe: Promise<void> | undefined;
-  /** Askings are numbered, so that one which began before the store was mended says nothing about it. */
-  let asked = 0;
-  let mended_at = 0;
-  /** The last asking before the store was found slow; undefined while it is not, or known to be busy. */
+  /** Calls are numbered: a call from before a recovery says nothing about the state after it. */
+  let calls = 0;
+  let recovered_at = 0;
+  /** Number of the last call before the database was found slow; undefined while it is not. */
   let slow_since: number | undefined;
 
-  /** Who asked before the store was found slow waits for the same thing. Who asked later and waits in vain shows that it is away. */
+  /** Calls from before the slow phase wait for the same lock. A later call that times out shows that the database is unavailable. */
   const mayBeBusy = (number: number): boolean => {
     if (slow_since !== undefined) return number <= slow_since;
-    slow_since = asked;
+    slow_since = calls;
     probeStore().then(
       () => {
         slow_since = undefined;
@@ -37,62 +37,61 @@ export function createStoreBreaker({ clock, onMended, probe: probeStore }: Store
     return true;
   };
   const mended = () => {
-    mended_at = asked;
+    recovered_at = calls;
     slow_since = undefined;
     if (failure === undefined) return;
     failure = undefined;
-    in_vain_at = undefined;
-    onMended();
+    probe_failed_at = undefined;
+    onRecovered();
   };
-  const tell = async <T>(ask: () => Promise<T>): Promise<T> => {
-    const number = ++asked;
+  const observe = async <T>(ask: () => Promise<T>): Promise<T> => {
+    const number = ++calls;
     try {
-      const answer = await ask();
+      const result = await ask();
       mended();
-      return answer;
+      return result;
     } catch (error) {
       const is_busy = () => error instanceof StoreTimeout && mayBeBusy(number);
-      if (isUnavailable(error) && number > mended_at && !is_busy()) failure = error;
+      if (isUnavailable(error) && number > recovered_at && !is_busy()) failure = error;
       throw error;
     }
   };
-  const askAgain = async <T>(ask: () => Promise<T>): Promise<T> => {
+  const probeWith = async <T>(ask: () => Promise<T>): Promise<T> => {
     const { promise, resolve } = Promise.withResolvers<void>();
     probe = promise;
     try {
-      return await tell(ask);
+      return await observe(ask);
     } finally {
-      if (failure !== undefined) in_vain_at = clock.monotonic();
+      if (failure !== undefined) probe_failed_at = clock.monotonic();
       probe = undefined;
       resolve();
     }
   };
 
   return {
-    /** Whether the store was away when it was last asked. */
+    /** Whether the breaker is open. */
     get broken(): boolean {
       return failure !== undefined;
     },
     /**
-     * Asks the store. While it is away one caller at a time does, and not within a second of the last one that failed; the
-     * others get store_unavailable at once. A `patient` one waits for the first caller that asks again, because one lost
-     * connection is no outage.
+     * Calls the database. While the breaker is open, one caller at a time probes, at most once a second; others get
+     * store_unavailable at once. A `patient` caller waits for the first probe, because one lost connection is no outage.
      */
     async run<T>(ask: () => Promise<T>, patient: boolean): Promise<T> {
-      if (failure === undefined) return tell(ask);
-      if (probe !== undefined && patient && in_vain_at === undefined) await probe;
-      if (failure === undefined) return tell(ask);
-      const pausing = in_vain_at !== undefined && clock.monotonic() - in_vain_at < PAUSE_MS;
-      if (probe === undefined && !pausing) return askAgain(ask);
+      if (failure === undefined) return observe(ask);
+      if (probe !== undefined && patient && probe_failed_at === undefined) await probe;
+      if (failure === undefined) return observe(ask);
+      const pausing = probe_failed_at !== undefined && clock.monotonic() - probe_failed_at < PAUSE_MS;
+      if (probe === undefined && !pausing) return probeWith(ask);
       throw new StageError('store_unavailable', failure.message, { cause: failure.cause });
     },
-    /** Says that the store was found to work. */
+    /** Closes the breaker. */
     mended,
   };
 }
 
 /**
- * A circuit breaker for the store: spares callers the wait for one that is known to be away. One that is busy, as behind a long
- * statement, is not away: it is waited for.
+ * A circuit breaker for the database: calls fail fast during an outage. A busy database, such as behind a long lock, does not open
+ * it: callers wait.
  */
 export type StoreBreaker = ReturnType<typeof createStoreBreaker>;

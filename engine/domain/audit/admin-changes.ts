@@ -3,24 +3,24 @@ import { storable } from '../../base/kit/storable.ts';
 import type { Database } from '../../base/store/database.ts';
 
 /**
- * Who changes something: a signed-in person by e-mail, somebody at a command line as user@host, a part of the gateway, or a
- * service token by its name and id, with who answers for it.
+ * The author of a change: a signed-in person (e-mail address), a command (user@host), a part of the gateway, or a service token
+ * (its name, id and owner).
  */
 export interface Actor {
   readonly kind: 'person' | 'command' | 'gateway' | 'service';
   readonly name: string;
 }
 
-/** What a change needs beside the change itself: where, when and by whom. */
+/** Context of a change: database, clock and author. */
 export interface Changing {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Pick<Clock, 'now' | 'frozen'>;
   readonly actor: Actor;
-  /** The session through which a person acts: nothing is made when it has ended, though its token is not refused yet. */
+  /** Session of the author; a change fails once it has ended, even while its last token is still accepted. */
   readonly session_id?: string;
 }
 
-/** What can be done, as `admin_changes` names it. */
+/** Kinds of changes, as in the column `action` of `admin_changes`. */
 export const ADMIN_ACTION_NAMES = [
   'token.create',
   'token.rotate',
@@ -42,10 +42,10 @@ export const ADMIN_ACTION_NAMES = [
   'ledger.reprice',
 ] as const;
 
-/** What was done. */
+/** A kind of change. */
 export type AdminAction = (typeof ADMIN_ACTION_NAMES)[number];
 
-/** One change an administrator, a person or the gateway made. Never holds a token, a hash or a secret. */
+/** A row of `admin_changes`. It never contains a token, a hash or a secret. */
 export interface AdminChange {
   readonly id: number;
   readonly at: Date;
@@ -63,33 +63,33 @@ export function actorLabel({ kind, name }: Actor): string {
   return kind === 'person' ? name : `${kind} ${name}`;
 }
 
-/** Which changes are meant; every field that is present must match. */
+/** Filter of changes; every field that is present must match. */
 export interface ChangeFilter {
-  /** From this moment on. */
+  /** Inclusive. */
   readonly since?: Date | undefined;
-  /** Before this moment. */
+  /** Exclusive. */
   readonly until?: Date | undefined;
-  /** Who made it: whole words of the name, in any case. */
+  /** Author: whole words of the name, in any case. */
   readonly actor?: string | undefined;
   readonly action?: string | undefined;
-  /** What it was done to, whose that is, or what came of it: whole words of an id, address or name, in any case. */
+  /** Subject, its owner or the result: whole words of an id, address or name, in any case. */
   readonly subject?: string | undefined;
 }
 
-/** SQL for what is asked for, so that each statement uses the index that leads to it. The parameters are those of `valuesOf`. */
+/** SQL of a filter. Each combination is a statement of its own, so that it uses its index. Parameters: `valuesOf`. */
 function meaning({ actor, action, subject }: ChangeFilter): { readonly name: string; readonly sql: string } {
   const parts = [
     ['actor', actor, 'words_of(actor) @> words_of($3)'],
     ['action', action, 'action = $4'],
     ['subject', subject, 'words_of(change_names(subject, before, after)) @> words_of($5)'],
   ] as const;
-  const asked = parts.filter(([, wanted]) => wanted !== undefined);
+  const wanted_parts = parts.filter(([, wanted]) => wanted !== undefined);
   const period = '($1::timestamptz is null or at >= $1) and ($2::timestamptz is null or at < $2)';
-  // A statement has all its parameters, whatever it asks for.
+  // Keeps the parameters of all statements alike.
   const typed = `num_nulls($3::text, $4::text, $5::text) >= 0`;
   return {
-    name: asked.map(([name]) => `_${name}`).join(''),
-    sql: [period, typed, ...asked.map(([, , condition]) => condition)].join(' and '),
+    name: wanted_parts.map(([name]) => `_${name}`).join(''),
+    sql: [period, typed, ...wanted_parts.map(([, , condition]) => condition)].join(' and '),
   };
 }
 
@@ -99,7 +99,7 @@ function valuesOf({ since, until, actor, action, subject }: ChangeFilter): unkno
 }
 
 /**
- * Changes, the newest first. `before` is the id of a change: only older ones, for the next page. Raises store_unavailable.
+ * Lists changes, the newest first. `before`: id of a change, to list older ones (the next page). Raises store_unavailable.
  */
 export async function listChanges(
   database: Pick<Database, 'query'>,
@@ -115,7 +115,7 @@ export async function listChanges(
   );
 }
 
-/** How many changes are meant, counted up to `most`. Raises store_unavailable. */
+/** Counts the matching changes, up to `most`. Raises store_unavailable. */
 export async function countChanges(
   database: Pick<Database, 'query'>,
   filter: ChangeFilter,
@@ -132,65 +132,63 @@ export async function countChanges(
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** A change with everything a sentence about it may need. */
-interface Told {
+/** Input of the sentences below. */
+interface Change {
   readonly actor: Actor;
   readonly subject: string;
   readonly before: Values;
   readonly after: Values;
-  /** A moment in the time zone of the sentence. */
+  /** Formats a moment in the time zone of the sentence. */
   time(moment: unknown): string;
 }
 
-/** What somebody did, as the rest of a sentence that begins with who. */
-const DEEDS: Readonly<Record<AdminAction, (told: Told) => string>> = {
-  'token.create': (told) =>
-    `made the access token ${tokenIn(told.after, told)}${successor(told)}${end(told, told.after)}`,
+/** The rest of a sentence that begins with the author, per kind of change. */
+const DEEDS: Readonly<Record<AdminAction, (row: Change) => string>> = {
+  'token.create': (row) => `made the access token ${tokenIn(row.after, row)}${successor(row)}${end(row, row.after)}`,
   'token.rotate': rotation('access token'),
-  'token.revoke': (told) => `revoked the access token ${tokenIn(told.before, told)}${because(told.after.because)}`,
+  'token.revoke': (row) => `revoked the access token ${tokenIn(row.before, row)}${because(row.after.because)}`,
   'token.move': ({ subject, before, after }) =>
     `moved the access token ${subject} from ${ownerOf(before)} to ${ownerOf(after)}`,
   'session.end': ({ before, after, time }) =>
     `ended the session of ${text(before.user)} that began ${time(before.created_at)}${inBrackets(before.client)}${because(after.because)}`,
   'person.deprovision': ({ subject, after }) =>
-    `deprovisioned ${subject}: sessions end, ${TOKENS_ENDED[text(after.tokens)] ?? 'access tokens as they were'}${because(after.because)}`,
+    `deprovisioned ${subject}: sessions ended, ${TOKENS_ENDED[text(after.tokens)] ?? 'access tokens unchanged'}${because(after.because)}`,
   'person.suspend': ({ subject, after }) =>
-    `suspended the access tokens that ${subject} has made${because(after.because)}`,
+    `suspended the personal access tokens of ${subject}${because(after.because)}`,
   'person.rebind': ({ subject, after }) =>
     `gave the address ${subject} to ${accountOf(after)}; ${count(after.sessions, 'session')} and ${count(after.tokens, 'access token')} ended`,
   'limit.set': ({ subject, before, after }) =>
     `set the limit of ${subject} to ${amountOf(after)}${was(amountOf(before))}${because(after.reason)}`,
   'limit.clear': ({ subject, before }) =>
-    `cleared the limit of ${subject}${was(amountOf(before))}: what gateway.yaml says is in force`,
-  'limit.grant': (told) => `granted ${grantIn(told.after)}${end(told, told.after)}${because(told.after.reason)}`,
-  'limit.revoke': (told) => `took back the grant of ${grantIn(told.before)}${end(told, told.before)}`,
-  'service_token.create': (told) =>
-    `made the service token ${serviceTokenIn(told.after)}${successor(told)}${end(told, told.after)}`,
+    `cleared the limit of ${subject}${was(amountOf(before))}: gateway.yaml applies again`,
+  'limit.grant': (row) => `granted ${grantIn(row.after)}${end(row, row.after)}${because(row.after.reason)}`,
+  'limit.revoke': (row) => `revoked the grant of ${grantIn(row.before)}${end(row, row.before)}`,
+  'service_token.create': (row) =>
+    `made the service token ${serviceTokenIn(row.after)}${successor(row)}${end(row, row.after)}`,
   'service_token.rotate': rotation('service token'),
   'service_token.revoke': ({ before }) => `revoked the service token ${serviceTokenIn(before)}`,
   'upstream.drain': ({ subject, after }) => `drained the upstream ${subject}${because(after.reason)}`,
-  'upstream.resume': ({ subject, after }) =>
-    `let the upstream ${subject} have new requests again${because(after.reason)}`,
+  'upstream.resume': ({ subject, after }) => `ended the drain of the upstream ${subject}${because(after.reason)}`,
   'ledger.reprice': ({ subject, after }) =>
-    `priced ${count(after.requests, 'request')} anew (${subject}): ${differenceOf(after.difference_usd)}`,
+    `repriced ${count(after.requests, 'request')} (${subject}): ${differenceOf(after.difference_usd)}`,
 };
 
 const TOKENS_ENDED: Readonly<Record<string, string>> = {
-  all: 'all access tokens are revoked',
-  self_service: 'access tokens of their own making are revoked',
-  suspend: 'access tokens of their own making are suspended',
-  none: 'access tokens stay',
+  all: 'all access tokens revoked',
+  self_service: 'personal access tokens revoked',
+  suspend: 'personal access tokens suspended',
+  none: 'access tokens kept',
 };
 
 /**
- * A change as one sentence for people, who comes first: `ana@example.com granted 20 USD more per day to user bob@example.com
- * until 2027-01-31 18:00 (UTC)`. It may hold any character of a name: show it as text.
+ * Describes a change in a sentence: `ana@example.com granted 20 USD more per day to user bob@example.com until 2027-01-31 18:00
+ * (UTC)`. Names in it may contain any character: show it as text.
  */
 export function changeInWords(change: Omit<AdminChange, 'id' | 'at'>, time_zone: string): string {
   const { actor, action, subject } = change;
-  const told = { actor, subject, before: change.before ?? {}, after: change.after ?? {}, time: clockOf(time_zone) };
-  // A later version of the gateway may have written what this one does not know.
-  const deed = Object.hasOwn(DEEDS, action) ? DEEDS[action](told) : `did ${action} to ${subject}`;
+  const row = { actor, subject, before: change.before ?? {}, after: change.after ?? {}, time: clockOf(time_zone) };
+  // A later version may have written kinds that this one does not know.
+  const deed = Object.hasOwn(DEEDS, action) ? DEEDS[action](row) : `did ${action} to ${subject}`;
   return `${nameOf(actor)} ${deed}`;
 }
 
@@ -200,7 +198,7 @@ function nameOf({ kind, name }: Actor): string {
   return kind === 'service' ? `Service token ${name}` : `${name} at the command line`;
 }
 
-function clockOf(time_zone: string): Told['time'] {
+function clockOf(time_zone: string): Change['time'] {
   const format = new Intl.DateTimeFormat('sv-SE', { timeZone: time_zone, dateStyle: 'short', timeStyle: 'short' });
   return (moment) => {
     const date = new Date(text(moment));
@@ -216,7 +214,7 @@ function is(value: unknown): boolean {
   return value !== null && value !== undefined;
 }
 
-function tokenIn({ name, user, group }: Values, { subject, actor }: Told): string {
+function tokenIn({ name, user, group }: Values, { subject, actor }: Change): string {
   if (!is(name)) return subject;
   const whose = user === actor.name ? 'of their own' : `of ${text(user)}`;
   return `"${text(name)}" ${whose}, group ${text(group)}`;
@@ -226,16 +224,16 @@ function serviceTokenIn({ name, scopes }: Values): string {
   return `"${text(name)}"${Array.isArray(scopes) ? ` for ${scopes.map(text).join(', ')}` : ''}`;
 }
 
-function rotation(what: string): (told: Told) => string {
+function rotation(what: string): (row: Change) => string {
   return ({ subject, after, time }) =>
     `replaced the ${what} ${subject} by ${text(after.replaced_by)}; the old one works until ${time(after.expires_at)}`;
 }
 
-function successor({ after }: Told): string {
+function successor({ after }: Change): string {
   return is(after.replaces) ? `, which replaces ${text(after.replaces)}` : '';
 }
 
-function end({ time }: Told, { expires_at }: Values): string {
+function end({ time }: Change, { expires_at }: Values): string {
   return is(expires_at) ? ` until ${time(expires_at)}` : '';
 }
 
@@ -259,7 +257,7 @@ function count(number: unknown, noun: string): string {
   return `${number === 0 ? 'no' : text(number)} ${noun}${number === 1 ? '' : 's'}`;
 }
 
-/** `20 USD`; empty where there is none. */
+/** `20 USD`; empty without an amount. */
 function amountOf(values: Values): string {
   if (is(values.usd)) return `${decimal(values.usd)} USD`;
   const unit = ['requests', 'tokens'].find((each) => is(values[each]));

@@ -9,26 +9,26 @@ import { isPermanent } from '../../base/store/store-errors.ts';
 const MAX_WAITING = 10_000;
 
 /**
- * A file that lines are appended to, in order, without waiting; readable by its owner only. While it can't be written to,
- * lines wait for the next one that comes; the oldest are dropped beyond 10,000. The log says so once per trouble.
+ * Append-only file of lines, written in the background and readable by its owner only. While it cannot be written, up to 10,000
+ * lines wait in memory, and older ones are dropped. Each outage is logged once.
  */
 class LineFile {
   readonly #path: string;
   readonly #log: Log;
   #waiting: string[] = [];
-  /** Bytes whose writing began; they end before anything else begins, so that no line is ever torn. */
+  /** Bytes of the write in progress. It ends before the next begins, so that no line is torn. */
   #begun: Buffer | undefined;
   #file: FileHandle | undefined;
   #writing: Promise<void> | undefined;
   #dropped = 0;
-  #in_trouble = false;
+  #is_failing = false;
 
   constructor(path: string, log: Log) {
     this.#path = path;
     this.#log = log;
   }
 
-  /** @param line holds no line break. */
+  /** @param line without a line break. */
   append(line: string): void {
     this.#waiting.push(line);
     if (this.#waiting.length > MAX_WAITING) {
@@ -38,13 +38,13 @@ class LineFile {
     this.#flush();
   }
 
-  /** Resolves when what was appended is written, or can't be. */
+  /** Resolves when the queued lines are written, or cannot be. */
   async close(): Promise<void> {
     await this.#flush();
     await this.#flush();
     const lines = this.#waiting.length + this.#dropped;
     if (lines > 0) {
-      this.#log.error({ path: this.#path, lines }, 'lines were lost because this file could not be written to');
+      this.#log.error({ path: this.#path, lines }, 'lost lines: this file could not be written');
     }
     await this.#file?.close();
     this.#file = undefined;
@@ -60,16 +60,16 @@ class LineFile {
     try {
       await this.#writeAll();
       this.#writing = undefined;
-      // What came between the last look and now did not start a writing of its own.
+      // Lines queued during the last write did not start one.
       this.#flush();
-      if (this.#in_trouble) this.#log.warn({ path, dropped: this.#dropped }, 'lines can be written to this file again');
-      this.#in_trouble = false;
+      if (this.#is_failing) this.#log.warn({ path, dropped: this.#dropped }, 'this file can be written again');
+      this.#is_failing = false;
       this.#dropped = 0;
     } catch (error) {
-      if (!this.#in_trouble) {
-        this.#log.error({ path, err: error }, 'lines cannot be written to this file; they wait in memory');
+      if (!this.#is_failing) {
+        this.#log.error({ path, err: error }, 'cannot write this file; lines wait in memory');
       }
-      this.#in_trouble = true;
+      this.#is_failing = true;
       await this.#file?.close().catch(() => {});
       this.#file = undefined;
       this.#writing = undefined;
@@ -92,16 +92,16 @@ class LineFile {
 const MAX_QUEUED = 10_000;
 const MAX_BATCH = 500;
 const FLUSH_MS = 50;
-const CLOSE_PATIENCE_MS = 1500;
+const CLOSE_TIMEOUT_MS = 1500;
 const STANDARD_OUTPUT = '-';
 
-/** A record as the JSON text it will be sent as: a text costs the garbage collector less than thirty fields while it waits. */
+/** A record as JSON text: while it waits, a string costs the garbage collector less than thirty fields. */
 type Queued = string;
 
-/** Where records are kept that the store doesn't take now, and how many are. */
+/** Spool for records that the database does not accept now. */
 export interface RecordSpool {
   readonly records: number;
-  /** Durable when it resolves. Raises what keeps it from that. */
+  /** Durable when it resolves. Raises the error of the disk. */
   keepRecords(texts: readonly string[]): Promise<void>;
 }
 
@@ -116,8 +116,8 @@ export interface AuditLogOptions {
 }
 
 /**
- * The audit log of one process; needs no database yet. While the store is away records are kept in the spool, and written in
- * their order when it is back. Where that can't be, 10,000 of them are kept in memory, then the oldest are dropped.
+ * Write-behind audit log of one process. While the database is unavailable, records go to the spool and are written in order when
+ * it is back. Without a spool up to 10,000 wait in memory, and older ones are dropped.
  */
 export class OpenAuditLog implements AuditLog {
   readonly #database: Pick<Database, 'query'>;
@@ -128,7 +128,7 @@ export class OpenAuditLog implements AuditLog {
   readonly #stopFlushing: () => void;
   readonly #files = new Map<string, LineFile>();
   readonly #queue: Queued[] = [];
-  /** What a statement is writing now; whether it did may stay unknown. */
+  /** Records of the statement in progress; its outcome may stay unknown. */
   #in_flight: readonly Queued[] = [];
   #writing: Promise<void> | undefined;
   #spilling = false;
@@ -160,9 +160,9 @@ export class OpenAuditLog implements AuditLog {
       this.#queue.push(storableJson({ at_ms: this.#clock.now(), request_id, record }));
     } catch (error) {
       this.#lost++;
-      this.#log.error({ err: error, request_id }, 'an audit record cannot be stored');
+      this.#log.error({ err: error, request_id }, 'cannot store an audit record');
     }
-    // A silent database keeps the statement before this one waiting.
+    // A database that does not answer keeps the previous statement waiting.
     if (this.#queue.length === MAX_QUEUED / 2) void this.#spill();
     if (this.#queue.length > MAX_QUEUED) {
       this.#queue.shift();
@@ -185,7 +185,7 @@ export class OpenAuditLog implements AuditLog {
     file.append(line);
   }
 
-  /** Writes what is queued, as far as possible now. A timer calls it; so may a test. Never rejects. */
+  /** Writes the queue, as far as possible now. Called by a timer. Never rejects. */
   flush(): Promise<void> {
     if (this.#queue.length > 0) {
       this.#writing ??= this.#writeQueue().finally(() => {
@@ -196,8 +196,8 @@ export class OpenAuditLog implements AuditLog {
   }
 
   /**
-   * Writes records that were kept elsewhere; one that is there already changes nothing. Raises store_unavailable, and the
-   * database's error when it is another one than they belong to.
+   * Writes spooled records; one that is stored already changes nothing. Raises store_unavailable, and the database's error when
+   * the records belong to another database.
    */
   async writeAgain(texts: readonly string[], database_id: string): Promise<void> {
     const text = 'select audit_append($1, true) where is_database($2)';
@@ -206,14 +206,14 @@ export class OpenAuditLog implements AuditLog {
     });
   }
 
-  /** Writes what is queued, for at most 1.5 seconds; keeps the rest in the spool, where there is one. */
+  /** Writes the queue for at most 1.5 seconds, and the rest to the spool if there is one. */
   async close(): Promise<void> {
     this.#stopFlushing();
-    await waitAtMost(CLOSE_PATIENCE_MS, this.#flushUntilEmpty());
+    await waitAtMost(CLOSE_TIMEOUT_MS, this.#flushUntilEmpty());
     this.#putBack();
-    if (this.#queue.length > 0) await waitAtMost(CLOSE_PATIENCE_MS, this.#spill());
+    if (this.#queue.length > 0) await waitAtMost(CLOSE_TIMEOUT_MS, this.#spill());
     const records = this.#queue.length + this.#dropped;
-    if (records > 0) this.#log.error({ records }, 'audit records were lost because the database is away');
+    if (records > 0) this.#log.error({ records }, 'lost audit records: the database is unavailable');
     await Promise.all([...this.#files.values()].map((file) => file.close()));
   }
 
@@ -224,7 +224,7 @@ export class OpenAuditLog implements AuditLog {
 
   async #writeQueue(): Promise<void> {
     while (this.#queue.length > 0) {
-      // What came before is on the disk still, and is written first.
+      // Earlier records are still on disk and are written first.
       if (this.#spool !== undefined && this.#spool.records > 0 && (await this.#spill())) return;
       const batch = this.#queue.splice(0, MAX_BATCH);
       try {
@@ -237,7 +237,7 @@ export class OpenAuditLog implements AuditLog {
         return;
       }
       if (this.#dropped > 0) {
-        this.#log.error({ records: this.#dropped }, 'audit records were lost while the database was away');
+        this.#log.error({ records: this.#dropped }, 'lost audit records while the database was unavailable');
       }
       this.#last_failed = false;
       this.#dropped = 0;
@@ -246,10 +246,10 @@ export class OpenAuditLog implements AuditLog {
 
   async #wait(error: unknown): Promise<void> {
     if (await this.#spill()) {
-      this.#log.warn({ err: error }, 'audit records wait in the spool until the database is back');
+      this.#log.warn({ err: error }, 'the database is unavailable; audit records wait in the spool');
       return;
     }
-    if (!this.#last_failed) this.#log.warn({ err: error }, 'audit records wait in memory until the database is back');
+    if (!this.#last_failed) this.#log.warn({ err: error }, 'the database is unavailable; audit records wait in memory');
     this.#last_failed = true;
   }
 
@@ -271,13 +271,13 @@ export class OpenAuditLog implements AuditLog {
         await insert([text]).catch((error) => {
           if (!isPermanent(error)) throw error;
           this.#lost++;
-          this.#log.error({ err: error, request_id: JSON.parse(text).request_id }, 'an audit record cannot be stored');
+          this.#log.error({ err: error, request_id: JSON.parse(text).request_id }, 'cannot store an audit record');
         });
       }
     }
   }
 
-  /** Whether the spool took what is queued. */
+  /** Whether the spool accepted the queue. */
   async #spill(): Promise<boolean> {
     if (this.#spool === undefined || this.#spilling) return false;
     const batch = this.#queue.splice(0);
@@ -287,7 +287,7 @@ export class OpenAuditLog implements AuditLog {
       return true;
     } catch (error) {
       this.#queue.unshift(...batch);
-      this.#log.debug({ err: error }, 'audit records cannot be kept on the disk');
+      this.#log.debug({ err: error }, 'cannot spool audit records');
       return false;
     } finally {
       this.#spilling = false;

@@ -1,16 +1,16 @@
 /** What gateways loaded, in the database: each load, its files and rules, and what each replica runs. @module */
 import type { Database } from '../../base/store/database.ts';
 
-/** Why a configuration was loaded: the gateway started, its files changed, or a signal asked for it. */
+/** Why a configuration was loaded: start, changed files, or a signal. */
 export type LoadCause = 'start' | 'files' | 'signal';
 
 /** A file of a configuration. */
 export interface KeptFile {
-  /** Below the directory of gateway.yaml, or below `appscli/` for what ships with the program; else its whole path. */
+  /** Path below the directory of gateway.yaml, below `appscli/` for shipped files, else absolute. */
   readonly name: string;
-  /** With secrets blanked out; `null` for what is no configuration text, and for what is too long. */
+  /** Without secrets; `null` for code and for a file that is too long. */
   readonly text: string | null;
-  /** 12 hexadecimal digits of its content where that is code; `null` where `text` says all. */
+  /** Hash of code, 12 hexadecimal digits; `null` where `text` has the content. */
   readonly digest: string | null;
 }
 
@@ -21,17 +21,17 @@ export interface KeptRule {
   readonly mode: 'enforce' | 'shadow';
   /** The condition as a sentence. */
   readonly text: string;
-  /** What happens when it holds. */
+  /** The action of the rule. */
   readonly effect: string;
   /** As `KeptFile.name`. */
   readonly file: string;
   readonly line: number;
-  /** What is written for it: the whole entry of a stage whose condition it is. */
+  /** Its YAML; for a condition of a stage the whole entry of the stage. */
   readonly first_line: number;
   readonly last_line: number;
 }
 
-/** What `check` would say of a configuration. */
+/** A finding of `check`. */
 export interface KeptFinding {
   readonly code: string;
   readonly severity: 'error' | 'warning';
@@ -43,7 +43,7 @@ export interface KeptFinding {
   readonly help: string | null;
 }
 
-/** One load as it is told to the database. */
+/** A load as it is written to the database. */
 export interface RecordedLoad {
   readonly replica: string;
   readonly cause: LoadCause;
@@ -59,33 +59,33 @@ export interface RecordedLoad {
   readonly rules: readonly KeptRule[] | null;
 }
 
-/** One load as the database tells it. */
+/** A load as it is read from the database. */
 export interface ConfigLoad extends Omit<RecordedLoad, 'files' | 'rules' | 'findings'> {
   readonly id: number;
   readonly at: Date;
-  /** How many findings of each severity it has. */
+  /** Number of findings by severity. */
   readonly errors: number;
   readonly warnings: number;
 }
 
-/** One load with its findings. */
+/** A load with its findings. */
 export interface FoundLoad extends ConfigLoad {
   readonly findings: readonly KeptFinding[];
 }
 
-/** What a replica runs. */
+/** The configuration that a replica runs. */
 export interface ReplicaConfig {
   readonly name: string;
   readonly version: string;
   readonly cause: LoadCause;
   readonly loaded_at: Date;
-  /** Since when it could not load what its files hold; `null` while it can. */
+  /** Since when its files do not load; `null` while they do. */
   readonly failing_since: Date | null;
   readonly program: string;
   readonly seen_at: Date;
 }
 
-/** What is kept of a version. */
+/** A stored version of the configuration. */
 export interface ConfigVersion {
   readonly version: string;
   readonly first_loaded_at: Date;
@@ -93,30 +93,30 @@ export interface ConfigVersion {
   readonly rules: readonly KeptRule[] | null;
 }
 
-/** How often a rule in shadow mode held, and which request was the last. */
+/** Matches of a rule in shadow mode, and the last matching request. */
 export interface ShadowCount {
   readonly name: string;
   readonly requests: number;
-  /** Requests by the upstream that served them; an empty name where none was chosen. */
+  /** Requests by upstream; an empty name for requests without one. */
   readonly by_upstream: Readonly<Record<string, number>>;
   readonly last_at: Date;
   readonly last_request_id: string | null;
 }
 
-type Asking = Pick<Database, 'query'>;
+type Queryable = Pick<Database, 'query'>;
 
-/** Loads and versions are kept so long; what a replica runs is kept for longer. */
+/** Retention of loads and versions; versions in use are kept longer. */
 export const KEPT = { days: 90, versions: 50, loads: 1000 } as const;
-/** A replica that has said nothing for so long is not listed. */
+/** A replica without a report for this long is not listed. */
 const GONE_SECONDS = 300;
 
-/** Keeps a load. Raises store_unavailable. */
-export async function recordLoad(database: Asking, at: Date, load: RecordedLoad): Promise<void> {
+/** Records a load. Raises store_unavailable. */
+export async function recordLoad(database: Queryable, at: Date, load: RecordedLoad): Promise<void> {
   await database.query('config_load', 'select record_config_load($1, $2)', [at, JSON.stringify(load)]);
 }
 
-/** Says what a replica runs. Raises store_unavailable. */
-export async function tellReplica(database: Asking, id: string, replica: ReplicaConfig): Promise<void> {
+/** Records the configuration that a replica runs. Raises store_unavailable. */
+export async function reportReplica(database: Queryable, id: string, replica: ReplicaConfig): Promise<void> {
   const { name, version, cause, loaded_at, failing_since, program, seen_at } = replica;
   await database.query(
     'config_replica',
@@ -128,19 +128,19 @@ export async function tellReplica(database: Asking, id: string, replica: Replica
   );
 }
 
-/** A replica that has ended runs nothing any more. Raises store_unavailable. */
-export async function forgetReplica(database: Asking, id: string): Promise<void> {
+/** Removes a replica that has ended. Raises store_unavailable. */
+export async function forgetReplica(database: Queryable, id: string): Promise<void> {
   await database.query('config_replica_gone', 'delete from config_replicas where id = $1', [id]);
 }
 
-/** Forgets what is too old. Raises store_unavailable. */
-export async function tidyLoads(database: Asking, now: Date): Promise<void> {
+/** Deletes old loads and versions. Raises store_unavailable. */
+export async function tidyLoads(database: Queryable, now: Date): Promise<void> {
   const { days, versions, loads } = KEPT;
   await database.query('config_loads_tidy', 'select tidy_config_loads($1, $2, $3, $4)', [now, days, versions, loads]);
 }
 
-/** What each replica runs, by name. Raises store_unavailable. */
-export async function listReplicas(database: Asking, now: Date): Promise<ReplicaConfig[]> {
+/** Lists the replicas by name. Raises store_unavailable. */
+export async function listReplicas(database: Queryable, now: Date): Promise<ReplicaConfig[]> {
   return database.query<ReplicaConfig>(
     'config_replicas',
     `select name, version, cause, loaded_at, failing_since, program, seen_at from config_replicas
@@ -153,9 +153,9 @@ const LOAD = `id, at, replica, cause, failed, version, config_hash, changed, nee
   jsonb_array_length(jsonb_path_query_array(findings, '$[*] ? (@.severity == "error")')) as errors,
   jsonb_array_length(jsonb_path_query_array(findings, '$[*] ? (@.severity == "warning")')) as warnings`;
 
-/** Loads, the newest first; with `before` only those older than the one with this id. Raises store_unavailable. */
+/** Lists loads, the newest first; `before`: id of a load, to list older ones. Raises store_unavailable. */
 export async function listLoads(
-  database: Asking,
+  database: Queryable,
   only: { readonly before?: number | undefined; readonly limit: number },
 ): Promise<ConfigLoad[]> {
   return database.query<ConfigLoad>(
@@ -165,8 +165,11 @@ export async function listLoads(
   );
 }
 
-/** The newest load that failed, or that did not; `undefined` where there is none. Raises store_unavailable. */
-export async function lastLoad(database: Asking, only: { readonly failed: boolean }): Promise<FoundLoad | undefined> {
+/** The newest load that failed or succeeded; `undefined` without one. Raises store_unavailable. */
+export async function lastLoad(
+  database: Queryable,
+  only: { readonly failed: boolean },
+): Promise<FoundLoad | undefined> {
   const [load] = await database.query<FoundLoad>(
     'config_load_last',
     `select ${LOAD}, findings from config_loads where failed = $1 order by id desc limit 1`,
@@ -176,11 +179,11 @@ export async function lastLoad(database: Asking, only: { readonly failed: boolea
 }
 
 /**
- * A version with its latest load, by its name or by the hash that metrics and audit records tell; `undefined` when it is not kept
- * any more. Raises store_unavailable.
+ * A version with its latest load, by its name or by the hash in metrics and audit records; `undefined` when it is no longer
+ * stored. Raises store_unavailable.
  */
 export async function readVersion(
-  database: Asking,
+  database: Queryable,
   version: string,
 ): Promise<(ConfigVersion & { readonly load: FoundLoad }) | undefined> {
   const [load] = await database.query<FoundLoad>(
@@ -198,8 +201,8 @@ export async function readVersion(
   return found && { ...found, load };
 }
 
-/** How often each rule in shadow mode held since an hour began. Raises store_unavailable. */
-export async function countShadows(database: Asking, since: Date): Promise<ShadowCount[]> {
+/** Counts the matches of each rule in shadow mode since the beginning of an hour. Raises store_unavailable. */
+export async function countShadows(database: Queryable, since: Date): Promise<ShadowCount[]> {
   return database.query<ShadowCount>(
     'shadow_counts',
     `select name, sum(requests)::bigint as requests, jsonb_object_agg(upstream, requests) as by_upstream, max(last_at) as last_at,

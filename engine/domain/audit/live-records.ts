@@ -3,13 +3,13 @@ import type { Every } from '../../base/kit/clock.ts';
 import type { Database } from '../../base/store/database.ts';
 import { newestRecordId, type RequestRecord, recordsAfter } from './request-records.ts';
 
-/** Somebody who looks at requests as they are recorded. */
+/** A subscriber to new audit records. */
 export interface Listener {
-  /** Whose share of the listeners it uses. */
+  /** Caller whose quota of listeners it uses. */
   readonly caller: string;
-  /** Row after which it begins; the newest where absent. */
+  /** Row to begin after; absent: the newest. */
   readonly after?: number | undefined;
-  /** Is given every record that came, in order. */
+  /** Called with the new records, in order. */
   take(records: readonly RequestRecord[]): void;
   end(): void;
 }
@@ -17,12 +17,12 @@ export interface Listener {
 const POLL_MS = 1000;
 const BATCH = 500;
 const BATCHES_MAX = 4;
-/** Whoever was away for longer than this many records misses those in between. */
+/** A listener that is further behind skips the records in between. */
 const CATCH_UP_MAX = 2000;
 const LISTENERS_MAX = 100;
 const LISTENERS_PER_CALLER = 5;
 
-/** Opens it. The database is asked once a second for all listeners together, and only while there are any. */
+/** Opens the feed of new records. It polls the database once a second for all listeners, and only while there are any. */
 export function openLiveRecords(options: {
   readonly database: Pick<Database, 'query'>;
   readonly log: Log;
@@ -31,7 +31,7 @@ export function openLiveRecords(options: {
 }) {
   const { database, log, every, stopping } = options;
   const positions = new Map<Listener, number>();
-  /** Those that have a place, and are not told anything yet. */
+  /** Listeners that are admitted and not started yet. */
   const joining = new Set<Listener>();
   let asking = false;
   let failed = false;
@@ -48,7 +48,7 @@ export function openLiveRecords(options: {
       }
       failed = false;
     } catch (error) {
-      if (!failed) log.debug({ err: error }, 'requests are not shown live while the database is away');
+      if (!failed) log.debug({ err: error }, 'the live feed of requests pauses: the database is unavailable');
       failed = true;
     } finally {
       asking = false;
@@ -74,7 +74,7 @@ export function openLiveRecords(options: {
 
   const stop = every(POLL_MS, ask);
   return {
-    /** @returns what stops it; `undefined` where there are too many listeners already. Raises store_unavailable. */
+    /** @returns the function that unsubscribes; `undefined` when there are too many listeners. Raises store_unavailable. */
     async listen(listener: Listener): Promise<(() => void) | undefined> {
       const all = [...positions.keys(), ...joining];
       const own = all.filter(({ caller }) => caller === listener.caller).length;
@@ -96,5 +96,5 @@ export function openLiveRecords(options: {
   };
 }
 
-/** New audit records of the database, whichever gateway wrote them. */
+/** Feed of new audit records of all gateways on the database. */
 export type LiveRecords = ReturnType<typeof openLiveRecords>;

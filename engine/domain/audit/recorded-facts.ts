@@ -1,15 +1,15 @@
-/** What an audit record keeps of the facts of a request, by the column `record` of their table. @module */
+/** The fields of an audit record that are facts of its request (column `record` of `FACTS`). @module */
 import { FACTS, type FactPath } from '../../base/contract/facts.ts';
 import type { AttemptRecord, AuditRecord } from '../../base/contract/services.ts';
-import { nanoToUsd, usdToNano } from '../../base/kit/money.ts';
+import { isNanoUsd, nanoToUsd, usdToNano } from '../../base/kit/money.ts';
 
 type Convert = (value: never) => unknown;
 
-/** Longest model identifier that is kept: it is whatever the client sent, and records wait in memory while the store is away. */
+/** Longest model identifier in a record: clients choose it, and records wait in memory during a database outage. */
 const MODEL_LENGTH_MAX = 200;
 const shortened: Convert = (name: string) => name.slice(0, MODEL_LENGTH_MAX);
 
-/** Facts that a record writes in another way than they are; those in nano-USD it writes in USD. */
+/** Facts that a record converts, beside nano-USD, which it writes in USD. */
 const WRITTEN: Readonly<Partial<Record<FactPath, Convert>>> = {
   'request.received_at': (ms: number) => new Date(ms).toISOString(),
   'request.model': shortened,
@@ -17,8 +17,6 @@ const WRITTEN: Readonly<Partial<Record<FactPath, Convert>>> = {
   'upstream.ttfb_ms': Math.round,
   'outcome.duration_ms': Math.round,
 };
-
-const isMoney = (path: string) => path.endsWith('_nano_usd');
 
 interface Field {
   readonly name: string;
@@ -30,11 +28,11 @@ interface Field {
 
 const FIELDS: readonly Field[] = Object.entries(FACTS).flatMap(([text, { record: name }], index) => {
   const path = text as FactPath;
-  const convert = isMoney(path) ? nanoToUsd : WRITTEN[path];
+  const convert = isNanoUsd(path) ? nanoToUsd : WRITTEN[path];
   return name === undefined ? [] : [{ name, path, index, convert }];
 });
 
-/** What every record has, known or not. */
+/** Fields that every record has. */
 const EMPTY = {
   ...{ user: null, principal: null, token_id: null, team: null, project: null, model: null, stream: null },
   ...{ upstream: null, route_rule: null, spend_rule: null, status: null, upstream_status: null },
@@ -47,13 +45,13 @@ const LAST = ['attempts', 'cache_downgraded', 'cache_effective_ttl', 'cost_from'
 const NOTHING = Object.fromEntries([...FIRST, ...FIELDS.map(({ name }) => name), ...LAST].map((name) => [name, null]));
 
 /**
- * The fields made of facts, all there from the start: V8 turns an object that grows by dozens of keys into a slow dictionary, but not a
- * copy of one from JSON.parse.
+ * Template with all fields: V8 turns an object that grows by dozens of keys into a slow dictionary, but not a copy of one from
+ * JSON.parse.
  */
 const BLANK = JSON.parse(JSON.stringify(NOTHING)) as Record<string, unknown>;
 for (const name of Object.keys(BLANK)) BLANK[name] = EMPTY[name as keyof typeof EMPTY];
 
-/** A request that is over, as its record sees it. */
+/** An ended request. */
 export interface EndedFacts {
   readonly attempts: readonly AttemptRecord[];
   readonly aborted: boolean;
@@ -64,7 +62,7 @@ export interface EndedFacts {
 }
 
 /**
- * What is kept of a request: who, what, by which decisions, with which result. No text of anybody's prompt.
+ * The audit record of a request: caller, request, decisions and result. It never contains text of a prompt.
  * @param now in milliseconds since the epoch
  */
 export function recordOf(ctx: EndedFacts, now: number): Record<string, AuditRecord[string]> {
@@ -78,7 +76,7 @@ export function recordOf(ctx: EndedFacts, now: number): Record<string, AuditReco
     if (value !== undefined) record[name] = convert === undefined ? value : convert(value as never);
   }
   record.spend_rule ??= ctx.peek('request.limit_rule') ?? null;
-  // The other fields tell all about a single attempt that served.
+  // For a single attempt that served, the other fields say all.
   const { attempts } = ctx;
   if (attempts.length > 1 || (attempts.length === 1 && attempts[0]!.outcome !== 'answered')) record.attempts = attempts;
   if (ctx.peek('cache.downgraded') === true) {
@@ -94,13 +92,13 @@ export function recordOf(ctx: EndedFacts, now: number): Record<string, AuditReco
   return record as Record<string, AuditRecord[string]>;
 }
 
-/** The facts that a record is made of. */
+/** The facts that a record reads. */
 export const FACTS_OF_RECORDS: readonly FactPath[] = [
   ...FIELDS.map(({ path }) => path),
   ...(['request.limit_rule', 'cache.downgraded', 'cache.effective_ttl', 'usage.provenance'] as const),
 ];
 
-/** What is known before a route is chosen, which fields of a record tell exactly. */
+/** Facts from before the choice of a route that a record keeps exactly. */
 const KNOWN_FIRST = /^(?:request|principal)\.|^cache\.requested_ttl$|^route\.(?:estimate|worst_case)_nano_usd$/;
 /** Rules find these in the field `seen`. */
 const SEEN: readonly FactPath[] = [
@@ -108,19 +106,19 @@ const SEEN: readonly FactPath[] = [
   'request.dropped_headers',
 ];
 
-const TOLD = FIELDS.filter(({ path }) => KNOWN_FIRST.test(path) && !SEEN.includes(path));
+const KEPT = FIELDS.filter(({ path }) => KNOWN_FIRST.test(path) && !SEEN.includes(path));
 
-/** The facts that fields of an audit record tell; rules that look at others find them in its field `seen`. */
-export const RECORDED_FACTS: ReadonlySet<string> = new Set(TOLD.map(({ path }) => path));
+/** The facts that a record has as fields; others that a rule read are in its field `seen`. */
+export const RECORDED_FACTS: ReadonlySet<string> = new Set(KEPT.map(({ path }) => path));
 
-/** The field of an audit record that keeps a fact; `undefined` where none does. */
+/** The field of an audit record for a fact; `undefined` without one. */
 export function fieldOf(path: string): string | undefined {
-  return TOLD.find((field) => field.path === path)?.name;
+  return KEPT.find((field) => field.path === path)?.name;
 }
 
 /**
- * What a record tells of facts that have no field of their own: what rules looked at then, and what stages found out. Those about
- * the route are left out, as each configuration decides it anew.
+ * The facts of a record without a field of their own: those that rules read, and those of stages. Facts about the route are left
+ * out: each configuration decides it anew.
  */
 export function seenFacts({ seen, found }: AuditRecord): Readonly<Record<string, unknown>> {
   const looked_at = Object.entries(mapping(seen)).filter(([path]) => /^(?:request|principal)\./.test(path));
@@ -132,13 +130,13 @@ export function seenFacts({ seen, found }: AuditRecord): Readonly<Record<string,
 
 const mapping = (value: unknown): object => (typeof value === 'object' && value !== null ? value : {});
 
-/** The facts that fields of an audit record tell, by dotted path. */
+/** The facts in the fields of an audit record, by dotted path. */
 export function recordedFacts(record: AuditRecord): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
-    TOLD.flatMap(({ name, path }) => {
+    KEPT.flatMap(({ name, path }) => {
       const value = record[name];
       if (value === null || value === undefined) return [];
-      if (isMoney(path)) return [[path, usdToNano(value as number)]];
+      if (isNanoUsd(path)) return [[path, usdToNano(value as number)]];
       return [[path, path === 'request.received_at' ? Date.parse(value as string) : value]];
     }),
   );

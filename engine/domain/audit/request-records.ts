@@ -5,7 +5,7 @@ import type { Database } from '../../base/store/database.ts';
 /** One value, or several of which one must match. */
 type OneOf = string | readonly string[];
 
-/** Which requests are wanted; every field that is present must match. */
+/** Filter of requests; every field that is present must match. */
 export interface RequestFilter {
   /** E-mail addresses in lower case. */
   readonly user?: OneOf | undefined;
@@ -14,7 +14,6 @@ export interface RequestFilter {
   /** Id of an access token or session. */
   readonly token?: string | undefined;
   readonly token_group?: string | undefined;
-  /** Its id. */
   readonly model?: OneOf | undefined;
   readonly upstream?: string | undefined;
   readonly client?: string | undefined;
@@ -22,11 +21,11 @@ export interface RequestFilter {
   readonly error?: OneOf | undefined;
   /** Three digits, or a class such as `4xx`. */
   readonly status?: string | undefined;
-  /** `refused`: the gateway said no. `failed`: it ended with a status from 400 on, whoever said it. */
+  /** `refused`: by the gateway. `failed`: any status from 400 on. */
   readonly outcome?: 'refused' | 'failed' | undefined;
-  /** What one of these did, or would have done were it not in shadow mode: see `rulesMatch`. */
+  /** Rules that decided, or would have in enforce mode: see `rulesMatch`. */
   readonly rules?: readonly string[] | undefined;
-  /** Something in shadow mode held; where there are names one of these. */
+  /** A rule in shadow mode matched: any, or one of these. */
   readonly shadow?: true | readonly string[] | undefined;
   readonly since?: Date | undefined;
   readonly until?: Date | undefined;
@@ -45,19 +44,19 @@ const FIELDS = {
   error: 'error',
 } as const satisfies Partial<Record<keyof RequestFilter, string>>;
 
-/** Values of fields; of a list what it must contain. */
+/** Values of fields; of a list field the members it must contain. */
 type Fields = Readonly<Record<string, string | number | readonly string[]>>;
 
 const asList = (value: OneOf): readonly string[] => (typeof value === 'string' ? [value] : value);
 
-/** The kinds of rules, as shadow marks begin, and where a record says that one of them decided. */
+/** Kinds of rules, as the prefix of shadow matches, and the fields that say that one decided. */
 const KINDS: Readonly<Record<string, (name: string) => Fields>> = {
   access: (name) => ({ refused_by: `access rule ${name}` }),
   spend: (name) => ({ spend_rule: name }),
   routing: (name) => ({ route_rule: name }),
 };
 
-function shadowMarks(name: string): Fields[] {
+function shadowMatches(name: string): Fields[] {
   const [kind = ''] = name.split(':', 1);
   if (Object.hasOwn(KINDS, kind)) return [{ shadow: [name] }];
   const { stage, ...pipeline } = stageNamed(name);
@@ -74,28 +73,28 @@ function stageNamed(name: string): { readonly stage: string; readonly pipeline?:
 }
 
 /**
- * What a record has to hold to be about a rule: one of `access.rules`, `routing.rules` or `spend_limits`, by its name alone or as
- * `access:<name>`; a stage that refused, by its id or as `<pipeline>/<id>`; or what refused a model, as the record has it.
+ * The fields of records about a rule: one of `access.rules`, `routing.rules` or `spend_limits`, by its name or as `access:<name>`;
+ * a stage that refused, by its id or as `<pipeline>/<id>`; or `refused_by` as the record has it.
  */
 function rulesMatch(name: string): Fields[] {
   const [kind = ''] = name.split(':', 1);
   const own = Object.hasOwn(KINDS, kind) ? KINDS[kind]!(name.slice(kind.length + 1)) : undefined;
-  if (own !== undefined) return [own, ...shadowMarks(name)];
+  if (own !== undefined) return [own, ...shadowMatches(name)];
   const decided = Object.values(KINDS).map((fieldsOf) => fieldsOf(name));
   const models = ['policy', 'token group'].map((by) => ({ refused_by: `${by} ${name}` }));
-  return [...decided, ...models, { refused_by: name }, { ...stageNamed(name) }, ...shadowMarks(name)];
+  return [...decided, ...models, { refused_by: name }, { ...stageNamed(name) }, ...shadowMatches(name)];
 }
 
 const isClass = (status: string) => status.endsWith('xx');
 
 interface Wanted {
-  /** All of it. */
+  /** All must match. */
   readonly fields: Fields;
-  /** And one of each list. */
+  /** And one of each list must match. */
   readonly choices: readonly (readonly Fields[])[];
 }
 
-/** What a record has to hold to be one of those that are wanted, apart from its time and the class of its status. */
+/** The fields that a filter requires, without time and class of status. */
 function wanted(filter: RequestFilter): Wanted {
   const { status, rules, shadow } = filter;
   const lists = Object.entries(FIELDS).flatMap(([name, field]) => {
@@ -109,12 +108,12 @@ function wanted(filter: RequestFilter): Wanted {
     choices: [
       ...lists.filter((list) => list.length !== 1),
       ...(rules === undefined ? [] : [rules.flatMap(rulesMatch)]),
-      ...(Array.isArray(shadow) ? [shadow.flatMap(shadowMarks)] : []),
+      ...(Array.isArray(shadow) ? [shadow.flatMap(shadowMatches)] : []),
     ],
   };
 }
 
-/** First digits of the statuses that are wanted. */
+/** First digits of the wanted statuses. */
 function classesOf({ status, outcome }: RequestFilter): string[] | null {
   const by_outcome = { refused: ['4', '5'], failed: ['4', '5'] };
   const of_status = status === undefined ? undefined : [status[0]!];
@@ -123,7 +122,7 @@ function classesOf({ status, outcome }: RequestFilter): string[] | null {
   return of_outcome === undefined ? of_status : of_status.filter((digit) => of_outcome.includes(digit));
 }
 
-/** Tells whether a record is one of those that are wanted, whenever it was. */
+/** Makes the predicate of a filter on records, without its times. */
 export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean {
   const classes = classesOf(filter);
   const { fields: all, choices } = wanted(filter);
@@ -141,24 +140,24 @@ export function fitter(filter: RequestFilter): (record: AuditRecord) => boolean 
 
 /** One row of the audit log. */
 export interface RequestRecord {
-  /** Grows in the order in which rows become visible. */
+  /** Increases in the order in which rows become visible. */
   readonly id: number;
   readonly at: Date;
   readonly record: AuditRecord;
 }
 
-/** A part of a list, and how far was looked for it. */
+/** A page of a list. */
 interface RecordPage {
   readonly records: readonly RequestRecord[];
-  /** Where the next page begins: after this row; `null` where there is none. */
+  /** Cursor of the next page; `null` on the last. */
   readonly next: string | null;
-  /** Nothing that is younger was left out; `null` where all was looked at. */
+  /** The search went back to this moment; `null`: it read all. */
   readonly searched_to: Date | null;
 }
 
-type Asking = Pick<Database, 'query'>;
+type Queryable = Pick<Database, 'query'>;
 
-/** What an index leads to; the rest is compared row by row. */
+/** Conditions with an index; the others are compared row by row. */
 const LOOK_UP = {
   user: "record ->> 'user' = $1",
   token: "record ->> 'token_id' = $1",
@@ -166,7 +165,7 @@ const LOOK_UP = {
   time: '$1::text is null',
 } as const;
 
-/** What is compared, with parameters from $5 on. */
+/** Conditions compared row by row; parameters from $5 on. */
 const FITS = `record @> $5::jsonb
        and ($6::text[] is null or left(record ->> 'status', 1) = any($6))
        and (not $7::boolean or record ->> 'error' is not null)
@@ -195,12 +194,12 @@ function lookUp(filter: RequestFilter): keyof typeof LOOK_UP {
   return classes?.every((digit) => digit === '4' || digit === '5') ? 'failed' : 'time';
 }
 
-/** The value that an index is asked for. */
+/** The key to look up in an index. */
 function soughtValue(filter: RequestFilter, by: keyof typeof LOOK_UP): string | null {
   return by === 'user' || by === 'token' ? (filter[by] as string) : null;
 }
 
-/** Whether most of what an index leads to may have to be passed over. */
+/** Whether most rows of an index may not match. */
 function isRare(filter: RequestFilter, by: keyof typeof LOOK_UP): boolean {
   const { status, outcome, rules, shadow } = filter;
   const names = Object.keys(FIELDS).filter((name) => filter[name as keyof RequestFilter] !== undefined);
@@ -217,7 +216,7 @@ interface Stretch {
   readonly limit: number;
 }
 
-function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch): Promise<RequestRecord[]> {
+function readStretch(database: Queryable, filter: RequestFilter, stretch: Stretch): Promise<RequestRecord[]> {
   const by = lookUp(filter);
   return database.query<RequestRecord>(
     `audit_requests_by_${by}`,
@@ -232,19 +231,19 @@ function readStretch(database: Asking, filter: RequestFilter, stretch: Stretch):
 
 const HOUR_MS = 3_600_000;
 const FIRST_STRETCH_MS = 6 * HOUR_MS;
-/** How long a stretch should take: the next one is longer or shorter for it, as a working day has more than the night before. */
+/** Target time per stretch; the length of the next one adapts, since days have more records than nights. */
 const QUICK_MS = 30;
-/** A list that has nothing to show by then says how far it looked. */
-const PATIENCE_MS = 250;
+/** The search for a page stops after this time. */
+const PAGE_TIMEOUT_MS = 250;
 
 /**
- * Requests that fit, the newest first. Where what is wanted is rare it looks at one stretch of time after the other, and gives up
- * after a quarter of a second: the page then has fewer entries than it could, and `searched_to` says how far it looked.
- * @param after `next` of the page before.
- * Raises store_unavailable; `undefined` where `after` names no row any more.
+ * Lists matching requests, the newest first. For rare matches it searches stretch by stretch, and stops after a quarter of a second:
+ * then the page is short, and `searched_to` says how far it got.
+ * @param after `next` of the previous page.
+ * Raises store_unavailable; `undefined` when the row of `after` is gone.
  */
 export async function listRequestRecords(
-  database: Asking,
+  database: Queryable,
   filter: RequestFilter,
   page: { readonly limit: number; readonly after?: string | undefined; readonly now: number },
 ): Promise<RecordPage | undefined> {
@@ -270,21 +269,21 @@ export async function listRequestRecords(
     }
     if (from <= first) return { records, next: null, searched_to: null };
     const now = performance.now();
-    if (now - began > PATIENCE_MS) return { records, next: `t${from.getTime()}`, searched_to: from };
+    if (now - began > PAGE_TIMEOUT_MS) return { records, next: `t${from.getTime()}`, searched_to: from };
     length *= Math.min(3, Math.max(1 / 4, QUICK_MS / (now - asked)));
     before = from.toISOString();
     before_id = null;
   }
 }
 
-/** Where a page begins: before a row, or before a moment that the search before it came to. */
+/** The beginning of a page: before a row, or before the moment where the previous search stopped. */
 async function startOf(
-  database: Asking,
+  database: Queryable,
   after: string | undefined,
   until: Date,
 ): Promise<Pick<Stretch, 'before' | 'before_id'> | undefined> {
   if (after === undefined) return { before: until.toISOString(), before_id: null };
-  // Later moments are none that a search came to, and PostgreSQL does not read them as they are written here.
+  // No search stops at a later moment, and PostgreSQL does not parse those in this form.
   if (/^t\d{1,14}$/.test(after)) return { before: new Date(Number(after.slice(1))).toISOString(), before_id: null };
   if (!/^\d{1,15}$/.test(after)) return undefined;
   const id = Number(after);
@@ -292,7 +291,7 @@ async function startOf(
   return row && { before: row.at, before_id: id };
 }
 
-async function oldestOf(database: Asking): Promise<Date> {
+async function oldestOf(database: Queryable): Promise<Date> {
   const [row] = await database.query<{ at: Date }>(
     'audit_oldest',
     'select at from audit_log order by at, id limit 1',
@@ -302,10 +301,10 @@ async function oldestOf(database: Asking): Promise<Date> {
 }
 
 /**
- * How many records have to be read to find all that fit, counted up to `most`: more than fit, where no index leads to what is
- * wanted. Raises store_unavailable.
+ * Counts the records that a search has to read, up to `most`: more than match, where no index covers the filter. Raises
+ * store_unavailable.
  */
-export async function countToRead(database: Asking, filter: RequestFilter, most: number): Promise<number> {
+export async function countToRead(database: Queryable, filter: RequestFilter, most: number): Promise<number> {
   const by = lookUp(filter);
   const [row] = await database.query<{ count: number }>(
     `audit_requests_count_${by}`,
@@ -320,17 +319,17 @@ export async function countToRead(database: Asking, filter: RequestFilter, most:
   return row!.count;
 }
 
-/** Who sent requests, and what became of them. */
+/** A sender of requests, and their outcomes. */
 export interface Senders {
   readonly person: string | null;
   readonly requests: number;
-  /** Of those how many ended with an error of the gateway. */
+  /** Requests that ended with an error of the gateway. */
   readonly refused: number;
   readonly last: Date;
 }
 
-/** Who sent the requests that fit, those with the most first. Raises store_unavailable. */
-export function whoSent(database: Asking, filter: RequestFilter, limit: number): Promise<Senders[]> {
+/** Lists the senders of matching requests, those with the most first. Raises store_unavailable. */
+export function whoSent(database: Queryable, filter: RequestFilter, limit: number): Promise<Senders[]> {
   const by = lookUp(filter);
   return database.query<Senders>(
     `audit_requests_who_${by}`,
@@ -345,8 +344,8 @@ export function whoSent(database: Asking, filter: RequestFilter, limit: number):
   );
 }
 
-/** The record of one request; `undefined` when the log has none. Raises store_unavailable. */
-export async function readRequestRecord(database: Asking, request_id: string): Promise<RequestRecord | undefined> {
+/** The record of a request; `undefined` without one. Raises store_unavailable. */
+export async function readRequestRecord(database: Queryable, request_id: string): Promise<RequestRecord | undefined> {
   const [row] = await database.query<RequestRecord>(
     'audit_request',
     'select id, at, record from audit_log where request_id = $1 order by id desc limit 1',
@@ -355,8 +354,8 @@ export async function readRequestRecord(database: Asking, request_id: string): P
   return row;
 }
 
-/** The newest row there is; 0 where there is none. Raises store_unavailable. */
-export async function newestRecordId(database: Asking): Promise<number> {
+/** Id of the newest row; 0 without any. Raises store_unavailable. */
+export async function newestRecordId(database: Queryable): Promise<number> {
   const [row] = await database.query<{ id: number }>(
     'audit_newest',
     'select id from audit_log order by id desc limit 1',
@@ -365,8 +364,8 @@ export async function newestRecordId(database: Asking): Promise<number> {
   return row?.id ?? 0;
 }
 
-/** Rows that came after one, in order. Raises store_unavailable. */
-export function recordsAfter(database: Asking, id: number, limit: number): Promise<RequestRecord[]> {
+/** Lists the rows after one, in order. Raises store_unavailable. */
+export function recordsAfter(database: Queryable, id: number, limit: number): Promise<RequestRecord[]> {
   return database.query<RequestRecord>(
     'audit_requests_after',
     'select id, at, record from audit_log where id > $1 order by id limit $2',
@@ -374,19 +373,19 @@ export function recordsAfter(database: Asking, id: number, limit: number): Promi
   );
 }
 
-/** How often a limit of gateway.yaml decided over requests. */
+/** Refusals of a limit of gateway.yaml. */
 interface LimitRefusals {
   readonly rule: string;
-  /** Requests it refused, and how many people sent those. */
+  /** Refused requests, and their number of senders. */
   readonly refused: number;
   readonly refused_people: number;
-  /** Requests it would have refused if it were enforced. */
+  /** Requests that it would refuse in enforce mode. */
   readonly would_refuse: number;
 }
 
 /**
- * What limits refused since a moment, by the audit records, and what those in shadow mode would have refused since the hour
- * it lies in. Raises store_unavailable.
+ * Counts the refusals of each limit since a moment, by the audit records, and those of limits in shadow mode since the hour of
+ * that moment. Raises store_unavailable.
  */
 export function limitRefusals(database: Pick<Database, 'query'>, since: Date): Promise<LimitRefusals[]> {
   return database.query<LimitRefusals>(
@@ -395,7 +394,7 @@ export function limitRefusals(database: Pick<Database, 'query'>, since: Date): P
        select record ->> 'spend_rule' as rule, count(*)::integer as refused,
          count(distinct record ->> 'user')::integer as refused_people
        from audit_log
-       -- Told this way too, because there is an index of what did not go well.
+       -- The condition on the status selects the index of failed requests.
        where at >= $1 and left(record ->> 'status', 1) in ('4', '5')
          and record ->> 'error' in ('spend_limit_exceeded', 'rate_limit_exceeded')
        group by 1
@@ -411,7 +410,7 @@ export function limitRefusals(database: Pick<Database, 'query'>, since: Date): P
   );
 }
 
-/** How many requests the gateway refused or gave up, by the code of its error. */
+/** Requests that ended with an error of the gateway, by its code. */
 interface RefusedRequests {
   readonly error: string;
   readonly requests: number;
@@ -419,8 +418,8 @@ interface RefusedRequests {
 }
 
 /**
- * Requests that ended with an error of the gateway since a moment, the most frequent error first. What an upstream answered is
- * none of them. Raises store_unavailable.
+ * Counts requests that ended with an error of the gateway since a moment, the most frequent error first. Error responses of
+ * upstreams do not count. Raises store_unavailable.
  */
 export function refusedRequests(database: Pick<Database, 'query'>, since: Date): Promise<RefusedRequests[]> {
   return database.query<RefusedRequests>(
@@ -433,15 +432,15 @@ export function refusedRequests(database: Pick<Database, 'query'>, since: Date):
   );
 }
 
-/** A part of the log, with of each record what was asked for. */
+/** A page of the log, with the requested fields of each record. */
 export interface FactPage {
   readonly rows: readonly FactRow[];
   readonly at: Date;
 }
 
-/** One record. */
+/** A record. */
 export interface FactRow {
-  /** A JSON object with the fields that were asked for, as text: many records have the same. */
+  /** JSON text of the requested fields: equal for many records. */
   readonly facts: string;
   readonly person: string | null;
   readonly is_known: boolean;
@@ -451,7 +450,7 @@ const PAGE = 5000;
 
 const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 
-/** PostgreSQL takes a hundred arguments of a function. */
+/** PostgreSQL functions take at most a hundred arguments. */
 const PAIRS_MAX = 40;
 
 function object(pairs: readonly string[]): string {
@@ -461,7 +460,7 @@ function object(pairs: readonly string[]): string {
   return parts.join(' || ');
 }
 
-/** The text of an object with these fields of a record; those it lacks are left out. */
+/** SQL: JSON text of these fields of a record, without absent ones. */
 function projection(fields: readonly string[], seen: readonly string[]): string {
   const of_record = fields.map((field) => `${literal(field)}, record -> ${literal(field)}`);
   const of_seen = seen.map((path) => `${literal(path)}, record -> 'seen' -> ${literal(path)}`);
@@ -470,7 +469,7 @@ function projection(fields: readonly string[], seen: readonly string[]): string 
 }
 
 /**
- * Reads a time of the log from its beginning to its end, page by page, without holding anything between them.
+ * Reads a period of the log from its beginning to its end, page by page, without a transaction between pages.
  * @param fields names of fields of records, and `seen` paths of facts. Raises store_unavailable.
  */
 export async function* factPages(

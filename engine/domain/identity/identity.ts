@@ -1,6 +1,6 @@
 import type { AuthConfig, GatewayConfig, OidcConfig } from '../../base/contract/config.ts';
 import type { Clock, Log } from '../../base/contract/services.ts';
-import type { Way } from '../../base/kit/net/way.ts';
+import type { Way } from '../../base/kit/net/proxy-route.ts';
 import type { Database } from '../../base/store/database.ts';
 import { type Admission, admit, isVerified, mayStay, type Person } from './provider/admit.ts';
 import type { DecidingGroups } from './provider/deciding-groups.ts';
@@ -8,12 +8,12 @@ import { type Claims, type IdentityProvider, redirectUriOf } from './provider/pr
 import { OpenIdProvider } from './provider/provider-client.ts';
 import type { SignInScopes } from './provider/scopes.ts';
 import { type AttemptLimits, createAttemptLimits } from './sessions/attempt-limits.ts';
-import { type ClaimProblem, claimProblem } from './sessions/bindings.ts';
 import { type ConsoleSessions, createConsoleSessions } from './sessions/console-sessions.ts';
 import { createDeviceGrants, type DeviceGrants } from './sessions/device-grants.ts';
 import type { KeyHolders } from './sessions/key-holders.ts';
+import { type ClaimProblem, claimProblem } from './sessions/people.ts';
 import { createSessionTokens, type Revocations, type SessionTokens } from './sessions/session-tokens.ts';
-import { createSessions, type Sessions, type Sightings } from './sessions/sessions.ts';
+import { createSessions, type SessionActivity, type Sessions } from './sessions/sessions.ts';
 
 export interface Identity {
   readonly provider: IdentityProvider;
@@ -22,42 +22,42 @@ export interface Identity {
   readonly console_sessions: ConsoleSessions;
   readonly device_grants: DeviceGrants;
   readonly attempts: AttemptLimits;
-  /** Whether somebody the identity provider knows may use the gateway; the scopes are those of the sign-in. */
+  /** Decides whether a person of the identity provider may use the gateway. */
   admit(claims: Claims, scopes?: SignInScopes): Admission;
   claimProblem(person: Person): Promise<ClaimProblem | undefined>;
-  /** Resolves when what was ended by now is refused by this process; the others follow within a second. */
+  /** Resolves when this process refuses all sessions ended so far; other processes follow within a second. */
   catchUp(): Promise<void>;
   isVerified(person: Pick<Person, 'issuer'>): boolean;
 }
 
-/** Requests to the provider that a refresh can take: discovery document, token endpoint, keys, userinfo endpoint. */
+/** Most requests to the provider per refresh: discovery document, token endpoint, keys, userinfo endpoint. */
 const REFRESH_REQUESTS = 4;
 const REFRESH_REST_SECONDS = 20;
 
-/** `auth` of a configuration that has sign-in. */
+/** `auth` of a configuration with sign-in. */
 type SignInConfig = AuthConfig & { readonly oidc: OidcConfig };
 
 export interface IdentityFoundation {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Revocations;
-  readonly sightings: Sightings;
+  readonly session_activity: SessionActivity;
   readonly key_holders: KeyHolders;
-  /** Resolves when this process refuses whatever was ended by now. */
+  /** Resolves when this process refuses all sessions ended so far. */
   catchUp(): Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
-  /** How the addresses of the identity provider are reached; directly where nothing is said. */
-  readonly wayTo?: (url: URL) => Way;
+  /** Proxies for the identity provider; absent: direct connections. */
+  readonly proxyRouteTo?: (url: URL) => Way;
 }
 
 /**
- * Makes sign-in; `undefined` where the configuration has none.
- * @param groups what the configuration goes by; absent: all groups. Raises StartError for a key that can't be used.
+ * Creates sign-in; `undefined` if the configuration has none.
+ * @param groups groups that the configuration reads; absent: all. Raises StartError for an unusable key.
  */
 export function createIdentity(
   config: GatewayConfig,
   secret: (name: string) => string,
-  { database, revocations, sightings, key_holders, catchUp, clock, log, wayTo }: IdentityFoundation,
+  { database, revocations, session_activity, key_holders, catchUp, clock, log, proxyRouteTo }: IdentityFoundation,
   groups?: DecidingGroups,
 ): Identity | undefined {
   const { auth } = config;
@@ -72,7 +72,7 @@ export function createIdentity(
     secret,
     clock,
     revocations,
-    sightings,
+    session_activity,
     key_holders,
     log,
     ...(groups !== undefined && { groups }),
@@ -86,17 +86,15 @@ export function createIdentity(
     },
     mayStay: (person) => isVerified(person, sign_in.oidc) && 'person' in mayStay(person, sign_in),
   });
-  const { marks, key_ids } = tokens;
-  // Others are to know of these keys before anything is signed with them; what is issued makes sure.
-  key_holders
-    .announce(key_ids)
-    .catch((error) => log.debug({ err: error }, 'which signing keys this gateway has is said later'));
+  const { tags, key_ids } = tokens;
+  // Announces the keys to other gateways early; issuing a token awaits it.
+  key_holders.announce(key_ids).catch((error) => log.debug({ err: error }, 'could not announce the signing keys yet'));
   return {
-    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock, wayTo }),
+    provider: new OpenIdProvider({ oidc: sign_in.oidc, secret, redirect_uri, log, clock, proxyRouteTo }),
     tokens,
-    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, marks }),
-    console_sessions: createConsoleSessions({ database, clock, marks }),
-    device_grants: createDeviceGrants({ database, clock, refresh_days, marks, onEnded: catchUp }),
+    sessions: createSessions({ database, clock, onEnded: catchUp, refresh_seconds, token_seconds, tags }),
+    console_sessions: createConsoleSessions({ database, clock, tags }),
+    device_grants: createDeviceGrants({ database, clock, refresh_days, tags, onEnded: catchUp }),
     attempts: createAttemptLimits({ database, clock, limits: auth.limits, log }),
     admit: (claims, scopes) => admit(claims, sign_in, scopes),
     claimProblem: (person) => claimProblem(database, person),

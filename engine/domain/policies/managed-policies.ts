@@ -18,19 +18,19 @@ import {
 } from '../../base/source/node.ts';
 import type { Policy } from '../../base/source/spec.ts';
 
-/** The key of settings that the gateway itself acts on: the only models that may be used. */
+/** The setting that the gateway itself enforces: the allowed models. */
 export const MODELS_KEY = 'availableModels';
 
-/** How much of what people get is kept ready, in characters of what is served: combinations of large policies are many and large. */
+/** Bound of the cache of combined settings, in characters. */
 const MAX_KEPT_CHARS = 128 * 1024 * 1024;
 
-/** The key of no policies at all; with a default policy alone it is empty. */
+/** Cache key without any policy; with the default policy only it is empty. */
 const NOTHING = 'none';
 
 /**
- * Finds out who gets which settings. Asking costs less than a microsecond for a group list that was seen before.
- * @param served is told who was given which.
- * @param max_kept_chars bounds what is kept ready.
+ * Creates the service that combines the policies of a person. A known list of groups costs less than a microsecond.
+ * @param served called with each person and their settings.
+ * @param max_kept_chars bound of the cache.
  */
 export function createManagedPolicies(
   config: Pick<GatewayConfig, 'policies' | 'models' | 'from_model_lists' | 'server'>,
@@ -48,7 +48,7 @@ export function createManagedPolicies(
     maxSize: max_kept_chars,
     sizeCalculation: ({ body }) => body.length,
   });
-  /** Keys of outcomes by list of groups, which a principal keeps from request to request, then by domain. */
+  /** Cache keys by list of groups, which a principal keeps between requests, then by domain. */
   const seen = new WeakMap<readonly string[], Map<string, string>>();
 
   function keyOf(groups: readonly string[], domain: string): string {
@@ -84,7 +84,7 @@ export function createManagedPolicies(
   };
 }
 
-/** Positions in a list by each of the words that an item is known by. */
+/** Index of a list by the words of its items. */
 function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => readonly string[]): Map<string, number[]> {
   const found = new Map<string, number[]>();
   for (const [index, policy] of policies.entries()) {
@@ -93,7 +93,7 @@ function indexBy(policies: readonly Policy[], wordsOf: (policy: Policy) => reado
   return found;
 }
 
-/** The settings of policies laid over each other, the first at the bottom, as they are served. */
+/** Merges policies, later ones over earlier ones, into the served settings. */
 export function layOver(
   policies: readonly Policy[],
   config: Pick<GatewayConfig, 'models' | 'from_model_lists' | 'server'>,
@@ -129,12 +129,12 @@ function modelsAllowed(
   return new Set(models.filter((model) => words.some((word) => namesModel(word, model))).map(({ id }) => id));
 }
 
-/** Whether an entry of the list of models means a model: it is its family, or a glob that its id matches. */
+/** Whether an entry of the list of models matches a model: its family, or a glob for its id. */
 export function namesModel(word: string, { id, family }: Pick<ModelConfig, 'id' | 'family'>): boolean {
   return word === family || matchesGlob(word, id);
 }
 
-/** A UUID of one's own making (RFC 9562 section 5.8) that is the same wherever it is made of the same text. */
+/** A custom UUID (RFC 9562 section 5.8) derived from a text. */
 function uuidOf(text: string): string {
   const bytes = createHash('sha256').update(text).digest().subarray(0, 16);
   bytes[6] = (bytes[6]! & 0x0f) | 0x80;
@@ -155,18 +155,18 @@ export interface ApplyingPolicy {
     | { readonly by: 'email_domain'; readonly email_domain: string };
 }
 
-/** The domain of an e-mail address, lower case; empty when the text is none. */
+/** The domain of an e-mail address, lower case; empty for other texts. */
 function domainOf(email: string): string {
   const at = email.lastIndexOf('@');
   return at < 0 ? '' : email.slice(at + 1).toLowerCase();
 }
 
-/** In the order in which they are laid over each other: the lowest priority first, ties by name. */
+/** Merge order: the lowest priority first, ties by name. */
 export function inOrder(policies: readonly Policy[]): Policy[] {
   return policies.toSorted((a, b) => a.priority - b.priority || (a.name < b.name ? -1 : 1));
 }
 
-/** The policies meant for somebody in the order in which they are laid over each other: the default one, then all that match. */
+/** The policies of a person in merge order: the default one, then all that match. */
 export function policiesFor(
   managed: PoliciesConfig['managed'],
   policies: readonly Policy[],
@@ -188,7 +188,7 @@ export function policiesFor(
 const DENYING =
   /^(?:(?:deny|block|black)list|deny|denied|disallow|disallowed|block|blocked|disable|disabled|forbid|forbidden)$/;
 
-/** The JSON of items of deny lists: with many policies every one of them is compared over and over. */
+/** Cache of the JSON of deny list items, which are compared often. */
 const texts = new WeakMap<Node, string>();
 
 function jsonOf(item: Node): string {
@@ -200,8 +200,7 @@ function jsonOf(item: Node): string {
 }
 
 /**
- * Whether a list under this key takes things away, so that lists of several policies are united: the first or the last
- * word of the key is deny, disallow, block, disable, forbid, the participle of one, denylist, blocklist or blacklist, in
+ * Whether a key names a deny list, so that lists of several policies are united: the first or last word of the key is deny, disallow, block, disable, forbid, the participle of one, denylist, blocklist or blacklist, in
  * any case.
  */
 export function isDenyKey(key: string): boolean {
@@ -209,7 +208,7 @@ export function isDenyKey(key: string): boolean {
   return [words[0], words.at(-1)].some((word) => word !== undefined && DENYING.test(word.toLowerCase()));
 }
 
-/** Lays settings over others: mappings merge key by key, deny lists are united, everything else is replaced. Every node keeps its position. */
+/** Merges settings over others: mappings by key, deny lists as a union, other values by replacement. Nodes keep their positions. */
 export function mergeSettings(base: MapNode, over: MapNode): MapNode {
   const laid = new Map(over.entries.map((entry) => [entry.key, entry]));
   const known = new Set(base.entries.map(({ key }) => key));
@@ -241,23 +240,23 @@ function unite(base: ListNode, over: ListNode): ListNode {
   return { ...over, items };
 }
 
-/** All settings laid over each other, the first at the bottom; an empty mapping when there are none. */
+/** Merges settings, later ones over earlier ones; an empty mapping without any. */
 export function mergeAll(all: readonly MapNode[], nowhere: MapNode['mark']): MapNode {
   return all.reduce(mergeSettings, { kind: 'map', entries: [], mark: nowhere });
 }
 
 interface SettingOrigin {
   readonly path: readonly string[];
-  /** The whole value, or one item of a list that several policies have items in. */
+  /** The value, or one item of a united list. */
   readonly value: unknown;
   readonly is_item: boolean;
   readonly policy: string;
   readonly position: Pick<SourcePosition, 'file' | 'line'>;
-  /** Policies whose value it replaced, the first at the bottom. */
+  /** Policies whose value it replaced, in merge order. */
   readonly replaces: readonly string[];
 }
 
-/** Where every setting of policies that are laid over each other is from; the first policy is at the bottom. */
+/** The origin of each merged setting; policies in merge order. */
 export function settingOrigins(policies: readonly Policy[]): SettingOrigin[] {
   const [first] = policies;
   if (first === undefined) return [];

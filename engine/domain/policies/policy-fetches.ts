@@ -6,7 +6,7 @@ import { openWriteBehind } from '../../base/kit/write-behind.ts';
 import type { Policy } from '../../base/source/spec.ts';
 import type { Database } from '../../base/store/database.ts';
 
-/** Which managed settings clients have asked for, so that people can look it up. */
+/** Records which managed settings clients fetched, for administrators. */
 export type PolicyFetches = Pick<ReturnType<typeof openPolicyFetches>, 'note'>;
 
 interface Fetch {
@@ -15,12 +15,12 @@ interface Fetch {
   readonly names: readonly string[];
 }
 
-/** The same settings are noted once in this time: many clients of somebody may start in one minute. */
+/** Interval in which the same settings of a person are recorded once. */
 const AGAIN_MS = 60_000;
-/** What is beyond is noted when clients ask the next time. */
+/** Bound of the queue; the rest is recorded with the next fetch. */
 const MAX_NOTED = 10_000;
 
-/** Opens the fetches of a process; written within some seconds, later while the database is away. */
+/** Opens the record of fetches of a process: write-behind within seconds, later during a database outage. */
 export function openPolicyFetches(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Pick<Clock, 'now'>;
@@ -33,13 +33,13 @@ export function openPolicyFetches(options: {
     write: (fetches) => writeFetches(database, fetches),
     interval_ms: 2000,
     max: MAX_NOTED,
-    when_late: 'who asked for managed settings is written down later',
+    when_late: 'could not record fetches of managed settings yet',
     log,
     every,
   });
   return {
     ...noted,
-    /** Notes that a client of somebody has these settings now. */
+    /** Records a fetch of settings. */
     note(principal_id: string, { checksum, names }: Pick<EffectivePolicy, 'names' | 'checksum'>) {
       const at = clock.now();
       const before = known.get(principal_id);
@@ -57,7 +57,7 @@ async function writeFetches(database: Pick<Database, 'query'>, fetches: Readonly
   });
   await database.query(
     'policy_fetches_write',
-    // Locked in one order: other replicas write down the same ones.
+    // Locks in a fixed order: other replicas write the same rows.
     `insert into policy_fetches as kept (principal_id, fetched_at, checksum, policies)
      select f.principal_id, f.fetched_at, f.checksum, f.policies
      from jsonb_to_recordset($1) as f (principal_id text, fetched_at timestamptz, checksum text, policies text[])
@@ -69,16 +69,16 @@ async function writeFetches(database: Pick<Database, 'query'>, fetches: Readonly
   );
 }
 
-/** Somebody this gateway knows, as far as managed policies go. */
+/** A known person, with their managed settings. */
 export interface PolicyPersonKnown {
   readonly user: string;
   readonly name: string | null;
-  /** Those of the latest sign-in or renewal; none where the person never signed in. */
+  /** Groups of the latest sign-in or renewal; empty before the first sign-in. */
   readonly groups: readonly string[];
   readonly signed_in_at: Date | null;
-  /** When a client of the person asked for managed settings last. */
+  /** Last fetch of managed settings by a client of the person. */
   readonly fetched_at: Date | null;
-  /** Of the settings that it has since. */
+  /** Checksum of these settings. */
   readonly fetched_checksum: string | null;
 }
 
@@ -86,7 +86,7 @@ const COLUMNS = 'p.email as user, p.name, p.groups, p.signed_in_at, f.fetched_at
 const PEOPLE = 'principals p left join policy_fetches f on f.principal_id = p.id';
 const DOMAIN = "lower(split_part(p.email, '@', -1))";
 
-/** One person; `undefined` for somebody unknown. Raises store_unavailable. */
+/** A person; `undefined` if unknown. Raises store_unavailable. */
 export async function policyPerson(
   database: Pick<Database, 'query'>,
   user: string,
@@ -98,7 +98,7 @@ export async function policyPerson(
 
 /**
  * People by e-mail address.
- * @param only `for`: only those whom one of its lists fits; `after`: those beyond an address. Raises store_unavailable.
+ * @param only `for`: people who match one of its lists; `after`: an address to begin after. Raises store_unavailable.
  */
 export function listPolicyPeople(
   database: Pick<Database, 'query'>,
@@ -114,7 +114,7 @@ export function listPolicyPeople(
   );
 }
 
-/** How many people each of several lists fits, in their order, and how many there are. Raises store_unavailable. */
+/** Counts the people who match each list, and all people. Raises store_unavailable. */
 export async function countPolicyPeople(
   database: Pick<Database, 'query'>,
   matches: readonly Policy['match'][],

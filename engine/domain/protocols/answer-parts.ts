@@ -4,10 +4,10 @@ import { parseBounded } from '../../base/kit/json/bounded.ts';
 import { isObject } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 
-/** The longest answer, and the longest event of one, that is held to be converted, in bytes. */
-export const HELD_BYTES_MAX = 8 * 1024 * 1024;
+/** Bound on a response, and on one event, that is buffered for conversion, in bytes. */
+export const BUFFERED_BYTES_MAX = 8 * 1024 * 1024;
 
-/** Collects a document; `convert` gets it at the end. Raises what `tooLong` makes for one that is longer than may be held. */
+/** Buffers a document; `convert` gets it at the end. Raises the error of `tooLong` above the bound. */
 export function collectDocument(
   convert: (document: Buffer) => Buffer | string,
   tooLong: () => StageError,
@@ -17,7 +17,7 @@ export function collectDocument(
   return {
     write(chunk) {
       size += chunk.length;
-      if (size > HELD_BYTES_MAX) throw tooLong();
+      if (size > BUFFERED_BYTES_MAX) throw tooLong();
       chunks.push(chunk);
       return '';
     },
@@ -25,12 +25,12 @@ export function collectDocument(
   };
 }
 
-/** The error for an answer that is not what the upstream's protocol says. */
+/** The error for a response that breaks the upstream's protocol. */
 export function brokenAnswer(what: string): StageError {
   return new StageError('upstream_invalid', `The upstream's answer breaks its protocol: ${what}.`);
 }
 
-/** The error for a stream that ends before the answer does. */
+/** The error for a stream that ends too early. */
 export function notComplete(): StageError {
   return new StageError('upstream_failed', 'The upstream ended its answer before it was complete.');
 }

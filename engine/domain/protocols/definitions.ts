@@ -1,5 +1,6 @@
 /** The protocols of model requests. One more is a folder and a line here. @module */
 
+import type { GatewayConfig } from '../../base/contract/config.ts';
 import { type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import { chatProtocol } from './chat/index.ts';
 import type { ProtocolDefinition } from './definition.ts';
@@ -24,14 +25,19 @@ export function definitionOf(protocol: string | undefined): ProtocolDefinition {
   return definitionNamed(protocol) ?? messagesProtocol;
 }
 
+/** Whether an upstream of a configuration expects state of tool calls back. */
+export function wantsCallState({ upstreams }: Pick<GatewayConfig, 'upstreams'>): boolean {
+  return upstreams.some(({ protocols }) => protocols.some((protocol) => DEFINITIONS[protocol].kept.call_state));
+}
+
 /** Paths beside chat completions of the API that has them. */
 const OTHER_CHAT_PATHS =
   /\/(?:chat|completions|embeddings|images|audio|videos|batches|files|uploads|moderations|fine_tuning|vector_stores|evals|realtime)\b/i;
 
-/** Headers by which clients of the Messages API say its version. */
+/** Version headers of clients of the Messages API. */
 const MESSAGES_HEADERS = ['anthropic-version', 'vendor-version'];
 
-/** The protocol that a path belongs to which no pipeline for models serves; two of them have files. */
+/** The protocol of a path that no pipeline for models serves; Messages and chat completions have files. */
 export function definitionOfPath(
   path: string,
   headers: Readonly<Record<string, string | string[] | undefined>> = {},
@@ -43,7 +49,7 @@ export function definitionOfPath(
   return MESSAGES_HEADERS.some((name) => headers[name] !== undefined) ? messagesProtocol : chatProtocol;
 }
 
-/** The protocol in which a request of a pipeline is told what is wrong. */
+/** The protocol for errors of a request. */
 export function definitionFor(
   protocol: string,
   { url, headers }: { readonly url: string; readonly headers: Parameters<typeof definitionOfPath>[1] },
@@ -57,7 +63,7 @@ export function textsOf(protocol: string | undefined): AnswerTexts {
   return served === undefined ? unknownTexts : DEFINITIONS[served].texts;
 }
 
-/** What a silent stream of a pipeline's protocol says; `undefined` for the names that are none of model requests. */
+/** Keep-alive of a silent stream; `undefined` for pipelines that serve no model requests. */
 export function keepAliveOf(protocol: string | undefined): string | undefined {
-  return definitionNamed(protocol)?.keep_alive;
+  return definitionNamed(protocol)?.stream.keep_alive;
 }

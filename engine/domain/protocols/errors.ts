@@ -1,11 +1,11 @@
 import { ERRORS, type ErrorCode, type ErrorDetails, type StageError } from '../../base/contract/errors.ts';
-import { isShortWait } from '../../base/kit/patience.ts';
+import { isShortWait } from '../../base/kit/retry-hints.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
 import { MEANINGS, MESSAGES_TYPES, meaningOf, type ReadError, readError, statusOfNames } from './read-error.ts';
 import { isObject, own, present } from './read-json.ts';
 import type { Json, Problem } from './translation/conversation.ts';
 
-/** The request that an error is told of. */
+/** The request of an error. */
 export interface FailedRequest {
   readonly request_id: string;
   readonly model: string;
@@ -24,30 +24,30 @@ interface ErrorName {
   readonly code: string | null;
 }
 
-/** How a protocol says that something is wrong: errors of the gateway's own, and those an upstream answered with. */
+/** Errors in the form of a protocol: of the gateway, and of upstreams. */
 export interface ProtocolErrors {
   nameOf(error: StageError): ErrorName;
   body(error: StageError, request_id: string): string;
   /**
-   * Response headers of an error of the gateway's own; what the error itself says wins.
+   * Response headers of an error of the gateway; those of the error itself win.
    * @param refusal_header of the profile: the header whose text the coding CLI shows.
    */
   headers(error: StageError, refusal_header?: string): Record<string, string>;
   breakOff(error: StageError, stream: BrokenStream): string;
-  /** What stands under `error` in the envelope. The message stays as it is, but for overflow of the context. */
+  /** The value of `error` in the envelope. Keeps the message, except for a context overflow. */
   fields(problem: Problem): Json;
   write(problem: Problem, request_id: string): Json;
   /** Whether the clients of this protocol know from these words that they must compact the conversation. */
   knowsOverflow(error: Pick<Problem, 'message' | 'code'>): boolean;
   /**
-   * The whole stream that says what is wrong, where clients that asked for a stream look for it there alone; absent where they
+   * A whole stream with the error, where streaming clients look for it only there; absent where they
    * read the response of an error.
    */
   stream?(problem: Problem, request: FailedRequest): string;
 }
 
 /**
- * What an upstream says is wrong, from the body of an error response or from an event. `status` is the response's; without one it
+ * The error of an upstream, from the body of a response or from an event. `status` is the response's; without one it
  * follows from the kind of error. Any JSON is taken, and any text.
  */
 export function readProblem(status: number | undefined, body: unknown): Problem {
@@ -57,7 +57,7 @@ export function readProblem(status: number | undefined, body: unknown): Problem 
   const message = error.message || `The upstream answered with an error (status ${known}) and did not say more.`;
   const context_overflow = meaningOf(error, known)?.meaning === 'context_full';
   return {
-    // Whatever server says so with another status: clients send a request again that failed, but not one that was refused.
+    // Whatever the status: clients retry a failed request, but not a refused one.
     status: context_overflow ? MEANINGS.context_full.status : known,
     message,
     ...present({ type, code, param }),
@@ -65,18 +65,18 @@ export function readProblem(status: number | undefined, body: unknown): Problem 
   };
 }
 
-/** The status that an error stands for which came without one; 500 where its words are not known. */
+/** The status of an error that came without one; 500 where its words are unknown. */
 export function statusOf(error: ReadError): number {
   const status = error.status ?? statusOfNames(error.names) ?? 500;
   return meaningOf(error, status)?.meaning === 'context_full' ? MEANINGS.context_full.status : status;
 }
 
-/** Headers that say whether and when to send a request again, which is refused again as long as it is not shorter. */
+/** Headers about retries; a request that is too long fails again. */
 export const RETRY_HEADERS: readonly string[] = ['retry-after', 'retry-after-ms', 'x-should-retry'];
 
 /**
  * Says that a conversation is too long in the words and in the place where the clients of a protocol look for it.
- * @param options.said what the upstream answered in the same protocol, of which all other fields are kept
+ * @param options.said the upstream's error in the same protocol, whose other fields are kept
  */
 export function overflowAnswer(
   errors: ProtocolErrors,
@@ -108,7 +108,7 @@ export function problemOf(error: StageError, errors: ProtocolErrors): Problem {
   return { status, message, type, ...(code !== null && { code }), context_overflow: false };
 }
 
-/** What is said about sending the request again: `true`, `false` or nothing. */
+/** `x-should-retry` of an error: `true`, `false` or nothing. */
 function shouldRetry(error: StageError): string | undefined {
   const { code, headers } = error;
   const { retry } = ERRORS[code] as { retry?: boolean };
@@ -118,7 +118,7 @@ function shouldRetry(error: StageError): string | undefined {
   return headers['x-should-retry'] ?? (retry === undefined ? undefined : String(retry));
 }
 
-/** The status of an upstream's refusal that is told in words of the gateway's own: such an error is called what that status is. */
+/** The status of an upstream's refusal that the gateway rewords: the error gets the name of that status. */
 function refusalOf({ code, status }: StageError): number | undefined {
   return code === 'upstream_failed' && status !== ERRORS.upstream_failed.status ? status : undefined;
 }
@@ -143,7 +143,7 @@ export function errorHeaders(error: StageError): Record<string, string> {
 /** Refusals of limits: of these the clients of chat completions and Responses must know whether waiting helps. */
 const LIMITS: ReadonlySet<ErrorCode> = new Set(['spend_limit_exceeded', 'rate_limit_exceeded']);
 
-/** Whether a limit refuses what a little patience does not mend. */
+/** Whether a limit lasts too long for a retry. */
 function isLasting(error: StageError): boolean {
   return LIMITS.has(error.code) && shouldRetry(error) === 'false';
 }
@@ -172,10 +172,10 @@ function unixSeconds(value: Detail): number | null {
   return typeof seconds === 'number' && Number.isFinite(seconds) ? Math.ceil(seconds) : null;
 }
 
-/** Longest text of a header, in characters: proxies keep all headers of an answer in 4 KB. */
+/** Longest text of a header, in characters: proxies have 4 KB for all headers of a response. */
 const LENGTH_MAX = 600;
 
-/** A sentence as the value of a header: printable ASCII on one line, accents taken off, shortened where it is very long. */
+/** A sentence as the value of a header: printable ASCII on one line, without accents, truncated. */
 export function headerText(text: string): string {
   const plain = text
     .normalize('NFKD')
@@ -194,7 +194,7 @@ function compatName({ type, code, status, context_overflow }: Problem): ErrorNam
   return of_messages ?? { type, code: null };
 }
 
-/** What they call a kind of error of the Messages protocol; `undefined` for what is none. */
+/** The compat names of an error type of the Messages protocol; `undefined` for an unknown type. */
 function compatOf(messages_type: string | undefined): ErrorName | undefined {
   const [, type, code] = own(MESSAGES_TYPES, messages_type) ?? [];
   return type === undefined ? undefined : { type, code: code ?? null };

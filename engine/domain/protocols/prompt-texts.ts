@@ -1,12 +1,12 @@
 import type { RequestBody } from '../../base/contract/stage.ts';
 import { type Fields, fieldsOf } from './body/fields.ts';
 
-/** The texts of a request, whatever API it is written for. */
+/** The texts of a request of any API. */
 
 /** Who a text of a request is from. */
 export type PromptRole = 'system' | 'user' | 'assistant' | 'tool';
 
-/** What a text of a request is. `tool_call` is what a model asked a tool, as JSON where it is not a text. */
+/** Kinds of texts in a request. `tool_call`: arguments of a tool call, as JSON where they are not a text. */
 export type PromptKind = 'text' | 'thinking' | 'tool_call' | 'tool_result';
 
 /** A text of a request. */
@@ -34,7 +34,7 @@ const THINKING = ['thinking', 'reasoning', 'reasoning_content', 'summary'] as co
 const CALLS = ['tool_calls', 'function_call', 'function', 'custom', 'arguments', 'input', 'action', 'code'] as const;
 const RESULTS = ['output', 'outputs', 'result', 'results', 'stdout', 'stderr', 'error_message'] as const;
 
-/** Parts that hold what a tool gave back. */
+/** Parts with the result of a tool. */
 const RESULT_TYPE = /tool_result$|_output$/;
 
 /** Every text of a parsed request body, in order: prompts, the conversation, calls of tools and their results. */
@@ -79,7 +79,7 @@ function collectPart(part: Fields, outer: About, texts: PromptText[]): void {
   for (const key of RESULTS) collect(part[key], { role: 'tool', kind: 'tool_result' }, texts);
 }
 
-/** What a model asked a tool: a text, or an object whose strings belong together. */
+/** Arguments of a tool call: a text, or an object whose strings belong together. */
 function collectCall(value: unknown, role: PromptRole, texts: PromptText[]): void {
   const about = { role, kind: 'tool_call' } as const;
   if (typeof value === 'string') collect(value, about, texts);

@@ -16,9 +16,9 @@ interface MeaningRow {
   readonly messages: string;
   /** The row of the failover table; absent: the status decides. */
   readonly outcome?: 'caller' | 'payment' | 'model_missing' | 'overloaded' | 'limited' | 'credential';
-  /** Statuses at which a name counts more than the status; absent: at none. */
+  /** Statuses that a name overrides; absent: none. */
   readonly by_name?: (status: number) => boolean;
-  /** The same of a phrase; a text may repeat what a caller wrote. */
+  /** Statuses that a phrase overrides; a text may quote the caller. */
   readonly by_phrase?: (status: number) => boolean;
 }
 
@@ -26,7 +26,7 @@ const always = () => true;
 const below500 = (status: number) => status < 500;
 const from500 = (status: number) => status >= 500;
 
-/** Each meaning with what follows from it. Of two that an error names, the first holds. */
+/** Each meaning with its consequences. Of two in one error, the first wins. */
 export const MEANINGS = {
   /** The conversation is longer than the model reads. Every upstream would refuse it; clients compact it and go on. */
   context_full: {
@@ -34,7 +34,7 @@ export const MEANINGS = {
     messages: 'invalid_request_error',
     outcome: 'caller',
     by_name: always,
-    // Who has too little credit for so long a prompt is told its length, too.
+    // Errors about credit may mention the length of the prompt.
     by_phrase: (status) => status !== 402,
   },
   payment: { status: 402, messages: 'billing_error', outcome: 'payment', by_name: always, by_phrase: below500 },
@@ -65,7 +65,7 @@ export const MEANINGS = {
   failed: { status: 500, messages: 'api_error' },
 } as const satisfies Record<string, MeaningRow>;
 
-/** Names of errors: what servers put into `type`, `code`, `status` and the like, by the server that is known for them. */
+/** Error names in `type`, `code`, `status` and the like, by the servers that use them. */
 const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string])[] = [
   ['context_full', 'OpenAI, Azure, Groq, Cerebras, OpenRouter', 'context_length_exceeded'],
   ['context_full', 'llama.cpp', 'exceed_context_size_error'],
@@ -144,7 +144,7 @@ const NAMES: readonly (readonly [meaning: Meaning, server: string, names: string
   ['failed', 'Gemini, Bedrock', 'internal internalserverexception'],
 ];
 
-/** Names that say less than the status they come with. */
+/** Names that are less specific than their status. */
 const WEAK_NAMES: ReadonlySet<string> = new Set(['requests', 'tokens']);
 
 /**
@@ -237,15 +237,15 @@ export const PHRASES: Readonly<Partial<Record<Meaning, readonly (readonly [serve
   ],
 };
 
-/** Words of limits over time: what they say of contexts is no full one. */
+/** Words of rate limits: with them, words about a context mean no overflow. */
 const OVER_TIME =
   /\bper[ -](?:second|minute|min|hour|day)\b|\b(?:hourly|daily|weekly|monthly)\b|\b[TR]P[SMHD]\b|\brate[ _-]?limit|\bquota|\btoo many requests|\bthrottl/i;
 
-/** Bounds of the answer that a model does not have, where nothing is said of what it reads. */
+/** Invalid bounds of the output, without words about the input. */
 const OF_OUTPUT = /^\W*max_(?:\w+_)?tokens\b/i;
 const OF_INPUT = /\b(?:inputs?|prompts?|messages?|conversation|request has)\b/i;
 
-/** An answer that alone is longer than the window: the conversation is not what is too long. */
+/** A bound of the output that alone exceeds the window: the conversation is not too long. */
 const LONG_OUTPUT: readonly RegExp[] = [
   /\bmax(?:_completion)?_tokens'? is too large: (?<output>\d+)\. This model's maximum context length is (?<window>\d+)/i,
   /\bmaximum context length is (?<window>\d+) tokens[^\n]{0,80}\(\d+ in (?:the messages|your prompt)[,;] (?<output>\d+) (?:in|for) the completion/i,
@@ -279,7 +279,7 @@ const ORDER = Object.keys(MEANINGS) as Meaning[];
 interface ErrorWords {
   /** What it calls itself, the most precise name first. */
   readonly names: readonly string[];
-  /** What it says, in full. */
+  /** Its whole text. */
   readonly texts: readonly string[];
 }
 
@@ -303,11 +303,11 @@ function isOfOutput(text: string): boolean {
   });
 }
 
-/** A reason stands at the beginning of an error or, below a stack of calls, at its end; what is between may be a whole request. */
+/** A reason stands at the beginning of an error or, below a stack trace, at its end; between them may be a whole request. */
 const HEAD_CHARS = 4000;
 const TAIL_CHARS = 1000;
 
-/** Where validators repeat what they were given: pydantic, FastAPI, vLLM. */
+/** Where validators quote their input: pydantic, FastAPI, vLLM. */
 const ECHO = /['"]input['"]\s*:|\binput_value=/;
 
 function ownWords(text: string): string {
@@ -326,7 +326,7 @@ interface Found {
   readonly by: 'name' | 'phrase';
 }
 
-/** What an error with this status means beside what the status says; `undefined` where the status says it. */
+/** The meaning of an error where it differs from its status; else `undefined`. */
 export function meaningOf(words: ErrorWords, status: number): Found | undefined {
   const named = new Set(words.names.filter((name) => !WEAK_NAMES.has(plainName(name))).map(meaningOfName));
   const texts = words.texts.map(ownWords);
@@ -338,7 +338,7 @@ export function meaningOf(words: ErrorWords, status: number): Found | undefined 
   return undefined;
 }
 
-/** The status that the names of an error stand for; `undefined` where nobody knows them. */
+/** The status for the names of an error; `undefined` where they are unknown. */
 export function statusOfNames(names: readonly string[]): number | undefined {
   for (const name of names) {
     const meaning = meaningOfName(name);
@@ -351,7 +351,7 @@ export function statusOfNames(names: readonly string[]): number | undefined {
 export interface ReadError extends ErrorWords {
   /** The reason, in the upstream's words; empty where it gives none. A long one ends with an ellipsis. */
   readonly message: string;
-  /** What the error says of itself beside its reason. */
+  /** Type and codes of the error. */
   readonly type?: string;
   readonly code?: string;
   readonly param?: string;
@@ -369,13 +369,13 @@ const ITEMS_MAX = 10;
 /** Texts from here on are not parsed: no error is so long. */
 const PARSED_MAX = 262_144;
 
-/** Keys of the reason, the one that says most first. */
+/** Keys of the reason, the most specific first. */
 const REASONS = [
   ...['message', 'Message', 'msg', 'error_description', 'error_message', 'errorMessage', 'error_msg', 'status_msg'],
   ...['faultstring', 'detail', 'errors', 'details', 'error', 'title', 'description', 'reason', 'raw'],
 ];
 
-/** Keys of an error inside the error: what a provider told whoever passes it on. */
+/** Keys of a nested error: that of a provider behind a router. */
 const INNER = ['metadata', 'innererror', 'inner_error', 'upstream_error', 'provider_error', 'cause'];
 
 /** Keys of names, the most precise first. */
@@ -385,7 +385,7 @@ const NAME_KEYS = [
 
 const STATUSES = ['status', 'code', 'status_code', 'statusCode', 'error_code'];
 
-/** A text that is cut where it is too long, between two characters. */
+/** A text, truncated between two characters. */
 function cut(text: string, max: number): string {
   if (text.length <= max) return text;
   return `${text.slice(0, max).replace(/[\ud800-\udbff]$/, '')}…`;
@@ -411,7 +411,7 @@ function parse(text: string): unknown {
 
 const MARKUP = /^<(?:[!?]|[a-z][\w:-]{0,40}[\s/>])/i;
 
-/** What a page or an XML document says: its message, else its title. */
+/** The message of a page or an XML document, else its title. */
 function textOfMarkup(text: string): string {
   const found = /<(?:\w{1,20}:)?message>([^<]{1,8000})</i.exec(text) ?? /<title[^>]{0,200}>([^<]{1,1000})</i.exec(text);
   return found === null ? '' : found[1]!.replace(/\s+/g, ' ').trim();
@@ -425,7 +425,7 @@ function envelopedIn(fields: Json): unknown {
   return found.find((value) => typeof value === 'object' && value !== null);
 }
 
-/** What is told by key, such as which field is wrong and why, where an error has none of the usual keys. */
+/** Texts by key, such as the wrong field and why, where an error has none of the usual keys. */
 function textsByKey(value: unknown, path: readonly string[] = []): string[] {
   if (path.length > DEPTH_MAX) return [];
   if (typeof value === 'string') return value.trim() === '' || path.length === 0 ? [] : [`${path.join('.')}: ${value}`];
@@ -471,7 +471,7 @@ class Reading {
       if (typeof name === 'string' && name !== '' && name !== 'error') this.names.push(name);
     }
     this.status ??= statusIn(fields);
-    // Clouds of one vendor say there what is wrong, as a name beside the words.
+    // Some clouds have a name there, beside the text.
     if (Array.isArray(fields.details))
       for (const item of fields.details.slice(0, ITEMS_MAX))
         if (isObject(item) && typeof item.reason === 'string') this.names.push(item.reason);
@@ -493,7 +493,7 @@ class Reading {
       const said = this.reason(fields[key], depth + 1);
       if (said === '') continue;
       this.source ??= fields;
-      // A list of what is wrong with a body says where (FastAPI).
+      // A list of problems with their places (FastAPI).
       const { loc } = fields;
       return Array.isArray(loc) && key === 'msg'
         ? `${cut(loc.slice(0, ITEMS_MAX).join('.'), NAME_MAX)}: ${said}`
@@ -522,7 +522,7 @@ export function readError(received: unknown): ReadError {
   const reason = found !== '' || !isObject(body) ? found : textsByKey(pick(body, DETAILS)).join('; ');
   const { names, texts, status } = reading;
   const source = reading.source ?? (isObject(body) ? body : {});
-  // Names of what is wrong with one field are none of the error.
+  // Names of a problem of one field are not names of the error.
   const is_item = source.loc !== undefined;
   const type = source.type === 'error' || is_item ? undefined : nameIn(source, 'type');
   const code = is_item ? undefined : nameIn(source, 'code');
@@ -535,20 +535,20 @@ export function readError(received: unknown): ReadError {
   };
 }
 
-/** Keys that begin no answer of any protocol, but an error. */
+/** Keys that begin errors, and no response of any protocol. */
 const ONLY_IN_ERRORS = ['detail', 'errors', 'message', 'Message', 'msg'];
 const ONLY_IN_ANSWERS = ['choices', 'content', 'output', 'object', 'type', 'id', 'usage', 'model'];
 
 const hasEntries = (value: unknown): boolean =>
   typeof value === 'object' && value !== null && Object.keys(value).length > 0;
 
-/** Whether a JSON object that came where an answer belongs is an error. */
+/** Whether a JSON object in place of a response is an error. */
 export function isError(value: Json): boolean {
   if (value.object === 'error' || value.type === 'error') return true;
   const { error, response } = value;
   if (typeof error === 'string' ? error !== '' : hasEntries(error)) return true;
   if (isObject(response) && isObject(response.error)) return true;
-  // MiniMax sends an answer without choices, and its error beside them.
+  // MiniMax sends a response without choices, and the error beside them.
   if (isObject(value.base_resp) && !Array.isArray(value.choices)) {
     const { status_code } = value.base_resp;
     if (typeof status_code === 'number' && status_code !== 0) return true;
@@ -570,7 +570,7 @@ export function errorOfChoice({ error, message, delta }: Json): Json | undefined
   return places.map((one) => ({ error: one })).find(isError);
 }
 
-/** What the error in a JSON text says; `undefined` where there is none. */
+/** The error in a JSON text; `undefined` where there is none. */
 export function errorIn(json: string): ReadError | undefined {
   let value: unknown;
   try {
@@ -592,7 +592,7 @@ export function mayBeError(name: string | undefined, data: string): boolean {
   return BEGINS_AS_ERROR.test(data.slice(0, 64));
 }
 
-/** The error that an event of a stream reports; `undefined` for one that is part of an answer. */
+/** The error in an event of a stream; `undefined` for an event of a response. */
 export function errorOfEvent(name: string, data: string): ReadError | undefined {
   if (name === 'error') return readError(data);
   return data.includes('"error"') || BEGINS_AS_ERROR.test(data.slice(0, 64)) ? errorIn(data) : undefined;

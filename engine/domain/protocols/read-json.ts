@@ -25,7 +25,7 @@ export function own<T>(table: Readonly<Record<string, T>>, key: string | undefin
   return key !== undefined && Object.hasOwn(table, key) ? table[key] : undefined;
 }
 
-/** Whether the value is absent; clients say null for it as well. */
+/** Whether the value is absent; clients also send null. */
 export function isAbsent(value: unknown): value is null | undefined {
   return value === undefined || value === null;
 }
@@ -97,7 +97,7 @@ export function optional<T>(
   return isAbsent(value) ? undefined : read(value, prefix + key);
 }
 
-/** Notes every field that is none of these and not null. */
+/** Notes all other fields that are not null. */
 export function noteOthers(object: Json, known: ReadonlySet<string>, notes: Notes): void {
   for (const key of Object.keys(object)) {
     if (!known.has(key) && !isAbsent(object[key])) notes.unknownField(key);

@@ -6,16 +6,16 @@ import type { Replacement, Rewriting, TextKind } from '../../base/contract/rewri
 import type { ResponseConverter } from '../../base/contract/stage.ts';
 import { isEventStream, isJson, mediaType } from '../../base/kit/media-type.ts';
 import { printableWord } from '../../base/kit/text/printable.ts';
-import { collectDocument, HELD_BYTES_MAX } from './answer-parts.ts';
+import { BUFFERED_BYTES_MAX, collectDocument } from './answer-parts.ts';
 import { isObject } from './read-json.ts';
 import type { Json } from './translation/conversation.ts';
 import { isSignature } from './translation/made-reasoning.ts';
 
 /** A text that comes in pieces. */
 export interface TextId {
-  /** Tells it from every other of the answer. */
+  /** Unique in the response. */
   readonly key: string;
-  /** What it is part of: a content block, a choice, an item. */
+  /** Its container: a content block, a choice, an item. */
   readonly part: unknown;
   readonly kind: TextKind;
 }
@@ -33,16 +33,16 @@ export type Place =
   | { readonly is: 'put'; readonly json: string }
   | { readonly is: 'skip' };
 
-/** Where the texts of an answer stand, in one protocol. */
+/** Places of texts in responses of one protocol. */
 export interface AnswerTexts {
-  /** What stands at a place; `undefined` for what has no text, or has some deeper inside. */
+  /** The text at a place; `undefined` where there is none, or only deeper inside. */
   placeOf(path: Path, event: Json): Place | undefined;
   /** Whether a text that came in pieces has ended before this event. */
   endsBefore(event: Json, id: TextId): boolean;
   /** One more piece of a text that came with `event`, there at `path`. */
   pieceLike(event: Json, path: Path, text: string): Json;
   readonly counter?: string;
-  /** Events with the same name say different texts; those with another say the same once more. */
+  /** Events with the same name have different texts; events with other names repeat them. */
   readonly repeats?: boolean;
 }
 
@@ -135,7 +135,7 @@ export class JsonTextRewriter implements TextStream {
 
   push(piece: string): string {
     this.#json += piece;
-    if (this.#json.length > HELD_BYTES_MAX) throw tooLong();
+    if (this.#json.length > BUFFERED_BYTES_MAX) throw tooLong();
     return '';
   }
 
@@ -153,7 +153,7 @@ export class JsonTextRewriter implements TextStream {
   }
 }
 
-/** Most characters of what is looked for where a stage says nothing. */
+/** Default bound on the characters of a match. */
 const WINDOW_CHARS = 256;
 
 /** Characters in which a match may begin that are looked through at once: what an expression does with them is bounded. */
@@ -225,7 +225,7 @@ export class TextRewriter implements TextStream {
   /** How far each pattern was looked for. */
   readonly #seen: readonly Seen[];
 
-  /** @param onReplace called for each match that is replaced; what it or a replacement throws is passed on */
+  /** @param onReplace called for each replaced match; its errors and those of a replacement propagate */
   constructor(rules: CompiledRewriting, onReplace: () => void) {
     this.#rules = rules;
     this.#onReplace = onReplace;
@@ -347,7 +347,7 @@ const LEVELS_MAX = 128;
 /** Something of each open text is kept. */
 const OPEN_TEXTS_MAX = 1000;
 
-/** A rewriting, and whose it is. */
+/** A rewriting, and the stage that owns it. */
 export interface NamedRewriting {
   readonly id: string;
   readonly rewriting: CompiledRewriting;
@@ -382,7 +382,7 @@ export class AnswerRewriter {
   /** What takes the place of a proof of something that was rewritten. */
   readonly #mark: string;
   readonly #open = new Map<string, OpenText>();
-  /** Keys of texts in which something was replaced. */
+  /** Keys of texts with a replacement. */
   readonly #changed = new Set<string>();
   /** How often each stage replaced something, by the name of the events that said it. */
   readonly #counts = new Map<string, Map<string, number>>();
@@ -406,7 +406,7 @@ export class AnswerRewriter {
     return this.#texts !== unknownTexts;
   }
 
-  /** How often each stage replaced something. What an answer says several times counts once. */
+  /** Number of replacements of each stage. Repeated texts count once. */
   get replaced(): ReadonlyMap<string, number> {
     const totals = new Map<string, number>();
     for (const counts of this.#counts.values())
@@ -414,7 +414,7 @@ export class AnswerRewriter {
     return totals;
   }
 
-  /** A whole JSON document; what is no JSON is one text. */
+  /** A whole JSON document; anything else is one text. */
   document(text: string): string {
     const value = parsed(text);
     this.#is_whole = true;
@@ -454,7 +454,7 @@ export class AnswerRewriter {
     return events;
   }
 
-  /** Forgets what it holds back. */
+  /** Discards the buffered text. */
   drop(): void {
     this.#open.clear();
   }
@@ -534,7 +534,7 @@ export class AnswerRewriter {
     return this.#rewritings.some(({ rewriting: { kinds } }) => kinds?.has(kind) ?? true);
   }
 
-  /** Begins a text; `undefined` where nobody looks into texts of this kind. */
+  /** Begins a text; `undefined` where no rewriting wants this kind. */
   #begin(kind: TextKind, uncounted = false): TextStream | undefined {
     const looking = this.#rewritings.filter(({ rewriting: { kinds } }) => kinds?.has(kind) ?? true);
     if (looking.length === 0) return undefined;
@@ -589,7 +589,7 @@ function parsed(text: string): unknown {
 }
 
 function tooLong(): StageError {
-  const problem = `The upstream's answer has more than ${HELD_BYTES_MAX} bytes in one piece, which is too much to be rewritten.`;
+  const problem = `The upstream's answer has more than ${BUFFERED_BYTES_MAX} bytes in one piece, which is too much to be rewritten.`;
   return new StageError('upstream_invalid', problem);
 }
 
@@ -646,7 +646,7 @@ function rewriteEvents(rewriter: AnswerRewriter): ResponseConverter {
       line = [next];
       size += next.length + 1;
     }
-    if (size > HELD_BYTES_MAX) throw tooLong();
+    if (size > BUFFERED_BYTES_MAX) throw tooLong();
     return out;
   };
   return {

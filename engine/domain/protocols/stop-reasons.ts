@@ -1,92 +1,46 @@
-/** Stop reasons: the words of servers, their meaning, and the word of each protocol for it. @module */
+/** Stop reasons: the words of servers and their meaning. What each protocol calls them stands in its `write-answer.ts`. @module */
 
 import { isObject } from './read-json.ts';
 import type { Problem, StopReason } from './translation/conversation.ts';
 import type { Notes } from './translation/rules.ts';
 
-/** A reason as each protocol says it, and the words that servers have for it. */
-interface ReasonRow {
-  /** `stop_reason` of Messages. */
-  readonly messages: string;
-  /** `finish_reason` of chat completions. */
-  readonly chat: string;
-  /** `incomplete_details.reason` of Responses; `null` for an answer that is completed. */
-  readonly responses: string | null;
-  readonly words: readonly string[];
-}
-
 /**
- * Reasons of answers that are whole, or cut where somebody can go on. Words are compared without case and without what
- * stands between their letters; in parentheses below, who says them.
+ * Words for the reasons of usable responses, whole or cut. They are compared by their letters and digits, without case. The
+ * comments name the servers that use them.
  */
-const REASONS: Readonly<Record<StopReason, ReasonRow>> = {
-  finished: {
-    messages: 'end_turn',
-    chat: 'stop',
-    responses: null,
-    words: [
-      ...['end_turn', 'stop', 'completed'], // the three protocols
-      ...['eos', 'eos_token', 'endoftext', 'end_of_text', 'end_of_sequence'], // Together, TGI, watsonx, AI21, Aleph Alpha
-      ...['complete', 'finish', 'finished', 'stop_criteria_met', 'eos_found'], // Cohere, Titan, LM Studio
-      ...['normal', 'final', 'done', 'end', 'stopped', 'success'], // ERNIE, Yandex, smaller servers
-      ...['load', 'unload'], // Ollama, asked for nothing
-    ],
-  },
-  stop_sequence: {
-    messages: 'stop_sequence',
-    chat: 'stop',
-    responses: null,
-    // Messages, Cohere; llama.cpp, LM Studio, Aleph Alpha
-    words: ['stop_sequence', 'word', 'stop_word', 'stop_string_found', 'stop_sequence_reached'],
-  },
-  tool_calls: {
-    messages: 'tool_use',
-    chat: 'tool_calls',
-    responses: null,
-    words: ['tool_use', 'tool_calls', 'tool_call', 'function_call', 'function_calls'],
-  },
-  paused: {
-    messages: 'pause_turn',
-    chat: 'stop',
-    responses: null,
-    words: ['pause_turn', 'compaction', 'steered', 'max_messages'], // Messages, Responses
-  },
-  refusal: { messages: 'refusal', chat: 'content_filter', responses: null, words: ['refusal', 'refused'] },
-  content_filter: {
-    messages: 'refusal',
-    chat: 'content_filter',
-    responses: 'content_filter',
-    words: [
-      ...['content_filter', 'content_filtered', 'guardrail_intervened'], // chat, Responses, Bedrock
-      ...['safety', 'recitation', 'language', 'blocklist', 'prohibited_content', 'spii', 'jailbreak', 'model_armor'], // Gemini
-      ...['image_safety', 'image_prohibited_content', 'image_recitation'], // Gemini
-      ...['sensitive', 'error_toxic', 'blacklist', 'data_inspection_failed'], // Zhipu, Cohere, GigaChat, DashScope
-    ],
-  },
-  max_tokens: {
-    messages: 'max_tokens',
-    chat: 'length',
-    responses: 'max_output_tokens',
-    words: [
-      ...['max_tokens', 'length', 'max_output_tokens'], // the three protocols
-      ...['max_completion_tokens', 'max_new_tokens', 'max_length', 'max_len', 'max_output', 'maximum_tokens'], // xAI, MiniMax
-      ...['limit', 'token_limit', 'max_predicted_tokens_reached'], // llama.cpp, watsonx, LM Studio
-      ...['truncated', 'truncated_final', 'incomplete', 'time_limit'], // Yandex; watsonx, xAI
-    ],
-  },
-  context_window: {
-    messages: 'model_context_window_exceeded',
-    chat: 'length',
-    responses: 'max_output_tokens',
-    words: [
-      ...['model_context_window_exceeded', 'model_length', 'error_limit'], // Messages, Bedrock, Zhipu; Mistral; Cohere
-      ...['context_length', 'context_length_reached', 'context_length_exceeded', 'context_limit'], // LM Studio
-      ...['context', 'max_context', 'max_context_length', 'max_prompt_tokens', 'context_window_exceeded'], // Reka, xAI
-    ],
-  },
+const REASONS: Readonly<Record<StopReason, readonly string[]>> = {
+  finished: [
+    ...['end_turn', 'stop', 'completed'], // the three protocols
+    ...['eos', 'eos_token', 'endoftext', 'end_of_text', 'end_of_sequence'], // Together, TGI, watsonx, AI21, Aleph Alpha
+    ...['complete', 'finish', 'finished', 'stop_criteria_met', 'eos_found'], // Cohere, Titan, LM Studio
+    ...['normal', 'final', 'done', 'end', 'stopped', 'success'], // ERNIE, Yandex, smaller servers
+    ...['load', 'unload'], // Ollama, asked for nothing
+  ],
+  // Messages, Cohere; llama.cpp, LM Studio, Aleph Alpha
+  stop_sequence: ['stop_sequence', 'word', 'stop_word', 'stop_string_found', 'stop_sequence_reached'],
+  tool_calls: ['tool_use', 'tool_calls', 'tool_call', 'function_call', 'function_calls'],
+  paused: ['pause_turn', 'compaction', 'steered', 'max_messages'], // Messages, Responses
+  refusal: ['refusal', 'refused'],
+  content_filter: [
+    ...['content_filter', 'content_filtered', 'guardrail_intervened'], // chat, Responses, Bedrock
+    ...['safety', 'recitation', 'language', 'blocklist', 'prohibited_content', 'spii', 'jailbreak', 'model_armor'], // Gemini
+    ...['image_safety', 'image_prohibited_content', 'image_recitation'], // Gemini
+    ...['sensitive', 'error_toxic', 'blacklist', 'data_inspection_failed'], // Zhipu, Cohere, GigaChat, DashScope
+  ],
+  max_tokens: [
+    ...['max_tokens', 'length', 'max_output_tokens'], // the three protocols
+    ...['max_completion_tokens', 'max_new_tokens', 'max_length', 'max_len', 'max_output', 'maximum_tokens'], // xAI, MiniMax
+    ...['limit', 'token_limit', 'max_predicted_tokens_reached'], // llama.cpp, watsonx, LM Studio
+    ...['truncated', 'truncated_final', 'incomplete', 'time_limit'], // Yandex; watsonx, xAI
+  ],
+  context_window: [
+    ...['model_context_window_exceeded', 'model_length', 'error_limit'], // Messages, Bedrock, Zhipu; Mistral; Cohere
+    ...['context_length', 'context_length_reached', 'context_length_exceeded', 'context_limit'], // LM Studio
+    ...['context', 'max_context', 'max_context_length', 'max_prompt_tokens', 'context_window_exceeded'], // Reka, xAI
+  ],
 };
 
-/** Stop reasons of unusable answers: clients get an error, and retry. */
+/** Stop reasons of unusable responses: clients get an error, and retry. */
 const BROKEN = {
   /** The server broke off. */
   broken_off: [
@@ -95,7 +49,7 @@ const BROKEN = {
     ...['cancelled', 'canceled', 'cancel', 'user_cancel', 'user_stopped', 'interrupted', 'timeout'], // watsonx, Cohere
     ...['overloaded', 'unavailable', 'resource_exhausted', 'server_error', 'internal_error'],
   ],
-  /** The model said what its server cannot read, as a call of a tool; another try may be better. */
+  /** Malformed output of the model, such as a tool call; a retry may be better. */
   unusable: [
     ...['malformed_function_call', 'malformed_response', 'unexpected_tool_call', 'too_many_tool_calls'], // Gemini
     ...['missing_thought_signature', 'no_image', 'image_other'], // Gemini
@@ -105,7 +59,7 @@ const BROKEN = {
 
 type Meaning = StopReason | keyof typeof BROKEN;
 
-/** What words mean that are in no list, by what is in them: the first that fits. */
+/** Meanings of unknown words by pattern; the first match counts. */
 const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
   [/malformed/, 'unusable'],
   [/filter|safety|block|prohibit|polic|guardrail|sensitiv|moderat|toxic|harm|violat|censor|risk/, 'content_filter'],
@@ -117,22 +71,21 @@ const FAMILIES: readonly (readonly [RegExp, Meaning])[] = [
 
 const NO_REASONS: ReadonlySet<string> = new Set(['', 'null', 'none', 'notfinished', 'inprogress']);
 
-/** Longer words are not read. */
+/** Longest word that is read. */
 const WORD_CHARS_MAX = 100;
 
 const plain = (word: string): string => word.toLowerCase().replace(/[^a-z0-9]+/g, '');
 
 const MEANINGS: ReadonlyMap<string, Meaning> = new Map(
-  [
-    ...Object.entries(REASONS).map(([meaning, { words }]) => [meaning, words] as const),
-    ...Object.entries(BROKEN),
-  ].flatMap(([meaning, words]) => words.map((word) => [plain(word), meaning as Meaning] as const)),
+  [...Object.entries(REASONS), ...Object.entries(BROKEN)].flatMap(([meaning, words]) =>
+    words.map((word) => [plain(word), meaning as Meaning] as const),
+  ),
 );
 
-/** How some name the list before the word: `FINISH_REASON_STOP`, `REASON_MAX_LEN`, `ALTERNATIVE_STATUS_FINAL`. */
+/** Prefixes that some servers put before the word: `FINISH_REASON_STOP`, `REASON_MAX_LEN`, `ALTERNATIVE_STATUS_FINAL`. */
 const LIST_NAME = /^(?:finishreason|stopreason|reason|alternativestatus)/;
 
-/** What a word means; `undefined` for one that nobody knows. Some say two: `FinishReason.STOP`, `content_filter: SAFETY`. */
+/** The meaning of a word; `undefined` where unknown. Some servers send two: `FinishReason.STOP`, `content_filter: SAFETY`. */
 function listed(word: string): Meaning | undefined {
   for (const one of [word, ...word.split(/[.:]/).toReversed()]) {
     const text = plain(one);
@@ -142,12 +95,12 @@ function listed(word: string): Meaning | undefined {
   return undefined;
 }
 
-/** Whether a server says with this value that its answer has ended. */
+/** Whether this value reports the end of a response. */
 export function saysReason(value: unknown): value is string {
   return typeof value === 'string' && !NO_REASONS.has(value.length > WORD_CHARS_MAX ? value : plain(value));
 }
 
-/** Whether a server says with this word that it broke off. */
+/** Whether this word reports that the server broke off. */
 export function breaksOff(word: string): boolean {
   return meaningOf(word).meaning === 'broken_off';
 }
@@ -157,24 +110,24 @@ function meaningOf(word: string): { readonly meaning: Meaning; readonly is_liste
   const found = listed(word);
   if (found !== undefined) return { meaning: found, is_listed: true };
   const text = plain(word);
-  // A text of which nobody knows whether it is whole is told as one that is cut.
+  // A text that may be incomplete is reported as cut.
   const family = FAMILIES.find(([pattern]) => pattern.test(text))?.[1] ?? 'max_tokens';
   return { meaning: family, is_listed: false };
 }
 
-/** What an answer holds, as far as it decides how it ended. */
+/** Contents of a response that affect how it ended. */
 export interface AnswerParts {
   readonly has_calls: boolean;
   /** Whether a call lacks some of its arguments. */
   readonly is_cut?: boolean;
-  /** Whether the model declined in words of their own. */
+  /** Whether the model refused in a field of its own. */
   readonly has_refusal?: boolean;
 }
 
-/** How an answer ended for its client: for a reason, or as one that it cannot use. */
+/** The end of a response for its client: a reason, or a problem where it is unusable. */
 export type AnswerEnd = { readonly reason: StopReason } | { readonly problem: Problem };
 
-/** Reads the word with which a server ended its answer; a server that says none, only that it is done, has finished. */
+/** Reads the stop reason of a server; without one, the response has finished. */
 export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): AnswerEnd {
   const { has_calls, is_cut = false, has_refusal = false } = parts;
   const { meaning, is_listed } = saysReason(word)
@@ -185,7 +138,7 @@ export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): Answer
     case 'broken_off':
     case 'unusable':
       return { problem: problemOf(meaning, word as string) };
-    // Some say that they stopped where they called a tool, or the reverse.
+    // Some servers report a stop after a tool call, or the reverse.
     case 'finished':
     case 'tool_calls':
       return { reason: has_calls ? 'tool_calls' : has_refusal ? 'refusal' : 'finished' };
@@ -196,29 +149,22 @@ export function readEnd(word: unknown, parts: AnswerParts, notes: Notes): Answer
 
 function problemOf(meaning: keyof typeof BROKEN, word: string): Problem {
   const what =
-    meaning === 'broken_off' ? 'The upstream broke off its answer' : 'The upstream could not use what its model said';
+    meaning === 'broken_off'
+      ? 'The upstream broke off its response'
+      : 'The upstream could not read the output of its model';
   const message = `${what}: it finished with ${JSON.stringify(word.slice(0, WORD_CHARS_MAX))}. Send the request again.`;
   return { status: 502, message, context_overflow: false };
 }
 
-/** How a protocol says a reason. */
-export function writtenReason(protocol: 'messages' | 'chat', reason: StopReason): string;
-/** How a protocol says a reason. */
-export function writtenReason(protocol: 'responses', reason: StopReason): string | null;
-/** How a protocol says a reason. */
-export function writtenReason(protocol: keyof Omit<ReasonRow, 'words'>, reason: StopReason): string | null {
-  return REASONS[reason][protocol];
-}
-
-/** What may say that an answer ends: inside a text of the model the quotes would be escaped. */
+/** Signs of the end of a response: inside a text of the model the quotes would be escaped. */
 const END_SIGN =
   /"(?:finish|stop)_reason"\s*:\s*"([^"\\]{1,100})"|"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|done))"|\[DONE\]\s*$/;
 
 /**
- * What an event of a stream, several of them, or a whole answer says of the end of the answer in any of the protocols: that it
- * is whole, or that its server broke it off; `undefined` where it says nothing of it.
+ * The end of a response in an event, in several, or in a whole response of any protocol: whole, or broken off by its server;
+ * `undefined` where there is no end.
  */
-export function endSaidIn(data: string): 'whole' | 'broken_off' | undefined {
+export function responseEndIn(data: string): 'whole' | 'broken_off' | undefined {
   const found = END_SIGN.exec(data);
   if (found === null) return undefined;
   const word = found[1];
@@ -227,7 +173,7 @@ export function endSaidIn(data: string): 'whole' | 'broken_off' | undefined {
   return breaksOff(word) && endsBroken(data) ? 'broken_off' : 'whole';
 }
 
-/** Whether it is the answer itself that says so, and not a value in the arguments of a call. */
+/** Whether the word is that of the response, and not in the arguments of a call. */
 function endsBroken(data: string): boolean {
   let value: unknown;
   try {

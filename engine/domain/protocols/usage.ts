@@ -10,11 +10,11 @@ export interface UsageReport {
   readonly unusable: boolean;
 }
 
-/** What one run of a model used, of the several that an answer took. */
+/** Usage of one run of a model, of several for one response. */
 interface Iteration {
   /** `message`, `compaction`, `advisor_message`, `fallback_message`, or whatever else the upstream calls it. */
   readonly type: string;
-  /** As the upstream calls it; absent where it does not say. */
+  /** The upstream's name of the model; absent where unknown. */
   readonly model?: string;
   readonly reported: ModelUsage;
 }
@@ -22,18 +22,18 @@ interface Iteration {
 /** What is remembered of one response: numbers and names of tools, models and tiers, never text. */
 export interface UsageReading {
   reported: ModelUsage;
-  /** How the upstream says that it served the request. */
+  /** Service tier, speed and region as the upstream reports them. */
   served: Served | undefined;
-  /** The model that it says has answered. */
+  /** The model that the upstream reports. */
   model: string | undefined;
-  /** What each run of a model used, where the upstream tells them apart. */
+  /** Usage of each run, where the upstream reports them apart. */
   iterations: readonly Iteration[] | undefined;
   /** Uses of tools that the upstream ran, by name, as it reported them; `undefined` until it does. */
   server_tools: Record<string, number> | undefined;
-  /** Uses of such tools that were seen to begin, by name. */
+  /** Uses of such tools that began, by name. */
   tools_begun: Record<string, number> | undefined;
   seen: boolean;
-  /** Whether the upstream said that its output was complete. */
+  /** Whether the upstream reported the end of its output. */
   complete: boolean;
   /** Whether output was counted after it began; until then a count may only be how it began. */
   counted: boolean;
@@ -49,7 +49,7 @@ export interface UsageReading {
   chars: number;
 }
 
-/** Takes in one event, or one document, that the upstream sent. Malformed ones tell nothing. */
+/** Reads one event or document of the upstream. Ignores malformed ones. */
 export type UsageReader = (reading: UsageReading, event: ResponseEvent) => void;
 
 /** Lets a reader see the outline of an event that is too large to be read. */
@@ -72,7 +72,7 @@ const TOOLS_MAX = 32;
 /** Characters of JSON text that one output token is taken for when the upstream's count never came. */
 const CHARS_PER_TOKEN = 4;
 
-/** A text up to this length is parsed in a moment, whatever it is. */
+/** A text up to this length is parsed as a whole. */
 const SMALL_CHARS_MAX = 65_536;
 
 /** What is known of a response before its first byte. */
@@ -160,7 +160,7 @@ export function highestOf(before: ModelUsage, now: ModelUsage): ModelUsage {
   return highest;
 }
 
-/** The counts of an answer as its bill has them; `undefined` where the upstream has reported none. */
+/** The counts of a response for its bill; `undefined` where the upstream has reported none. */
 export function usageIn({ reported }: UsageReading): ModelUsage | undefined {
   return Object.keys(reported).length === 0 ? undefined : reported;
 }
@@ -170,12 +170,12 @@ export function objectsOf(values: readonly unknown[]): Json[] {
   return values.map(asObject).filter((value) => value !== undefined);
 }
 
-/** A value as an object whose fields may be anything; `undefined` when it is none. */
+/** A value as an object; `undefined` for other types. */
 export function asObject(value: unknown): Json | undefined {
   return typeof value === 'object' && value !== null ? (value as Json) : undefined;
 }
 
-/** The object that a JSON text says, of a long text its outline; `undefined` when it says none. */
+/** The object in a JSON text, of a long text its outline; `undefined` where there is none. */
 export function parseObject(text: string): Json | undefined {
   try {
     const shown = text.length > SMALL_CHARS_MAX ? outlineOf(text) : text;
@@ -185,35 +185,35 @@ export function parseObject(text: string): Json | undefined {
   }
 }
 
-/** What a name of a model may be; anything else is not recorded, because it is shown to people. */
+/** Valid names of models; others are not recorded, because people see them. */
 const MODEL_NAME = /^[\w.:@/+-]{1,200}$/;
 
 const SERVED_NAME = /^[a-z][a-z0-9_-]{0,31}$/;
 
-/** A name of a model that an upstream told; `undefined` for what cannot be one. */
+/** A name of a model that an upstream reports; `undefined` where it is invalid. */
 function modelName(value: unknown): string | undefined {
   return typeof value === 'string' && MODEL_NAME.test(value) ? value : undefined;
 }
 
-/** Notes the model that an upstream says has answered; the last one counts. */
+/** Records the model that an upstream reports; the last one counts. */
 export function noteModel(reading: UsageReading, value: unknown): void {
   const name = modelName(value);
   if (name !== undefined) reading.model = name;
 }
 
-/** Notes how an upstream says it has served a request; the last usable word on each field counts, until the answer is complete. */
+/** Records service tier, speed and region; the last valid value counts, until the response is complete. */
 export function noteServed(reading: UsageReading, said: Json): void {
   for (const field of SERVED_FIELDS) {
     const name = said[field];
     if (name === undefined || name === null) continue;
     if (reading.complete && reading.served?.[field] !== undefined) continue;
     const plain = typeof name === 'string' ? name.toLowerCase() : '';
-    // A name that cannot be one stays unknown, which is billed at the most expensive price there is.
+    // An invalid name stays unknown, which is billed at the highest price.
     reading.served = { ...reading.served, [field]: SERVED_NAME.test(plain) ? plain : 'unreadable' };
   }
 }
 
-/** Notes who answered, and how: some upstreams tell the tier beside the usage, others in it. */
+/** Records model and tier: some upstreams report the tier beside the usage, others in it. */
 export function noteAnswer(reading: UsageReading, { model, usage, service_tier }: Json): void {
   noteModel(reading, model);
   noteServed(reading, { ...asObject(usage), ...(service_tier != null && { service_tier }) });
@@ -226,8 +226,8 @@ const ITERATIONS_MAX = 128;
 const TYPE_MAX = 64;
 
 /**
- * Takes in `usage.iterations` of the Messages protocol: what each run of a model used, by itself. A later list takes the place
- * of an earlier one, as it tells of the same runs and more.
+ * Reads `usage.iterations` of the Messages protocol: usage of each run. A later list replaces an earlier one, as it has the same runs
+ * and more.
  * @param readCounts the reader of the `usage` objects of the protocol, which a run has the counts of.
  */
 export function readIterations(
@@ -246,7 +246,7 @@ export function readIterations(
     if (run === undefined) reading.unusable = true;
     else keep(iterations, readIteration(reading, run, readCounts(run)));
   }
-  // Once the answer is complete, no run is taken back.
+  // After the end of the response, no run is removed.
   if (reading.complete && tokensOf(iterations) < tokensOf(reading.iterations ?? [])) return;
   reading.iterations = iterations.length === 0 ? undefined : iterations;
 }
@@ -286,8 +286,8 @@ const QUOTE = '"';
 const BACKSLASH = 92;
 
 /**
- * Counts texts inside JSON as what a model said, by their length as they are spelt: each is a token or more.
- * @param pattern finds what stands before a text, up to behind its opening quote; global
+ * Counts texts inside JSON as output of a model, by their length: each is at least one token.
+ * @param pattern matches up to the opening quote of a text; global
  */
 export function countTexts(
   reading: UsageReading,
@@ -345,7 +345,7 @@ const NAMES = {
   total: ['total_tokens'],
 } as const;
 
-/** Names of the Messages protocol, whose input leaves out what is cached, and of a proxy that counts as it does (new-api). */
+/** Names of the Messages protocol, whose input excludes cached tokens, and of a proxy that counts alike (new-api). */
 const BESIDE_INPUT = ['cache_read_input_tokens', 'cache_creation_input_tokens', 'cached_creation_tokens'] as const;
 
 /**
@@ -418,7 +418,7 @@ function completed(inputs: readonly Fields[], told: Told, cached: number): Pick<
   }
   const rest = total === undefined ? 0 : total - input - output;
   if (rest <= 0) return { input: isBeside(inputs, input, cached, total) ? input + cached : input, output, heard };
-  // Portkey and others tell cached tokens beside the input, all or some of them.
+  // Portkey and others report cached tokens beside the input, all or some of them.
   const is_cached = rest !== reasoning && [cached, read, cached - (read ?? 0)].includes(rest);
   if (is_cached) return { input: input + rest, output, heard };
   // Mistral has the tokens of a recording in the total alone.
@@ -427,7 +427,7 @@ function completed(inputs: readonly Fields[], told: Told, cached: number): Pick<
   return { input, output: output + rest, heard };
 }
 
-/** Whether cached tokens are told beside the input where no total says so: as all names are those of the Messages protocol. */
+/** Whether cached tokens are beside the input where no total says so: if all names are those of the Messages protocol. */
 function isBeside(inputs: readonly Fields[], input: number, cached: number, total: number | undefined): boolean {
   if (!inputs.some((place) => BESIDE_INPUT.some((name) => isCount(place[name], TOKENS_MAX)))) return false;
   const usage = inputs[0]!;
@@ -441,8 +441,8 @@ function objectsIn(places: readonly Fields[], names: readonly string[]): Fields[
 const OUTPUT_FIELDS: ReadonlySet<string> = new Set<keyof ModelUsage>(['output', 'reasoning', 'audio_output']);
 
 /**
- * Lays a report of `readTotals` over what was reported before: one that tells the input, or the output, tells all about it. Once
- * the answer is complete, one with less of it is not taken, and one with nothing of it never is.
+ * Merges a report of `readTotals` into earlier ones: a report with input, or output, replaces that part. After the end of the
+ * response, smaller reports are ignored; empty ones always are.
  */
 function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean): ModelUsage {
   const isKept = (now_has: number | undefined, had: number) =>
@@ -457,7 +457,7 @@ function overlayTotals(before: ModelUsage, now: ModelUsage, is_complete: boolean
   ]);
 }
 
-/** Takes in what `readTotals` has read. */
+/** Merges the result of `readTotals`. */
 export function takeTotals(reading: UsageReading, { counts, unusable }: UsageReport): void {
   reading.seen = true;
   reading.unusable ||= unusable;
@@ -493,13 +493,13 @@ export function readOtherUsage(reading: UsageReading, { name, data, large }: Res
 
 function readTokens(reading: UsageReading, usage: Json | undefined): void {
   if (usage === undefined) return;
-  // Input that is written to a cache costs more, and is told beside the other.
+  // Input that is written to a cache costs more, and is beside the other.
   if (usage.cache_creation_input_tokens || usage.cache_read_input_tokens) return;
   const { counts, unusable } = readTotals(usage) ?? { counts: {}, unusable: false };
   const total = isCount(usage.total_tokens, TOKENS_MAX) ? usage.total_tokens : undefined;
   const { output = 0, cache_read = 0 } = counts;
   const input = counts.input ?? (counts.output === undefined ? total : undefined);
-  // Of what is no number, the rest may be made up as well. Numbers that contradict each other tell nothing.
+  // A usage with other types may be made up. Contradicting numbers are ignored.
   reading.unusable ||= unusable || (total !== undefined && total < (input ?? 0) + cache_read);
   if (reading.unusable || input === undefined) return;
   reading.reported = { ...counts, input, output };
@@ -513,11 +513,11 @@ export interface UsedPart {
   /** As the upstream calls it; absent: the model that answered. */
   readonly model?: string;
   readonly tokens: TokenCounts;
-  /** Whether it is a run of another model that was asked in between, which may be the same one again. */
+  /** Whether it is an intermediate run, of another model or of the same one. */
   readonly is_aside?: true;
 }
 
-/** Runs that answer, or make room for an answer; all others are asked in between. */
+/** Types of main runs, and of compactions; all others are intermediate. */
 const OF_ANSWER: ReadonlySet<string> = new Set(['message', 'fallback_message', 'compaction']);
 
 /** Runs whose tokens are in the totals as well; those of all others come on top of them. */

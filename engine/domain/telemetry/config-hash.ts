@@ -8,8 +8,8 @@ const known = new WeakMap<GatewayConfig, string>();
 const HASH_CHARS = 12;
 
 /**
- * What tells two configurations apart, defaults filled in: 12 hexadecimal digits. It gives nothing of them away, and is the same
- * for replicas that differ in the keys of a machine.
+ * Hash of a configuration with defaults: 12 hexadecimal digits. It reveals nothing, and is equal for replicas that differ only in keys
+ * of the machine.
  */
 export function configHash(config: GatewayConfig): string {
   const hash = known.get(config) ?? createHash('sha256').update(shared(config)).digest('hex').slice(0, HASH_CHARS);
@@ -17,7 +17,7 @@ export function configHash(config: GatewayConfig): string {
   return hash;
 }
 
-/** What replicas of a configuration have in common, as text. That a machine has such a key at all is a part of it. */
+/** The part of a configuration that replicas share, as text. It includes the presence of machine keys, but not their values. */
 function shared(config: GatewayConfig): string {
   const copy: unknown = JSON.parse(JSON.stringify(config, withoutDirectory));
   for (const keys of MACHINE_KEYS) change(copy, keys, () => '');
@@ -25,7 +25,7 @@ function shared(config: GatewayConfig): string {
   return JSON.stringify(copy);
 }
 
-/** A secret in a file is named by its absolute path, and machines have it below directories of their own. */
+/** Reduces the path of a secret file to its name, because directories differ between machines. */
 function withoutDirectory(key: string, value: unknown): unknown {
   const file = key.endsWith('_env') && typeof value === 'string' ? secretFile(value) : undefined;
   return file === undefined ? value : secretInFile(basename(file));
@@ -35,8 +35,8 @@ function change(value: unknown, [key, ...rest]: readonly string[], to: (text: st
   if (typeof value !== 'object' || value === null || key === undefined) return;
   for (const each of key === '*' ? Object.keys(value) : [key]) {
     const owner = value as Record<string, unknown>;
-    const held = Object.hasOwn(owner, each) ? owner[each] : undefined;
-    if (rest.length > 0) change(held, rest, to);
-    else if (typeof held === 'string') owner[each] = to(held);
+    const member = Object.hasOwn(owner, each) ? owner[each] : undefined;
+    if (rest.length > 0) change(member, rest, to);
+    else if (typeof member === 'string') owner[each] = to(member);
   }
 }

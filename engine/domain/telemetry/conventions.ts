@@ -1,20 +1,21 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
+import { definitionOf } from '../protocols/index.ts';
 import type { HistogramMetric } from './catalogue/metrics.ts';
 
-/** Version of the OpenTelemetry conventions whose names `gen_ai.*` has. */
+/** Version of the OpenTelemetry conventions for the names `gen_ai.*`. */
 export type ConventionsVersion = NonNullable<GatewayConfig['telemetry']['conventions']>;
 
 export interface Conventions {
-  /** Where the names are written down; `undefined` where no release has them yet. */
+  /** Schema URL of the version; `undefined` before its release. */
   readonly schema_url: string | undefined;
   readonly cache_write: 'gen_ai.usage.cache_creation.input_tokens' | 'gen_ai.usage.cache_write.input_tokens';
   readonly duration: HistogramMetric;
   readonly first_chunk: HistogramMetric;
-  /** Whether tokens are counted by kind, in the place of one histogram for all of them. */
+  /** Whether tokens are counters by kind, instead of one histogram. */
   readonly counts_tokens: boolean;
 }
 
-/** Every version that `telemetry.conventions` can name. */
+/** The versions of `telemetry.conventions`. */
 export const CONVENTIONS: Readonly<Record<ConventionsVersion, Conventions>> = {
   '1.41': {
     schema_url: 'https://opentelemetry.io/schemas/1.41.0',
@@ -32,13 +33,13 @@ export const CONVENTIONS: Readonly<Record<ConventionsVersion, Conventions>> = {
   },
 };
 
-/** The version in force: that of gateway.yaml, else of OTEL_SEMCONV_STABILITY_OPT_IN, else 1.41. */
+/** The version by gateway.yaml, otherwise by OTEL_SEMCONV_STABILITY_OPT_IN, otherwise 1.41. */
 export function conventionsOf(config: Pick<GatewayConfig, 'telemetry'>, env: NodeJS.ProcessEnv): ConventionsVersion {
-  const asked = (env.OTEL_SEMCONV_STABILITY_OPT_IN ?? '').split(',').map((name) => name.trim());
-  return config.telemetry.conventions ?? (asked.includes('gen_ai_latest_experimental') ? 'latest' : '1.41');
+  const opted_in = (env.OTEL_SEMCONV_STABILITY_OPT_IN ?? '').split(',').map((name) => name.trim());
+  return config.telemetry.conventions ?? (opted_in.includes('gen_ai_latest_experimental') ? 'latest' : '1.41');
 }
 
-/** What a model used, in tokens; `input` with those of the cache. */
+/** Usage of a model in tokens; `input` includes cached tokens. */
 export interface ModelUsage {
   readonly input: number;
   readonly output: number;
@@ -46,12 +47,12 @@ export interface ModelUsage {
   readonly cache_write: number;
 }
 
-/** What the conventions call what a pipeline's protocol asks a model for; counting tokens has no name there. */
+/** `gen_ai.operation.name` of a protocol; the conventions have no name for counting tokens. */
 export function operationOf(protocol: string): string {
   return protocol === 'count_tokens' ? 'count_tokens' : 'chat';
 }
 
-/** Hosts of providers that the conventions have a name for. */
+/** Hosts of providers with a name in the conventions. */
 const PROVIDERS: readonly (readonly [RegExp, string])[] = [
   [/(?:^|\.)anthropic\.com$/, 'anthropic'],
   [/(?:^|\.)openai\.azure\.com$/, 'azure.ai.openai'],
@@ -68,12 +69,9 @@ const PROVIDERS: readonly (readonly [RegExp, string])[] = [
   [/(?:^|\.)perplexity\.ai$/, 'perplexity'],
 ];
 
-/**
- * `gen_ai.provider.name` of an upstream: by its host, else, as the conventions want it, whose API the protocol is that it is
- * asked in.
- */
+/** `gen_ai.provider.name` of an upstream: by its host, otherwise by its API, as in the conventions. */
 export function providerOf(host: string, protocol: string): string {
   const known = PROVIDERS.find(([hosts]) => hosts.test(host));
   if (known !== undefined) return known[1];
-  return protocol === 'chat' || protocol === 'responses' ? 'openai' : 'anthropic';
+  return definitionOf(protocol).provider;
 }

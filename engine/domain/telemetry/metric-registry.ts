@@ -9,14 +9,14 @@ import {
 } from './catalogue/metrics.ts';
 
 type LabelValue = string | number | boolean;
-type GivenLabels = Readonly<Record<string, string | number | undefined>>;
+type LabelValues = Readonly<Record<string, string | number | undefined>>;
 
 export interface Series {
   readonly labels: Readonly<Record<string, LabelValue>>;
-  /** Of a counter what was added, of a gauge what was read, of a histogram the sum of its values. */
+  /** Total of a counter, value of a gauge, sum of a histogram. */
   sum: number;
   count: number;
-  /** By bucket, the last for values above all bounds; empty but for histograms. */
+  /** Counts by bucket, the last one for values above all bounds; only for histograms. */
   readonly buckets: number[];
 }
 
@@ -26,27 +26,27 @@ export interface MeasuredMetric {
   readonly series: readonly Series[];
 }
 
-/** By the value of one label: the next label's, or a series behind the last one. */
+/** A trie of label values; the last level has the series. */
 type Branch = Map<string | number | undefined, Branch | Series>;
 
 interface Family {
   readonly name: MetricName;
   readonly spec: MetricSpec;
   readonly bounds: readonly number[];
-  /** By the values of its labels, in their order: finding a series makes no text. */
+  /** Series by label values, in order; a lookup builds no string. */
   readonly branches: Branch;
   series: Series[];
   read: (() => Iterable<Reading<ObservableMetric>>) | undefined;
 }
 
-/** Most series of one metric, as in the SDK of OpenTelemetry; what comes on top is counted in one series together. */
+/** Most series of one metric, as in the OpenTelemetry SDK; further ones share an overflow series. */
 const SERIES_MAX = 2000;
-/** The label that OpenTelemetry gives to that one series. */
+/** The label of the overflow series in OpenTelemetry. */
 const OVERFLOW_LABELS = Object.freeze({ 'otel.metric.overflow': true });
 const NO_BOUNDS: readonly number[] = [];
 
 export class MetricRegistry implements Metrics {
-  /** When the counting began, in milliseconds since the epoch. */
+  /** Start of the counters, in milliseconds since the epoch. */
   readonly began_at: number;
   readonly #series_max: number;
   readonly #families: Map<MetricName, Family>;
@@ -65,7 +65,7 @@ export class MetricRegistry implements Metrics {
   }
 
   add<N extends CounterMetric>(name: N, labels: LabelsOf<N>, amount = 1): void {
-    // Also not what is no number: it would stay for good.
+    // Skips NaN, which would never go away.
     if (amount >= 0 && amount < Number.POSITIVE_INFINITY) this.#find(name, labels).sum += amount;
   }
 
@@ -85,7 +85,7 @@ export class MetricRegistry implements Metrics {
   }
 
   measure(): MeasuredMetric[] {
-    for (const family of this.#families.values()) this.#ask(family);
+    for (const family of this.#families.values()) this.#read(family);
     return [...this.#families.values()].filter(({ series }) => series.length > 0);
   }
 
@@ -98,10 +98,10 @@ export class MetricRegistry implements Metrics {
     return counted.reduce((sum, { series }) => sum + series.length, 0);
   }
 
-  #ask(family: Family): void {
+  #read(family: Family): void {
     const { name, read } = family;
     if (read === undefined) return;
-    // What a gauge doesn't tell any more is over.
+    // A series that a gauge no longer reports ends.
     if (family.spec.kind === 'gauge') {
       family.branches.clear();
       family.series = [];
@@ -113,19 +113,19 @@ export class MetricRegistry implements Metrics {
         if (series.labels !== OVERFLOW_LABELS) series.sum = value;
       }
     } catch {
-      // A metric that cannot be read must not keep the others from being read; its series end here.
+      // A failing metric must not affect the others; its series end here.
     }
-    // Values of a moment have no sum: those beyond the most are left out.
+    // Gauges have no sum, so they have no overflow series.
     if (family.series.at(-1)?.labels === OVERFLOW_LABELS) family.series.pop();
   }
 
-  #find(name: MetricName, given: GivenLabels): Series {
+  #find(name: MetricName, values: LabelValues): Series {
     const family = this.#families.get(name)!;
     const { labels } = family.spec;
     let branch = family.branches;
     const last = labels.length - 1;
     for (let at = 0; at < last; at++) {
-      const value = given[labels[at]!];
+      const value = values[labels[at]!];
       let next = branch.get(value) as Branch | undefined;
       if (next === undefined) {
         if (family.series.length >= this.#series_max) return this.#overflowOf(family);
@@ -134,16 +134,16 @@ export class MetricRegistry implements Metrics {
       }
       branch = next;
     }
-    const value = last < 0 ? undefined : given[labels[last]!];
-    return (branch.get(value) as Series | undefined) ?? this.#begin(family, branch, value, given);
+    const value = last < 0 ? undefined : values[labels[last]!];
+    return (branch.get(value) as Series | undefined) ?? this.#begin(family, branch, value, values);
   }
 
-  #begin(family: Family, branch: Branch, value: string | number | undefined, given: GivenLabels): Series {
+  #begin(family: Family, branch: Branch, value: string | number | undefined, values: LabelValues): Series {
     if (family.series.length >= this.#series_max) return this.#overflowOf(family);
-    // Only labels of the catalogue, whatever else an object brings along.
+    // Only labels of the catalogue; others are ignored.
     const labels: Record<string, LabelValue> = {};
     for (const label of family.spec.labels) {
-      if (given[label] !== undefined) labels[label] = given[label];
+      if (values[label] !== undefined) labels[label] = values[label];
     }
     const series = seriesOf(labels, family.bounds);
     branch.set(value, series);
@@ -167,19 +167,19 @@ function seriesOf(labels: Series['labels'], bounds: readonly number[]): Series {
   return { labels, sum: 0, count: 0, buckets: bounds.length > 0 ? Array(bounds.length + 1).fill(0) : [] };
 }
 
-/** Metrics that can be asked for their values when they are needed: every gauge, and counters that something else keeps. */
+/** Metrics that are read on demand: gauges, and counters kept elsewhere. */
 export type ObservableMetric = GaugeMetric | CounterMetric;
 
-/** One value of a gauge, or of a counter since the process began, with what tells it apart. */
+/** A value of a gauge, or of a counter since the start of the process, with its labels. */
 export interface Reading<N extends ObservableMetric> {
   readonly value: number;
   readonly labels?: LabelsOf<N>;
 }
 
-/** Where numbers about the gateway are kept until somebody asks for them. Nothing throws. */
+/** The metrics of the gateway. Never throws. */
 export interface Metrics {
   add<N extends CounterMetric>(name: N, labels: LabelsOf<N>, amount?: number): void;
   record<N extends HistogramMetric>(name: N, labels: LabelsOf<N>, value: number): void;
-  /** From now on asks this for the values of a metric; the last one given for it is asked. What throws is left out. */
+  /** Sets the callback that reads a metric; replaces an earlier one. Errors of the callback omit the metric. */
   observe<N extends ObservableMetric>(name: N, read: () => Iterable<Reading<N>>): void;
 }

@@ -8,8 +8,8 @@ import { openMetricsListener } from './prometheus/metrics-listener.ts';
 import { openRelay } from './relay.ts';
 import { createRequestTelemetry } from './requests/request-telemetry.ts';
 
-/** How long telemetry of clients that waits may take when the gateway stops. */
-const RELAY_PATIENCE_MS = 3000;
+/** Time to send queued telemetry of clients at shutdown. */
+const RELAY_TIMEOUT_MS = 3000;
 
 export interface TelemetryOptions {
   readonly config: GatewayConfig;
@@ -22,8 +22,8 @@ export interface TelemetryOptions {
 export type GatewayTelemetry = Awaited<ReturnType<typeof openTelemetry>>;
 
 /**
- * Opens telemetry as the configuration says. Never rejects for a collector that is away.
- * Raises StartError when metrics can't be served where the configuration says, or headers of a destination can't be used.
+ * Opens telemetry by the configuration. Does not fail for an unreachable collector. Raises StartError if the metrics listener cannot
+ * listen, or the headers of a destination are invalid.
  */
 export async function openTelemetry(options: TelemetryOptions) {
   const { config, env, clock, log, in_force } = options;
@@ -42,10 +42,10 @@ export async function openTelemetry(options: TelemetryOptions) {
     await exports.close();
     throw error;
   });
-  const told = { ...options, metrics, sink: () => exports.sink };
+  const shared = { ...options, metrics, sink: () => exports.sink };
   return {
-    ...createRequestTelemetry(told),
-    operation: createOperationTelemetry(told),
+    ...createRequestTelemetry(shared),
+    operation: createOperationTelemetry(shared),
     metrics,
     relay,
     use(config: GatewayConfig): void {
@@ -54,7 +54,7 @@ export async function openTelemetry(options: TelemetryOptions) {
       exports.use(config.telemetry);
     },
     async close(): Promise<void> {
-      await Promise.all([relay.close(RELAY_PATIENCE_MS), exports.close(), listener.close()]);
+      await Promise.all([relay.close(RELAY_TIMEOUT_MS), exports.close(), listener.close()]);
     },
   };
 }

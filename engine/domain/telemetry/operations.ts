@@ -8,14 +8,13 @@ import type { Metrics } from './metric-registry.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanSink } from './spans.ts';
 
 /**
- * Most spans of one name in a second: a flood of sign-ins that come to nothing must not take the place of requests in the queue.
- * All of them are counted.
+ * Rate limit of spans of one name: a flood of failed sign-ins must not displace requests in the queue. The metrics count all of them.
  */
 const SPANS_PER_SECOND = 50;
 const TEXT_LENGTH_MAX = 100;
 const LIST_LENGTH_MAX = 20;
 
-/** Makes the function that turns operations into a span and a count each. */
+/** Creates the recorder of operations: a span and a count each. */
 export function createOperationTelemetry({
   sink,
   metrics,
@@ -25,14 +24,14 @@ export function createOperationTelemetry({
   readonly metrics: Metrics;
   readonly clock: Pick<Clock, 'monotonic'>;
 }): (operation: Operation) => void {
-  const hasRoom = roomBySecond(clock);
+  const isWithinRate = rateLimit(clock);
   return (operation) => {
     const attributes = attributesOf(operation);
     const { counter }: OperationSpanSpec = OPERATION_SPANS[operation.name];
     if (counter !== undefined) metrics.add(counter, labelsOf(counter, attributes));
     const spans = sink();
     if (!spans.active) return;
-    if (hasRoom(operation.name)) spans.take([spanOf(operation, attributes)]);
+    if (isWithinRate(operation.name)) spans.take([spanOf(operation, attributes)]);
     else metrics.add('gateway.telemetry.dropped', DROPPED);
   };
 }
@@ -43,7 +42,7 @@ const DROPPED = {
   'gateway.telemetry.reason': 'flood',
 } as const;
 
-function roomBySecond(clock: Pick<Clock, 'monotonic'>): (name: OperationName) => boolean {
+function rateLimit(clock: Pick<Clock, 'monotonic'>): (name: OperationName) => boolean {
   let second = -1;
   const taken = new Map<OperationName, number>();
   return (name) => {
@@ -58,7 +57,7 @@ function roomBySecond(clock: Pick<Clock, 'monotonic'>): (name: OperationName) =>
   };
 }
 
-/** Those of the catalogue and no others, bounded, whatever was given. */
+/** The attributes of the catalogue, bounded; others are dropped. */
 function attributesOf({ name, attributes, error_type }: Operation): Attributes {
   const kept: Record<string, AttributeValue> = {};
   for (const key of Object.keys(OPERATION_SPANS[name].attributes)) {

@@ -2,7 +2,7 @@ import { SIGNALS, type Signal } from '../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { Clock, Log, Principal } from '../../base/contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
-import { UnusableProxy, wayTo } from '../../base/kit/net/way.ts';
+import { proxyRouteTo, UnusableProxy } from '../../base/kit/net/proxy-route.ts';
 import { secretHolder, secretIn } from '../../base/kit/secret-names.ts';
 import { createCollectorLog, deliver, openCollector } from './export/collector.ts';
 import { ExportQueue } from './export/export-queue.ts';
@@ -18,7 +18,7 @@ export interface ClientExport {
   readonly principal: Principal;
 }
 
-/** Passes telemetry of clients on to the destinations of `telemetry.forward_to`, byte for byte. */
+/** Forwards telemetry of clients unchanged to the destinations of `telemetry.forward_to`. */
 export type TelemetryRelay = ReturnType<typeof openRelay>;
 
 export interface RelayOptions {
@@ -38,26 +38,26 @@ interface Outlet {
   readonly signal: Signal;
   readonly name: string;
   readonly caller: DestinationConfig['caller'];
-  /** What makes another outlet of it when it changes. */
+  /** Identity of the outlet; a change replaces it. */
   readonly key: string;
   readonly queue: ExportQueue<Waiting>;
-  close(patience_ms: number): Promise<void>;
+  close(timeout_ms: number): Promise<void>;
 }
 
-/** Most that waits for one signal at a destination, and what a request counts there beside its bytes. */
+/** Most queued bytes for one signal and destination, and the overhead of a request in them. */
 const QUEUE_BYTES_MAX = 8 * 1024 * 1024;
 const REQUEST_BYTES = 4096;
-/** How long a destination that is no longer one may take for what waits. */
+/** Time to send the queue of a removed destination. */
 const LEAVING_MS = 5000;
 
-/** Opens the destinations of the configuration; none is asked for anything until there is something to send. Raises StartError. */
+/** Opens the destinations of the configuration, without connecting to them. Raises StartError. */
 export function openRelay({ config: of_start, ...options }: RelayOptions) {
   const { env, log, metrics } = options;
   let outlets: readonly Outlet[] = [];
   const leaving = new Set<Promise<void>>();
   const put = ({ telemetry }: GatewayConfig) => {
     const before = new Map(outlets.map((outlet) => [outlet.key, outlet]));
-    // All of them are made before one is let go of: a configuration that can't be used changes nothing.
+    // Open all new outlets before closing old ones, so that an unusable configuration changes nothing.
     outlets = telemetry.forward_to.flatMap((entry, at) =>
       SIGNALS.filter((signal) => entry[signal]).map((signal) => {
         const target = destinationTarget(signal, entry, env);
@@ -74,7 +74,7 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
       leaving.add(gone);
     }
   };
-  // Nothing below holds on to it: a reload lets go of the configuration of the start.
+  // Nothing below keeps a reference, so that a reload frees the first configuration.
   put(of_start);
   metrics.observe('gateway.client_telemetry.queue', () =>
     [...new Set(outlets.map(({ name }) => name))].map((name) => ({
@@ -83,11 +83,11 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
     })),
   );
   return {
-    /** Lets a request wait for every destination that takes its signal. Never throws, never waits. */
+    /** Queues a request for every destination of its signal. Never throws, never waits. */
     take({ signal, content_type, bytes, principal }: ClientExport): void {
       metrics.add('gateway.client_telemetry.received', { 'gateway.telemetry.signal': signal });
       const taking = outlets.filter((outlet) => outlet.signal === signal);
-      // What arrived lies in memory that is larger.
+      // Copy, because the received bytes are a slice of a larger buffer.
       const own = taking.length > 0 ? Buffer.from(bytes) : bytes;
       for (const { queue, caller } of taking) {
         queue.push({ bytes: own, headers: { 'content-type': content_type, ...callerHeaders(principal, caller) } });
@@ -99,32 +99,32 @@ export function openRelay({ config: of_start, ...options }: RelayOptions) {
         'gateway.error.code': code,
       });
     },
-    /** Takes over `telemetry.forward_to`; what waits for a destination that stays as it is goes on waiting. Never throws. */
+    /** Applies a new `telemetry.forward_to`; unchanged destinations keep their queue. Never throws. */
     use(config: GatewayConfig): void {
       try {
         put(config);
       } catch (error) {
-        const message = 'telemetry of clients goes where it went before: telemetry.forward_to cannot be used';
+        const message = 'the new telemetry.forward_to cannot be used; telemetry of clients keeps its destinations';
         log.error({ err: error }, message);
       }
     },
-    async close(patience_ms: number): Promise<void> {
-      await Promise.all([...outlets.map((outlet) => outlet.close(patience_ms)), ...leaving]);
+    async close(timeout_ms: number): Promise<void> {
+      await Promise.all([...outlets.map((outlet) => outlet.close(timeout_ms)), ...leaving]);
       outlets = [];
     },
   };
 }
 
 function openOutlet(
-  given: Omit<RelayOptions, 'config'> &
+  options: Omit<RelayOptions, 'config'> &
     Pick<Outlet, 'signal' | 'name' | 'key' | 'caller'> & { readonly target: Target },
 ): Outlet {
-  const { target, signal, name, key, caller, clock, log, metrics } = given;
+  const { target, signal, name, key, caller, clock, log, metrics } = options;
   const collector = openCollector(target);
   const queue = new ExportQueue<Waiting>({
-    room: QUEUE_BYTES_MAX,
+    capacity: QUEUE_BYTES_MAX,
     weigh: ({ bytes }) => bytes.length + REQUEST_BYTES,
-    // Each has headers of its own.
+    // One request each, because the headers differ.
     batch_items: 1,
     delay_ms: 0,
     send: ([one]) => deliver(collector, one!.bytes, one!.headers),
@@ -133,14 +133,14 @@ function openOutlet(
   });
   return {
     ...{ signal, name, caller, key, queue },
-    async close(patience_ms) {
-      await queue.close(patience_ms);
+    async close(timeout_ms) {
+      await queue.close(timeout_ms);
       collector.close();
     },
   };
 }
 
-/** Where a signal of clients goes. Raises StartError that names what cannot be used, and never repeats a secret. */
+/** The target of a signal of clients. Raises StartError for unusable settings, without secrets. */
 export function destinationTarget(
   signal: Signal,
   { url, headers_env, compression, timeout_seconds, ca_file }: DestinationConfig,
@@ -150,7 +150,7 @@ export function destinationTarget(
   base.pathname = `${base.pathname.replace(/\/(?:v1\/(?:traces|metrics|logs))?\/*$/, '')}/v1/${signal}`;
   try {
     const headers = parseHeaderList(headers_env === undefined ? '' : (secretIn(headers_env, env) ?? ''));
-    const way = wayTo(base, env);
+    const way = proxyRouteTo(base, env);
     return { url: base.href, headers, protocol: 'http/protobuf', compression, timeout_seconds, ca_file, way };
   } catch (error) {
     const variable = error instanceof UnusableProxy ? '' : `${secretHolder(headers_env ?? '')} cannot be read: `;
@@ -158,11 +158,11 @@ export function destinationTarget(
   }
 }
 
-/** The headers that say who sent something. A client can send none of them: of its own headers only the type of the body goes on. */
+/** Headers that identify the caller. Clients cannot forge them: of their own headers only the content type is forwarded. */
 export function callerHeaders(principal: Principal, parts: DestinationConfig['caller']): Record<string, string> {
   const { id, email, groups, team, project, token, kind } = principal;
   const values: Record<DestinationConfig['caller'][number], string | undefined> = {
-    // That of an access token's owner has the address in it.
+    // The id of an access token's owner contains the e-mail address.
     id: parts.includes('email') || !id.includes(email) ? id : undefined,
     email,
     groups: groups.map((group) => group.replace(/[%,]/g, encodeURIComponent)).join(','),
@@ -179,7 +179,7 @@ export function callerHeaders(principal: Principal, parts: DestinationConfig['ca
   return headers;
 }
 
-/** A text in UTF-8, which Node writes a character a byte, without what would end the header. */
+/** A header value in UTF-8 (Node writes one byte per character), without control characters. */
 function headerText(text: string): string {
   return Buffer.from(text.replace(/\p{Cc}/gu, ' ').trim()).toString('latin1');
 }

@@ -1,6 +1,6 @@
 export type AttributeValue = string | number | boolean | readonly string[];
 
-/** By name; one that is `undefined` is left out. */
+/** Attributes by name; those that are `undefined` are omitted. */
 export type Attributes = Readonly<Record<string, AttributeValue | undefined>>;
 
 export interface SpanEvent {
@@ -10,7 +10,7 @@ export interface SpanEvent {
   readonly attributes: Attributes;
 }
 
-/** A span that is over; identifiers in lower-case hexadecimal digits. */
+/** A finished span; identifiers in lower-case hexadecimal digits. */
 export interface FinishedSpan {
   readonly name: string;
   readonly kind: 'server' | 'client' | 'internal';
@@ -25,13 +25,13 @@ export interface FinishedSpan {
   readonly ended_at: number;
   readonly attributes: Attributes;
   readonly events: readonly SpanEvent[];
-  /** Whether it went wrong; the attribute `error.type` says how. */
+  /** Status error; the attribute `error.type` says which. */
   readonly failed: boolean;
 }
 
 export interface SpanSink {
-  /** Whether they go anywhere; nothing needs to be made of a request otherwise. */
+  /** Whether spans are exported; otherwise none need to be made. */
   readonly active: boolean;
-  /** Takes spans of one request. Never throws, never waits; drops and counts what there is no room for. */
+  /** Queues spans of one request. Never throws, never waits; drops and counts spans if the queue is full. */
   take(spans: readonly FinishedSpan[]): void;
 }

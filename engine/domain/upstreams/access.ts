@@ -1,4 +1,4 @@
-/** `access.rules`: which requests for a model are refused, whoever may use it otherwise. */
+/** `access.rules`: refusals of requests for a model, beside token groups. */
 import type { GatewayConfig, ModelConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
 import type { FactView, ModelCaller, ModelCatalog, Services } from '../../base/contract/services.ts';
@@ -14,9 +14,9 @@ interface CompiledRule extends Pick<AccessRule, 'name' | 'mode' | 'message'> {
  */
 export type CheckAccess = (ctx: RuledContext, model: ModelConfig, others?: readonly string[]) => void;
 
-type RuledContext = Parameters<Services['facts']>[0] & { noteShadow(name: string): void };
+type RuledContext = Parameters<Services['facts']>[0] & { recordShadow(name: string): void };
 
-/** The facts of a request as if it asked for another model. */
+/** The facts of a request as if it named another model. */
 export function factsFor(facts: FactView, { id, family }: ModelConfig): FactView {
   return {
     ...facts,
@@ -45,7 +45,7 @@ export function createAccessCheck({
     for (const { name, mode, message, holds } of rules_of_it) {
       if (!holds(facts)) continue;
       if (mode === 'enforce') throw new StageError('forbidden', message, { details: { access_rule: name } });
-      ctx.noteShadow(`access:${name}`);
+      ctx.recordShadow(`access:${name}`);
     }
   }
   return (ctx, model, others = []) => {

@@ -2,26 +2,25 @@ import type { AttemptEffect, AttemptReason, Certainty } from '../../base/contrac
 
 export interface FailoverRow {
   readonly when: string;
-  /** What is known of the request then; absent where it depends on what had been sent. */
+  /** Whether the upstream got the request; absent where that depends on the bytes sent. */
   readonly certainty?: Certainty;
   /**
-   * Whether it goes to the same upstream once more: at once on a fresh connection, or after a wait, at most once and within the
-   * upstream's retry budget. `lone`: only where there is no other upstream to go to.
+   * Retry at the same upstream: at once on a fresh connection, or once after a wait, within the upstream's retry budget. `lone`:
+   * only where there is no other upstream.
    */
   readonly again: 'no' | 'fresh_connection' | 'after_wait' | 'after_wait_lone';
-  /** Whether it goes to the next upstream; `if_unconfirmed`: where `routing.attempts.unconfirmed` says so. */
+  /** Failover to the next upstream; `if_unconfirmed`: where `routing.attempts.unconfirmed` is true. */
   readonly next: 'yes' | 'no' | 'if_unconfirmed';
   readonly reason: AttemptReason;
   readonly effect: AttemptEffect;
-  /** `possibly`: the upstream may bill it, and nobody knows how much. */
+  /** `possibly`: the upstream may bill it, and the amount is unknown. */
   readonly billed: 'no' | 'possibly' | 'as_reported';
 }
 
 const ANSWERED = { certainty: 'answered', again: 'no', next: 'yes', billed: 'no' } as const;
 
 /**
- * What happens to a request that an upstream did not serve, by how the attempt ended: the semantics of failover. `appscli
- * explain failover` prints it.
+ * The semantics of failover: what follows a failed attempt, by its outcome. `appscli explain failover` prints it.
  */
 export const FAILOVER_TABLE = {
   unreachable: {
@@ -142,18 +141,18 @@ export const FAILOVER_TABLE = {
   },
 } as const satisfies Record<string, FailoverRow>;
 
-/** How an attempt ended: a row of the table. */
+/** Outcome of an attempt: a row of the table. */
 export type AttemptOutcome = keyof typeof FAILOVER_TABLE;
 
-/** What counts as one of the rows although it looks like another. */
+/** Notes on the rows, for people. */
 export const FAILOVER_NOTES: readonly string[] = [
-  'An error that says that the conversation is too long is about the request, whatever its status: it goes to no other upstream and counts for no breaker. The client gets it in words that it knows.',
-  'What an error calls itself, and some of what it says, counts more than its status: that credit is used up, that the model is not there, that the server is overloaded, that the account is limited, that the key is wrong.',
-  'Status 200 with a stream whose first event is an error (in Responses, or with commit_after: first_content, the first that is no greeting) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. One whose first event says that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
-  'A request is sent at most routing.attempts.max times, and never more often than the number of its upstreams plus one. Once routing.attempts.seconds have passed since the first attempt, no other begins.',
-  'An upstream that never answers has failed after server.timeouts.first_byte_seconds. A request without a stream waits for non_streaming_first_byte_seconds, as its answer comes as a whole: by default that is longer than routing.attempts.seconds, and no other upstream is asked then.',
-  'Before the same upstream is asked again, the gateway waits for as long as it asked for. If it asked for more than 2 seconds (429) or 5 seconds (503, 529), it is not asked again. If it did not say, the wait is 0.5 to 1.5 seconds after 503 and 529, and after 429 it is not asked again.',
-  'The same upstream is not asked again where the client is retrying itself, nor while its breaker is open.',
-  'An answer that breaks off, says that it failed or that its server broke off, or in Messages and Responses ends without an end, after it had begun counts as a failure of the upstream: where one after the other does, its breaker opens although each of them began. An answer that was refused, or cut at its longest, is none, nor is an error in it that is about the request or the account.',
-  'A breaker opens for all when two callers at least saw the upstream fail. A request that is sent again counts once. One request that fails so often, or the requests of one caller, are refused alone, until anybody is served.',
+  'A context overflow is an error of the request, whatever its status: there is no failover, and breakers ignore it. The client gets it in words that it recognises.',
+  'The code and some words of an error count more than its status: credit used up, model missing, server overloaded, account limited, key wrong.',
+  'Status 200 with a stream whose first event is an error (in Responses, or with commit_after: first_content, the first behind the preamble) counts as the status that the error stands for: overloaded_error as 529, api_error as 500, rate_limit_error as 429. A stream whose first event says that the server broke off (finish_reason network_error, insufficient_system_resource, abort) counts as 502.',
+  'A request has at most routing.attempts.max attempts, and at most the number of its upstreams plus one. No attempt begins later than routing.attempts.seconds after the first.',
+  'An upstream without a response fails after server.timeouts.first_byte_seconds. A request without a stream waits for non_streaming_first_byte_seconds, as its response comes as a whole. That is longer than routing.attempts.seconds by default, so that no failover follows.',
+  'A retry at the same upstream waits for its retry-after. There is no retry if that is more than 2 seconds (429) or 5 seconds (503, 529). Without retry-after the wait is 0.5 to 1.5 seconds after 503 and 529, and there is no retry after 429.',
+  'There is no retry at the same upstream for a request that is a retry of the client, nor while the breaker is open.',
+  'A response that breaks off after its beginning counts as a failure, as does one that reports a failure, or in Messages and Responses ends without its end event: several in a row open the breaker. Refusals, responses cut at their bound, and errors about the request or the account do not count.',
+  'A breaker opens for all callers when at least two of them saw failures. A retried request counts once. If only one request, or one caller, fails so often, the breaker opens for it alone, until any request succeeds.',
 ];

@@ -8,8 +8,27 @@ import type { GatewayConfig, Profile, UpstreamConfig } from '../../base/contract
 import type { Protocol } from '../../base/contract/protocol.ts';
 import { parseTraceParent } from '../../base/kit/net/trace-context.ts';
 import { percentDecoded } from '../../base/kit/text/percent.ts';
+import { definitionOf } from '../protocols/index.ts';
+import { UPSTREAM_TYPES } from './types/index.ts';
 
 const NO_HEADERS: ReadonlySet<string> = new Set();
+
+/**
+ * Makes the function that finds the row of a table by a header name, in lower case. A name of the table that ends with `*` stands
+ * for all names that begin so; a whole name wins over these, and then the first row.
+ */
+function rowFinder<Row>(
+  table: readonly Row[],
+  namesOf: (row: Row) => readonly string[],
+): (name: string) => Row | undefined {
+  const names = table.flatMap((row) => namesOf(row).map((name) => [name, row] as const));
+  const exact = new Map(names.filter(([name]) => !name.endsWith('*')));
+  const families = names.filter(([name]) => name.endsWith('*')).map(([name, row]) => [name.slice(0, -1), row] as const);
+  // One expression for most names, which are in no family: this runs for every header of every response.
+  const family = new RegExp(`^(?:${families.map(([prefix]) => prefix).join('|')})`);
+  return (name) =>
+    exact.get(name) ?? (family.test(name) ? families.find(([prefix]) => name.startsWith(prefix))?.[1] : undefined);
+}
 
 /** Headers by which a client vouches for bytes that the upstream does not get. */
 const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
@@ -18,25 +37,22 @@ const DIGESTS = ['content-digest', 'content-md5', 'digest', 'repr-digest'];
 const NEUTRAL_PREFIX = 'vendor';
 const PREFIX_IN_USE = 'anthropic';
 
-/** The version of the Messages protocol that translated requests are written in. */
-const MESSAGES_VERSION = '2023-06-01';
-
-/** The headers that carry an upstream's credential. Compat upstreams read the one or the other, so both carry a key. */
+/** The headers that carry an upstream's credential; none where it has none, or its variable is not set. */
 export function upstreamCredential(
   { type, api_key_env, auth_token_env }: UpstreamConfig,
-  secret: (variable: string) => string,
+  secret: (variable: string) => string | undefined,
 ): Readonly<Record<string, string>> {
-  if (api_key_env !== undefined) {
-    const key = secret(api_key_env);
-    return { ...(type === 'compat' && { authorization: `Bearer ${key}` }), 'x-api-key': key };
-  }
-  return auth_token_env === undefined ? {} : { authorization: `Bearer ${secret(auth_token_env)}` };
+  const { keyHeaders, tokenHeaders } = UPSTREAM_TYPES[type];
+  const variable = api_key_env ?? auth_token_env;
+  const value = variable === undefined ? undefined : secret(variable);
+  if (value === undefined) return {};
+  return api_key_env === undefined ? tokenHeaders(value) : keyHeaders(value);
 }
 
 /** What upstreams get of the trace of a request. */
 export type Propagation = GatewayConfig['telemetry']['propagate'];
 
-type Kind = 'plain' | 'ending' | 'decisive' | 'baggage' | 'trace';
+type Kind = 'plain' | 'ending' | 'privileged' | 'baggage' | 'trace';
 
 /** Most names that are remembered: clients send the same few. */
 const REMEMBERED_MAX = 1000;
@@ -46,7 +62,11 @@ const remembered = new Map<string, Kind>();
 function kindOf(name: string): Kind {
   let kind = remembered.get(name);
   if (kind === undefined) {
-    kind = ENDING_HERE.has(name) ? 'ending' : isDecisiveHeader(name) ? 'decisive' : (traceHeaderOf(name) ?? 'plain');
+    kind = ENDING_HERE.has(name)
+      ? 'ending'
+      : isPrivilegedHeader(name)
+        ? 'privileged'
+        : (traceHeaderOf(name) ?? 'plain');
     if (remembered.size >= REMEMBERED_MAX) remembered.clear();
     remembered.set(name, kind);
   }
@@ -71,7 +91,7 @@ export function forwardedHeaders(
     if (kind === 'ending' || of_connection.includes(name)) continue;
     if (
       kind === 'plain' ||
-      (kind === 'decisive' && allowed.has(name)) ||
+      (kind === 'privileged' && allowed.has(name)) ||
       (kind === 'trace' && passesOn(name, received, propagate))
     ) {
       headers[name] = received[name];
@@ -89,31 +109,21 @@ function passesOn(name: string, { traceparent }: IncomingHttpHeaders, propagate:
   return name === 'tracestate' && parseTraceParent(traceparent) !== undefined;
 }
 
-/** Names of a header of the Messages protocol: those an upstream reads, and all that a client may have used for it. */
-interface HeaderNames {
+/** Prefixes of headers that have names by vendor: those that an upstream reads, and all that clients may use. */
+export interface HeaderPrefixes {
   readonly read: readonly string[];
   readonly sent: readonly string[];
 }
 
-/** The headers in which a request says in which form of the Messages protocol it is written. */
-export interface MessagesHeaders {
-  readonly version: HeaderNames;
-  readonly beta: HeaderNames;
-}
-
 /**
- * What the headers of the Messages protocol are called at an upstream with this profile. Where it is not known whose names it
- * takes, it is sent the neutral ones and those in use; where only the gateway's own names are known, these and those in use.
+ * The prefixes of the headers with version and features (`form_headers` of a protocol) at an upstream with this profile. Where
+ * its profile is not known, it is sent the neutral names and those in use; where only the gateway's own names are known, these
+ * and those in use.
  * @param server the profile of the gateway, whose names clients may have used.
  */
-export function messagesHeaders(profile: Profile | undefined, server: Profile): MessagesHeaders {
+export function headerPrefixes(profile: Profile | undefined, server: Profile): HeaderPrefixes {
   const read = prefixesRead(profile, server);
-  const sent = [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])];
-  const named = (part: string): HeaderNames => ({
-    read: read.map((prefix) => `${prefix}-${part}`),
-    sent: sent.map((prefix) => `${prefix}-${part}`),
-  });
-  return { version: named('version'), beta: named('beta') };
+  return { read, sent: [...new Set([...read, server.header_prefix, NEUTRAL_PREFIX])] };
 }
 
 /** A gateway whose own names are another vendor's tells by that only what its clients read, as a rule. */
@@ -130,24 +140,22 @@ export function dropDigests(headers: IncomingHttpHeaders): void {
   for (const name of DIGESTS) delete headers[name];
 }
 
-/** Puts what a translated request says of itself in the place of what its client said. */
+/**
+ * Describes a translated request in its headers: media types, and version and features under the names that the upstream reads,
+ * with the values that the client sent under any name.
+ */
 export function describeTranslated(
   headers: IncomingHttpHeaders,
-  how: { readonly protocol: Protocol; readonly stream: boolean; readonly messages: MessagesHeaders },
+  how: { readonly protocol: Protocol; readonly stream: boolean; readonly prefixes: HeaderPrefixes },
 ): void {
-  const { protocol, stream, messages } = how;
+  const { protocol, stream, prefixes } = how;
   headers['content-type'] = 'application/json';
   headers.accept = stream ? 'text/event-stream' : 'application/json';
-  if (protocol !== 'messages') return;
-  sayAgain(headers, messages.version, MESSAGES_VERSION);
-  sayAgain(headers, messages.beta);
-}
-
-/** Says what the client said under any name under the names that the upstream reads; what stands there stays. */
-function sayAgain(headers: IncomingHttpHeaders, { read, sent }: HeaderNames, otherwise?: string): void {
-  const by = sent.find((name) => headers[name] !== undefined);
-  const value = by === undefined ? otherwise : headers[by];
-  if (value !== undefined) for (const name of read) headers[name] ??= value;
+  for (const [name, usual] of Object.entries(definitionOf(protocol).form_headers)) {
+    const by = prefixes.sent.find((prefix) => headers[`${prefix}-${name}`] !== undefined);
+    const value = by === undefined ? usual : headers[`${by}-${name}`];
+    if (value !== undefined) for (const prefix of prefixes.read) headers[`${prefix}-${name}`] ??= value;
+  }
 }
 
 /** Headers of requests by which programs follow a request from one to the next. */
@@ -187,20 +195,13 @@ export const TRACE_HEADERS: readonly TraceHeaders[] = [
   { names: ['singularityheader'], carries: 'trace', source: 'AppDynamics' },
 ];
 
-const TRACE_EXACT = new Map<string, TraceHeaders['carries']>();
-const TRACE_PREFIXES: [string, TraceHeaders['carries']][] = [];
-for (const { names, carries } of TRACE_HEADERS) {
-  for (const name of names) {
-    if (name.endsWith('*')) TRACE_PREFIXES.push([name.slice(0, -1), carries]);
-    else TRACE_EXACT.set(name, carries);
-  }
-}
+const traceRow = rowFinder(TRACE_HEADERS, ({ names }) => names);
 
 /** What a header of a request carries, by its name in lower case; `undefined` for one that is not of this kind. */
 export function traceHeaderOf(name: string): TraceHeaders['carries'] | undefined {
   // Many servers take an underscore for a hyphen.
   const spelt = name.replaceAll('_', '-');
-  return TRACE_EXACT.get(spelt) ?? TRACE_PREFIXES.find(([prefix]) => spelt.startsWith(prefix))?.[1];
+  return traceRow(spelt)?.carries;
 }
 
 /** Headers that say what the body and its answer are: the bytes that travel decide them. */
@@ -279,8 +280,8 @@ export function fixHeaders(headers: IncomingHttpHeaders, fixed: Readonly<Record<
 const VERSION = /\/v\d+[a-z0-9]*(?=\/|$)/i;
 
 /**
- * Makes the function that puts a request's path, with its query, behind the path of an upstream's base URL, and adds the query of
- * the upstream. The version that the path begins with is left out where `append_v1` is false, and where the base URL of a compat upstream names one.
+ * Makes the function that appends a request's path, with its query, to an upstream's base URL, and adds the upstream's own query.
+ * The path loses its version where `append_v1` is false, or where the base URL has one and the type of the upstream allows it.
  */
 export function upstreamPaths({
   type,
@@ -289,7 +290,7 @@ export function upstreamPaths({
   query,
 }: Pick<UpstreamConfig, 'type' | 'base_url' | 'append_v1' | 'query'>): (path: string) => string {
   const base = new URL(base_url).pathname.replace(/\/$/, '');
-  const keeps_version = append_v1 ?? !(type === 'compat' && VERSION.test(base));
+  const keeps_version = append_v1 ?? !(UPSTREAM_TYPES[type].versioned_base_url && VERSION.test(base));
   const join = keeps_version
     ? (path: string) => base + path
     : (path: string) => base + (path.startsWith('/v1/') ? path.slice('/v1'.length) : path);
@@ -325,7 +326,7 @@ function nameOf(pair: string): string {
  * send some of them by habit, and without them a request is charged to the account of the upstream's credential, which is what the
  * operator chose; the way to the gateway is not the way to the upstream, whose router or server would go by it.
  */
-export interface DecisiveHeaders {
+export interface PrivilegedHeader {
   /** A whole name, or how names begin when it ends with `*`; lower case. */
   readonly name: string;
   readonly decides: 'model' | 'price' | 'account' | 'route' | 'origin';
@@ -333,7 +334,12 @@ export interface DecisiveHeaders {
   readonly source: string;
 }
 
-const row = (name: string, decides: DecisiveHeaders['decides'], meaning: string, source: string): DecisiveHeaders => ({
+const row = (
+  name: string,
+  decides: PrivilegedHeader['decides'],
+  meaning: string,
+  source: string,
+): PrivilegedHeader => ({
   name,
   decides,
   meaning,
@@ -342,10 +348,10 @@ const row = (name: string, decides: DecisiveHeaders['decides'], meaning: string,
 
 const rows = (
   names: string,
-  decides: DecisiveHeaders['decides'],
+  decides: PrivilegedHeader['decides'],
   meaning: string,
   source: string,
-): readonly DecisiveHeaders[] => names.split(' ').map((name) => row(name, decides, meaning, source));
+): readonly PrivilegedHeader[] => names.split(' ').map((name) => row(name, decides, meaning, source));
 
 const ADDRESS = 'the address from which the request came';
 const PERSON = 'who asks, as a sign-in in front of the gateway says';
@@ -354,7 +360,7 @@ const HOST = 'the host that is served';
 const SCHEME = 'the scheme by which the request came';
 
 /** Every request header that is known to do so, the caller's own credential apart. */
-export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
+export const PRIVILEGED_HEADERS: readonly PrivilegedHeader[] = [
   row('cookie', 'account', 'a session at the upstream, and with it somebody', 'RFC 6265'),
   row('cookie2', 'account', 'a session at the upstream, and with it somebody', 'RFC 2965'),
   row('api-key', 'account', 'a credential', 'Azure OpenAI reference'),
@@ -464,19 +470,14 @@ export const DECISIVE_HEADERS: readonly DecisiveHeaders[] = [
   row('ai-gateway-*', 'route', 'provider and credential of a router', 'Vercel AI Gateway'),
 ];
 
-/** Headers whose names begin like decisive ones, and which only say who asks. */
+/** Headers whose names begin like privileged ones, and which only say who asks. */
 const HARMLESS: ReadonlySet<string> = new Set(['x-openrouter-title', 'x-openrouter-categories']);
 
 /** Words at the end of other names that choose an account, a model or a price. */
-const DECISIVE_WORDS =
+const PRIVILEGED_WORDS =
   /(?:^|-)(?:(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|model|deployment|fallbacks?|byok)(?:-(?:id|name|key|override|slug))?|(?:virtual|provider|api|secret)-?keys?|(?:service|price)-tier|speed-mode|service-level)$/;
 
-const DECISIVE_EXACT: ReadonlySet<string> = new Set(
-  DECISIVE_HEADERS.map(({ name }) => name).filter((name) => !name.endsWith('*')),
-);
-const DECISIVE_PREFIXES: readonly string[] = DECISIVE_HEADERS.map(({ name }) => name)
-  .filter((name) => name.endsWith('*'))
-  .map((name) => name.slice(0, -1));
+const privilegedRow = rowFinder(PRIVILEGED_HEADERS, ({ name }) => [name]);
 
 /** How betas of the Messages protocol that lengthen the context window are written: `context-1m-2025-08-07`. */
 const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
@@ -484,7 +485,7 @@ const WINDOW_BETA = /^context-(\d{1,6})([km])(?![a-z\d])/;
 const UNITS = { k: 1000, m: 1_000_000 } as const;
 
 /** The longest context window that betas in these headers ask for, in tokens; `undefined` where they ask for none. */
-export function windowAsked(headers: IncomingHttpHeaders): number | undefined {
+export function requestedWindow(headers: IncomingHttpHeaders): number | undefined {
   let longest: number | undefined;
   for (const name in headers) {
     if (!name.endsWith('-beta')) continue;
@@ -504,11 +505,9 @@ const ACCOUNT_WORDS =
   /(?:^|-)(?:organi[sz]ation|org|project|workspace|tenant|account|customer|billing|subscription|user-profile|cost-center|byok|(?:virtual|provider|api|secret)-?keys?)(?:-(?:id|name|key|override|slug))?$/;
 
 /** What a header that is dropped decides, by its name in lower case; `undefined` for all others. */
-export function decisionOf(name: string): DecisiveHeaders['decides'] | 'path' | undefined {
-  if (!isDecisiveHeader(name)) return undefined;
-  const known = DECISIVE_HEADERS.find((header) =>
-    header.name.endsWith('*') ? name.startsWith(header.name.slice(0, -1)) : name === header.name,
-  );
+export function decisionOf(name: string): PrivilegedHeader['decides'] | 'path' | undefined {
+  if (!isPrivilegedHeader(name)) return undefined;
+  const known = privilegedRow(name);
   if (known !== undefined) return OF_PATH.test(known.meaning) ? 'path' : known.decides;
   return ACCOUNT_WORDS.test(name) ? 'account' : 'model';
 }
@@ -520,15 +519,14 @@ const REFRAMED: ReadonlySet<string> = new Set(['content-encoding', 'content-type
  * Whether a request header, in lower case, chooses who serves or pays or says from where a request came, or is one in another
  * spelling that ends here or says what the body is.
  */
-export function isDecisiveHeader(name: string): boolean {
+export function isPrivilegedHeader(name: string): boolean {
   // Many servers take an underscore for a hyphen.
   const spelt = name.replaceAll('_', '-');
   return (
     !HARMLESS.has(spelt) &&
     ((spelt !== name && (ENDING_HERE.has(spelt) || REFRAMED.has(spelt))) ||
-      DECISIVE_EXACT.has(spelt) ||
-      DECISIVE_PREFIXES.some((prefix) => spelt.startsWith(prefix)) ||
-      DECISIVE_WORDS.test(spelt))
+      privilegedRow(spelt) !== undefined ||
+      PRIVILEGED_WORDS.test(spelt))
   );
 }
 
@@ -618,13 +616,9 @@ export const ORIGIN_HEADERS: readonly OriginHeaders[] = [
   },
 ];
 
-const ORIGIN_NAMES = ORIGIN_HEADERS.flatMap(({ names }) => names);
-const ORIGIN_EXACT: ReadonlySet<string> = new Set(ORIGIN_NAMES.filter((name) => !name.endsWith('*')));
-const FAMILIES = ORIGIN_NAMES.filter((name) => name.endsWith('*')).map((name) => name.slice(0, -1));
-// One expression, as this is asked for every header of every answer.
-const FAMILY = new RegExp(`^(?:${FAMILIES.join('|')})`);
+const originRow = rowFinder(ORIGIN_HEADERS, ({ names }) => names);
 
 /** Whether a response header, in lower case, acts on the gateway's host and is kept from clients. */
 export function actsOnOrigin(name: string): boolean {
-  return ORIGIN_EXACT.has(name) || FAMILY.test(name);
+  return originRow(name) !== undefined;
 }

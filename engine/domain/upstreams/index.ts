@@ -3,9 +3,9 @@ export { NO_MODEL } from '../../base/contract/no-model.ts';
 export { CALLER_FACTS, createAccessCheck, createIsListed, factsFor } from './access.ts';
 export { mayBeBilled } from './attempts/attempt.ts';
 export { Attempts } from './attempts/walk.ts';
-export { createDecisiveCheck, modelNames, refuseDecisiveQuery, servedNames } from './decisive-values.ts';
-export { windowAsked } from './headers.ts';
+export { requestedWindow } from './headers.ts';
 export { callerOf, createModelRefuser, modelNotFound, pricedAt } from './models.ts';
+export { createPrivilegedCheck, modelNames, refusePrivilegedQuery, servedNames } from './privileged-values.ts';
 export {
   CACHE_FACTS,
   type Choice,

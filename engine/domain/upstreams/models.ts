@@ -25,7 +25,7 @@ import {
   plainName,
 } from '../budget/index.ts';
 import { namesModel } from '../policies/index.ts';
-import { isModelId, type ToldOfModel } from './lists/ask-list.ts';
+import { isModelId, type ModelListEntry } from './lists/ask-list.ts';
 import { type ModelLists, NO_LISTS } from './lists/model-lists.ts';
 import { reaches } from './routes.ts';
 
@@ -121,12 +121,12 @@ export function callerOf(ctx: CallerContext): ModelCaller {
   };
 }
 
-/** Somebody with an access token of a group, about whom nothing else is known. */
+/** A caller with an access token of a group. */
 export function callerWithToken(group: string): ModelCaller {
   return { token_group: group, groups: [group], email: '' };
 }
 
-/** Whether a token group may use a model, worked out ahead for the models of gateway.yaml. */
+/** Whether a token group may use a model, computed ahead for the models of gateway.yaml. */
 function opener(
   { models: globs = [], families = [] }: TokenGroupConfig,
   { models, from_model_lists }: GatewayConfig,
@@ -152,15 +152,15 @@ const NOT_LISTED = 'no upstream that serves you has it on its list of models';
 const HOW_TO_SEE_MODELS = 'GET /v1/models lists the models you may use.';
 
 /**
- * Why a caller cannot have a model: who may use it, that the upstream its request goes to does not serve it, or that nobody
- * here knows it and no setting of the upstream allows such names in this field.
+ * Why a caller cannot use a model: access, the upstream of the request does not serve it, or its name is unknown and the upstream
+ * does not allow unknown names in this field.
  */
 type Refusal =
   | ModelRefusal
   | { readonly by: 'upstream'; readonly upstream: string }
   | { readonly by: 'unknown'; readonly upstream: string; readonly field: string };
 
-/** Why there is no such model for this caller, what can be done about it, and the names involved. */
+/** Reason, remedy and details for the error. */
 function explain(refusal: Refusal | undefined): { why: string; remedy: string; details: ErrorDetails } {
   const unknown = 'no model of this gateway has that identifier';
   if (refusal === undefined) return { why: unknown, remedy: '', details: {} };
@@ -191,22 +191,21 @@ function explain(refusal: Refusal | undefined): { why: string; remedy: string; d
 }
 
 /**
- * Makes the error for a model that a request asks for and cannot have. Where gateway.yaml names none, operators are told in the
- * log what to write.
+ * Makes the error for a model that a caller cannot use. Where gateway.yaml lists no models, the log says what to write.
  */
 export function createModelRefuser(
   config: Pick<GatewayConfig, 'from_model_lists'>,
   log: Log,
 ): (id: string, refusal: ModelRefusal | undefined) => StageError {
   if (!config.from_model_lists) return modelNotFound;
-  const tellOnce = createOnceLog(log);
+  const logOnce = createOnceLog(log);
   return (id, refusal) => {
     if (refusal !== undefined && refusal.by !== 'list') return modelNotFound(id, refusal);
     const model = quotable(id);
     const why = refusal === undefined ? NOT_IN_CATALOGUE : NOT_LISTED;
     const entry = refusal === undefined ? `{ id: ${model}, pricing: { input: ..., output: ... } }` : `{ id: ${model} }`;
-    const help = `write a section \`models\` with every model that is to be served, this one as ${entry}`;
-    tellOnce({ model, help }, `a model was asked for and refused: ${why}`);
+    const help = `list every model to serve in a section \`models\`, this one as ${entry}`;
+    logOnce({ model, help }, `a request for an unknown model was refused: ${why}`);
     const price = refusal === undefined ? ', with its price' : '';
     const remedy = `An administrator can list it in gateway.yaml under \`models\`${price}, beside the others that are served.`;
     const message = `Model not found: "${model}"; ${why}. ${HOW_TO_SEE_MODELS} ${remedy}`;
@@ -235,7 +234,7 @@ export function noModelsBecause(
   { from_model_lists }: Pick<GatewayConfig, 'from_model_lists'> = {},
 ): string {
   if (refusals.length === 0 && from_model_lists) {
-    return 'no upstream tells a list of its models; those that the catalogue of prices knows are served all the same';
+    return 'no upstream has a list of its models; those of the price catalogue are served';
   }
   if (refusals.length === 0) return 'this gateway has no models; an administrator adds them to gateway.yaml';
   const policy = refusals.find((refusal) => refusal?.by === 'policy');
@@ -266,7 +265,7 @@ function idsWritten({ routing, token_groups }: GatewayConfig): readonly string[]
 }
 
 /** A model with what its upstream's list says of it: how long it may answer where nobody says, and how it is told to think. */
-function withTold(model: ModelConfig, { max_tokens, thinking }: ToldOfModel): ModelConfig {
+function withTold(model: ModelConfig, { max_tokens, thinking }: ModelListEntry): ModelConfig {
   return deepFreeze({
     ...model,
     ...(max_tokens !== undefined && { default_output_tokens: Math.min(max_tokens, model.max_output_tokens) }),

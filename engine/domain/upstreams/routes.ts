@@ -1,5 +1,5 @@
 /**
- * Where requests can go: routes with their places, which of them can serve a request, in which order, and where a session belongs.
+ * Routing: the upstreams of a route that can serve a request, in which order, and session affinity.
  * @module
  */
 import type {
@@ -12,21 +12,21 @@ import type {
 import { StageError } from '../../base/contract/errors.ts';
 import type { FactPath, FactValue } from '../../base/contract/facts.ts';
 import type { Candidate, Closed, DropReason, Seen, UpstreamStates } from '../../base/contract/forwarding.ts';
-import { askedIn, protocolOf } from '../../base/contract/protocol.ts';
+import { negotiatedProtocol, protocolOf } from '../../base/contract/protocol.ts';
 import type { CacheLifetime } from '../../base/contract/services.ts';
 import { matchesGlob } from '../../base/kit/glob.ts';
-import { sessionKey } from '../protocols/index.ts';
+import { definitionNamed, definitionOf, sessionKey } from '../protocols/index.ts';
 
-/** Where a rule, or no rule, leads: its upstreams in the order of gateway.yaml. */
+/** A list of upstreams: of a routing rule, or the default one. In the order of gateway.yaml. */
 export interface Route {
   readonly key: string;
   readonly upstreams: ReadonlySet<string>;
-  /** Whether its upstreams keep state that not all of them can read. */
+  /** Whether its upstreams have several state boundaries. */
   readonly has_boundaries: boolean;
   places(model: ModelConfig, protocol: string): readonly Place[];
 }
 
-/** An upstream of a route as requests of a protocol for a model see it. */
+/** An upstream of a route, for requests of one protocol for one model. */
 export interface Place {
   readonly upstream: UpstreamConfig;
   readonly upstream_model: string;
@@ -34,12 +34,12 @@ export interface Place {
   readonly weight: number;
   readonly seed: number;
   readonly pool: Pool;
-  /** How much the model reads there, in tokens. */
+  /** Context window of the model there, in tokens. */
   readonly context_window: number;
   readonly is_understood: boolean;
-  /** Whether translation drops the lifetimes that such requests ask for, as they do in single parts of a Messages request. */
+  /** Whether translation drops cache lifetimes of such requests. */
   readonly drops_lifetimes: boolean;
-  /** The candidate for requests that ask for this cache lifetime, and a list of it where it is alone; the same objects each time. */
+  /** The candidate for requests with this cache lifetime, and as a list of one; the same objects each time. */
   as(asked: CacheLifetime): {
     readonly candidate: Candidate;
     readonly alone: readonly Candidate[];
@@ -51,12 +51,12 @@ export interface Place {
 export interface Pool {
   readonly name: string;
   readonly seed: number;
-  /** Of all of them, whether they can serve or not: what leaves goes to the others of the pool, whose cache is warm. */
+  /** Sum over all members, also those that cannot serve: their requests go to the others of the pool, whose cache is warm. */
   readonly weight: number;
   readonly size: number;
 }
 
-/** What a rule may say about requests for a 1-hour lifetime. */
+/** The settings of a rule for requests with a 1-hour lifetime. */
 type RulePolicy = Pick<RoutingRuleConfig, 'on_unsupported_cache'>;
 
 export interface RouteSurroundings {
@@ -65,8 +65,8 @@ export interface RouteSurroundings {
 }
 
 /**
- * Makes a route of a list of upstreams, which has at least one.
- * @param rule what the rule that leads there says of its own
+ * Makes a route of a list of at least one upstream.
+ * @param rule settings of the routing rule
  */
 export function createRoute(
   entries: readonly RouteUpstream[],
@@ -98,7 +98,7 @@ export function createRoute(
   };
 }
 
-/** Whether any route of a configuration has several upstreams, so that it matters which of them has a session. */
+/** Whether any route of a configuration has several upstreams, so that session affinity matters. */
 export function sharesSessions({ routing }: GatewayConfig): boolean {
   return [routing.default_upstreams, ...routing.rules.map(({ upstreams }) => upstreams)].some(
     ({ length }) => length > 1,
@@ -151,14 +151,16 @@ function createPlace(
     pool,
     context_window: Math.min(model.context_window, model.context_windows?.[name] ?? Infinity),
     is_understood: counts && speaks,
-    drops_lifetimes: spoken === 'messages' && !protocols.includes('messages'),
+    drops_lifetimes:
+      definitionNamed(spoken)?.kept.cache_lifetimes === true &&
+      !protocols.some((protocol) => definitionOf(protocol).kept.cache_lifetimes),
     as: (asked) => (known[asked] ??= make(asked)),
   };
 }
 
 type Written<P extends FactPath> = { readonly [path in P]?: FactValue<path> };
 
-/** Facts that tell what the requested model is and can do. */
+/** Facts about the requested model. */
 export const MODEL_FACTS = [
   'model.family',
   'model.context_window',
@@ -169,7 +171,7 @@ export const MODEL_FACTS = [
   'model.supports.prompt_cache_1h',
 ] as const;
 
-/** Facts that tell where a request goes, apart from the rule that decided it and the cost. */
+/** Facts about the upstream of a request. */
 export const UPSTREAM_FACTS = [
   'route.upstream',
   'route.protocol',
@@ -183,7 +185,7 @@ type ModelFacts = Written<(typeof MODEL_FACTS)[number]>;
 
 const facts_of_models = new WeakMap<ModelConfig, ModelFacts>();
 
-/** What a model is and can do, for routing rules. */
+/** Facts about a model, for routing rules. */
 export function modelFacts(model: ModelConfig): ModelFacts {
   let facts = facts_of_models.get(model);
   if (facts === undefined) {
@@ -205,7 +207,7 @@ function describeModel({ family, context_window, max_output_tokens, supports }: 
   };
 }
 
-/** Where a request of a protocol for a model goes when an upstream was chosen; what is not known there is `undefined`. */
+/** Facts about an upstream that was chosen; `undefined` where unknown. */
 export function upstreamFacts(
   protocol: string,
   model: ModelConfig,
@@ -214,7 +216,7 @@ export function upstreamFacts(
   const { name, region, protocols, supports } = upstream;
   return {
     'route.upstream': name,
-    'route.protocol': askedIn(protocol, protocols),
+    'route.protocol': negotiatedProtocol(protocol, protocols),
     'route.upstream_model': model.upstream_ids[name] ?? model.id,
     'route.region': region,
     'route.supports.count_tokens': supports.count_tokens,
@@ -225,16 +227,16 @@ export function upstreamFacts(
 /** Facts about the prompt cache that change with the upstream. */
 export const CACHE_FACTS = ['cache.effective_ttl', 'cache.downgraded'] as const;
 
-/** What becomes of a request for a 1-hour lifetime; `as_asked` where its upstream can do what it asks for. */
+/** How a request for a 1-hour lifetime is handled; `as_asked`: the upstream supports it. */
 export type CacheFate = 'as_asked' | UpstreamConfig['on_unsupported_cache'];
 
-/** What becomes of the prompt cache of a request at one upstream. */
+/** The prompt cache of a request at one upstream. */
 export interface CacheChoice {
   readonly fate: CacheFate;
   readonly facts: { readonly [path in (typeof CACHE_FACTS)[number]]: FactValue<path & FactPath> };
 }
 
-/** What may happen, made once: nothing of it depends on the request but what it asks for. */
+/** All possible choices, made once. */
 const CHOICES: ReadonlyMap<string, CacheChoice> = new Map(
   (['as_asked', 'downgrade', 'refuse', 'pass'] as const).flatMap((fate) =>
     (['none', '5m', '1h'] as const).map((asked) => [`${fate} ${asked}`, choiceOf(fate, asked)] as const),
@@ -253,10 +255,10 @@ function choiceOf(fate: CacheFate, asked: CacheLifetime): CacheChoice {
 }
 
 /**
- * What becomes of a request that asks for a cache lifetime, at an upstream.
+ * How an upstream handles the cache lifetime of a request.
  * @param asked the fact `cache.requested_ttl`; none where it is absent
  * @param keeps_hour whether upstream and model keep prompts for an hour (`route.supports.prompt_cache_1h`)
- * @param rule the rule that chose the upstream; what it says goes before what the upstream says
+ * @param rule the routing rule; its settings override those of the upstream
  */
 export function cacheChoice(
   asked: string | undefined,
@@ -269,11 +271,11 @@ export function cacheChoice(
   return CHOICES.get(`${fate} ${asked ?? 'none'}`)!;
 }
 
-/** The refusal of a request for a 1-hour lifetime that none of the upstreams it could go to supports. */
+/** The error for a request with a 1-hour lifetime that no upstream of its route supports. */
 function refuseLifetime(upstreams: readonly string[]): StageError {
   const names = upstreams.map((name) => `"${name}"`).join(' and ');
   const what = upstreams.length === 1 ? `The upstream ${names} does` : `The upstreams ${names} do`;
-  const message = `${what} not keep prompts of this model for an hour, and the gateway is told to refuse such requests (on_unsupported_cache). Ask for five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
+  const message = `${what} not cache prompts of this model for an hour, and the gateway refuses such requests (on_unsupported_cache). Request five minutes: cache_control with ttl 5m, or without ttl; with the client of the Messages API set FORCE_PROMPT_CACHING_5M=1.`;
   return new StageError('invalid_request', message, {
     details: { param: 'cache_control.ttl', ...(upstreams.length === 1 && { upstream: upstreams[0]! }) },
   });
@@ -282,14 +284,14 @@ function refuseLifetime(upstreams: readonly string[]): StageError {
 // Weighted rendezvous hashing: every process ranks the same keys the same way, and where one entry leaves, only its own keys
 // move, to all others by their weights.
 
-/** Hashes a text to 32 bits: FNV-1a, mixed so that texts that differ in one character have nothing in common. */
+/** Hashes a text to 32 bits: FNV-1a with the finalizer of MurmurHash3, so that similar texts have unrelated hashes. */
 function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return mix(hash);
 }
 
-/** The last steps of MurmurHash3: every bit of the input decides over every bit of the result. */
+/** The finalizer of MurmurHash3: every bit of the input affects every bit of the result. */
 function mix(hash: number): number {
   let mixed = hash ^ (hash >>> 16);
   mixed = Math.imul(mixed, 0x85ebca6b);
@@ -299,7 +301,7 @@ function mix(hash: number): number {
 }
 
 /**
- * How much an entry wants a key; the highest of all entries has it. Over many keys each entry has the share of its weight.
+ * Score of an entry for a key in rendezvous hashing; the highest wins. Over many keys each entry has the share of its weight.
  * @param key hash of the key
  * @param seed hash of the entry's name
  */
@@ -325,15 +327,15 @@ export function reaches(
 }
 
 export interface Needs extends Session {
-  /** How many tokens it likely comes to, its answer included where it is bounded; 0 where nobody can tell. */
+  /** Estimated tokens, with the output where it is bounded; 0: unknown. */
   readonly tokens: number;
   readonly cache_ttl: CacheLifetime;
   readonly by?: Seen | undefined;
-  /** Whether it holds what only the upstream can read that it came from. */
+  /** Whether it holds state that only the upstream that made it can read. */
   readonly holds_state: boolean;
   /**
-   * Whether an upstream takes the fields that choose models, prices and accounts: the models they name there. Raises the error
-   * that it would be refused with. Absent where there are none.
+   * Checks the privileged fields for an upstream, and returns the models that they name there. Raises the error for the client.
+   * Absent where the request has none.
    */
   readonly decide?: ((place: Place) => readonly string[]) | undefined;
 }
@@ -347,9 +349,9 @@ export interface Choosing {
 
 export interface Choice {
   readonly candidates: readonly Candidate[];
-  /** How many of them, the last ones, were dropped, and are asked only when all others have failed. */
+  /** Number of dropped ones at the end, which are tried only when all others have failed. */
   readonly spare: number;
-  /** Those of the route that are not asked, each as `name: reason`; `undefined` without any. */
+  /** Those of the route that are not tried, each as `name: reason`; `undefined` without any. */
   readonly dropped: readonly string[] | undefined;
 }
 
@@ -358,7 +360,7 @@ export interface Dropped {
   readonly reason: DropReason;
 }
 
-/** Why an upstream that could serve a request does not serve now, as it found out itself. */
+/** Why an upstream that could serve a request does not now. */
 const FOR_A_WHILE: ReadonlySet<DropReason> = new Set(['open', 'limited', 'credential', 'model_missing']);
 
 /** The upstreams of a route that can serve a request. Raises upstream_unavailable, and what `needs.decide` raises everywhere. */
@@ -366,14 +368,14 @@ export function chooseCandidates(route: Route, places: readonly Place[], needs: 
   const [first] = places as [Place];
   if (places.length === 1) return { candidates: onlyCandidate(first, needs, choosing), spare: 0, dropped: undefined };
   const dropped: Dropped[] = [];
-  const home = placeNamed(places, homeOf(choosing.states, needs));
-  const ranking: Ranking = { key: needs.session_key, home, ...choosing };
+  const preferred = placeNamed(places, affinityOf(choosing.states, needs));
+  const ranking: Ranking = { key: needs.session_key, preferred, ...choosing };
   const is_bound = route.has_boundaries && needs.holds_state;
   const { able, decided } = is_bound
     ? dropForeign(
         places,
         needs,
-        { ...ranking, home: placeNamed(places, ownerOf(choosing.states, needs)) ?? home },
+        { ...ranking, preferred: placeNamed(places, ownerOf(choosing.states, needs)) ?? preferred },
         dropped,
       )
     : dropUnable(places, needs, dropped);
@@ -385,7 +387,7 @@ export function chooseCandidates(route: Route, places: readonly Place[], needs: 
     candidates[0] = { ...candidates[0]!, is_alone: true };
   }
   if (spare.length > 0) {
-    // Once they are asked, no other upstream is left that could do more.
+    // They come last, when no other upstream is left.
     const others = namesOf(dropped.filter(({ place }) => !spare.includes(place)));
     const later = rankPlaces(spare, ranking).map((place) => candidateOf(place, needs, decided));
     candidates.push(...later.map((one) => ({ ...one, facts: { ...one.facts, 'route.dropped': others } })));
@@ -402,7 +404,7 @@ function onlyCandidate(place: Place, needs: Needs, { states, now }: Choosing): r
   const others = needs.decide?.(place) ?? [];
   if (fate === 'refuse') throw refuseLifetime([place.upstream.name]);
   const closed = states.closed(place.upstream.name, place.upstream_model, needs.by);
-  if (closed !== undefined && mayNotBeAsked(closed, true)) throw unavailable(place, closed, now());
+  if (closed !== undefined && mustNotBeTried(closed, true)) throw unavailable(place, closed, now());
   return others.length === 0 ? alone : [withModels(alone[0]!, others)];
 }
 
@@ -425,14 +427,13 @@ function withModels(candidate: Candidate, others: readonly string[]): Candidate 
 }
 
 /**
- * Leaves only what can serve a request and read the state that it holds: where that is known to come from, else where the
- * session belongs.
+ * Keeps the places that can serve a request and read the state in it: those of the upstream that made it, else of the session.
  */
 function dropForeign(places: readonly Place[], needs: Needs, ranking: Ranking, dropped: Dropped[]): Able {
-  const { home } = ranking;
-  if (home !== undefined) return dropUnable(near(home, places, dropped), needs, dropped);
+  const { preferred } = ranking;
+  if (preferred !== undefined) return dropUnable(near(preferred, places, dropped), needs, dropped);
   const { able, decided } = dropUnable(places, needs, dropped);
-  // Where it was served must not depend on what happens to be weak or busy now.
+  // Affinity must not depend on what is unavailable or busy now.
   const [owner] = rankPlaces(able, { ...ranking, states: { share: () => 1, active: () => 0 } });
   return { able: near(owner!, able, dropped), decided };
 }
@@ -442,8 +443,7 @@ function near({ upstream: { state_boundary } }: Place, places: readonly Place[],
 }
 
 /**
- * Leaves out what takes no requests now. The last one is asked all the same, unless it is the only one there could be: where
- * all are closed, the one whose time ends first.
+ * Drops places that take no requests now. Where all are closed, keeps the one whose time ends first, unless the route has only one.
  */
 function dropClosed(
   places: readonly Place[],
@@ -469,26 +469,26 @@ function lastResort(closed: ReadonlyMap<Place, Closed>, now: number, is_bound: b
   const soonest = [...closed].toSorted((a, b) => untilOf(a) - untilOf(b));
   const willing = soonest.filter(([, { because }]) => because !== 'drained');
   const [place, found] = willing[0] ?? soonest[0]!;
-  if (willing.length === 0 || (willing.length === 1 && mayNotBeAsked(found, true)))
+  if (willing.length === 0 || (willing.length === 1 && mustNotBeTried(found, true)))
     throw unavailable(place, found, now, is_bound);
   return place;
 }
 
 export interface Able {
   readonly able: readonly Place[];
-  /** The models each of them may use for it beside its own; `undefined` where the request names none. */
+  /** Further models that each of them may use; `undefined` where the request names none. */
   readonly decided: ReadonlyMap<Place, readonly string[]> | undefined;
 }
 
 /**
- * Leaves out what can never serve such a request. Where that is all of them, what refuses it everywhere is raised, or the
- * first one is left to say what is wrong with it.
+ * Drops places that can never serve such a request. Where that is all of them, raises the common error, or keeps the first to report
+ * what is wrong.
  */
 function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]): Able {
   if (needs.decide === undefined && areAlike(places)) return { able: places, decided: undefined };
   const decided = needs.decide === undefined ? undefined : new Map<Place, readonly string[]>();
   const refused = decided === undefined ? undefined : decideAll(places, needs.decide!, decided);
-  const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'decisive', dropped);
+  const allowed = refused === undefined ? places : leave(places, (place) => !refused.has(place), 'privileged', dropped);
   if (allowed.length === 0) throw refused!.get(places[0]!)!;
   const understood = leave(allowed, (place) => place.is_understood, 'protocol', dropped, allowed[0]);
   const longest = longestWindow(understood, needs.tokens);
@@ -496,14 +496,14 @@ function dropUnable(places: readonly Place[], needs: Needs, dropped: Dropped[]):
   return { able, decided };
 }
 
-/** Whether they differ in nothing that this is about, as nearly always. */
+/** Fast path: whether all places are alike here. */
 function areAlike(places: readonly Place[]): boolean {
   const { context_window } = places[0]!;
   for (const place of places) if (!place.is_understood || place.context_window !== context_window) return false;
   return true;
 }
 
-/** Leaves those that pass a test, or `otherwise` where none does. */
+/** Keeps those that pass a test, or `otherwise` where none does. */
 function leave(
   places: readonly Place[],
   passes: (place: Place) => boolean,
@@ -543,7 +543,7 @@ function longestWindow(places: readonly Place[], tokens: number): number {
   return Math.min(tokens, longest);
 }
 
-/** Leaves out what refuses a request for a 1-hour lifetime. Raises invalid_request where that is all of them. */
+/** Drops places that refuse a 1-hour lifetime. Raises invalid_request where all do. */
 function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: Dropped[]): readonly Place[] {
   if (cache_ttl !== '1h') return places;
   const left = leave(places, (place) => place.as(cache_ttl).fate !== 'refuse', 'cache', dropped);
@@ -552,8 +552,8 @@ function dropRefusing(places: readonly Place[], { cache_ttl }: Needs, dropped: D
 }
 
 /**
- * Leaves out what does not keep prompts for an hour where that is asked for and another upstream does. What is left out may
- * still be asked when all others have failed: none of them keeps it then.
+ * Drops places without a 1-hour cache where the request wants one and another place has it. They are tried when all others have
+ * failed.
  */
 function splitByCache(
   places: readonly Place[],
@@ -569,25 +569,25 @@ function splitByCache(
 }
 
 export interface Ranking {
-  /** What the turns of a session have in common; `undefined` for requests that belong to none. */
+  /** Key of the session; `undefined` for requests without one. */
   readonly key: string | undefined;
-  /** The upstream that has the session's prompts, whether it is among those that can serve or not. */
-  readonly home: Place | undefined;
+  /** The upstream with the prompt cache of the session; it need not be able to serve. */
+  readonly preferred: Place | undefined;
   readonly states: Pick<UpstreamStates, 'active' | 'share'>;
   /** A number from 0 up to 1. */
   readonly random: () => number;
 }
 
 /**
- * Places in the order in which they are to be tried: the session's home, those that share its cache, then by order, and within
- * one by weighted rendezvous hashing, cache pools first. Without a session by chance, the less busy of two first.
+ * Ranks places: the upstream of the session first, then those that share its cache, then by `order`, and within one order by
+ * weighted rendezvous hashing, cache pools first. Without a session: power of two random choices.
  */
 export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] {
-  const { key, home, states } = ranking;
+  const { key, preferred, states } = ranking;
   const hash = key === undefined ? undefined : hashOf(key);
   const sorted: Place[] = [];
   const scores: number[] = [];
-  // A handful at most, for every request: sorting by insertion makes nothing else.
+  // Insertion sort: few entries, and no allocation per request.
   for (const place of places) {
     const score = hash === undefined ? chanceOf(place, ranking) : poolScore(place, hash, states);
     let at = sorted.length;
@@ -599,7 +599,7 @@ export function rankPlaces(places: readonly Place[], ranking: Ranking): Place[] 
     sorted[at] = place;
     scores[at] = score;
   }
-  if (hash === undefined && home === undefined && sorted.length > 1) lessBusyFirst(sorted, states);
+  if (hash === undefined && preferred === undefined && sorted.length > 1) lessBusyFirst(sorted, states);
   return sorted;
 }
 
@@ -607,7 +607,7 @@ function weightOf({ upstream, upstream_model, weight }: Place, { share }: Rankin
   return weight * share(upstream.name, upstream_model);
 }
 
-/** No two requests without a session have a key in common. */
+/** Random, so that requests without a session spread. */
 function chanceOf(place: Place, { random, states }: Ranking): number {
   return scoreOf((random() * 2 ** 32) >>> 0, place.seed, weightOf(place, states));
 }
@@ -617,18 +617,21 @@ function poolScore(place: Place, hash: number, states: Ranking['states']): numbe
   return scoreOf(hash, pool.seed, pool.size === 1 ? weightOf(place, states) : pool.weight);
 }
 
-/** Whether a place is to be tried before another that has its place already. */
+/** Whether a place ranks before another. */
 function isBefore(
   place: Place,
   score: number,
   other: Place,
   other_score: number,
   hash: number | undefined,
-  { home, states }: Ranking,
+  { preferred, states }: Ranking,
 ): boolean {
-  if (home !== undefined) {
-    if (place === home || other === home) return place === home;
-    const [is_close, other_is_close] = [place.pool.name === home.pool.name, other.pool.name === home.pool.name];
+  if (preferred !== undefined) {
+    if (place === preferred || other === preferred) return place === preferred;
+    const [is_close, other_is_close] = [
+      place.pool.name === preferred.pool.name,
+      other.pool.name === preferred.pool.name,
+    ];
     if (is_close !== other_is_close) return is_close;
   }
   if (place.order !== other.order) return place.order < other.order;
@@ -639,7 +642,7 @@ function isBefore(
   return scoreOf(hash, place.seed, weightOf(place, states)) > scoreOf(hash, other.seed, weightOf(other, states));
 }
 
-/** The power of two choices, by requests under way for each share of the weight. */
+/** Power of two choices by requests in flight per weight. */
 function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
   const [first, second] = sorted as [Place, Place];
   if (first.order !== second.order || second.weight === 0) return;
@@ -647,24 +650,24 @@ function lessBusyFirst(sorted: Place[], { active }: Ranking['states']): void {
   if (load(second) < load(first)) sorted.splice(0, 2, second, first);
 }
 
-/** Above it one of the clients gives up at once. */
+/** Longest `retry-after`: for a longer one the Messages client gives up at once. */
 const RETRY_SECONDS_MAX = 60;
-/** Nobody knows for how long an upstream is drained. */
+/** `retry-after` for a drained upstream, whose end is unknown. */
 const RETRY_SECONDS_DRAINED = 10;
 
 const ALONE = { caller: 'your requests', request: 'this request' } as const;
 
 /**
- * Whether not even the last upstream is asked. One that is only limited answers at once, and so does one that refuses a credential:
- * with more than is known here.
+ * Whether not even the last upstream is tried. An upstream that is limited or refuses the credential is tried: it responds at once,
+ * with a better error.
  */
-export function mayNotBeAsked({ because }: Closed, is_alone: boolean): boolean {
+export function mustNotBeTried({ because }: Closed, is_alone: boolean): boolean {
   return because === 'drained' || (because === 'open' && is_alone);
 }
 
 /**
- * The error where nothing of a route takes requests; its `retry-after` is when the upstream is asked again.
- * @param holds_state whether the request holds what only this upstream can read
+ * The error where no upstream of a route takes requests; `retry-after` is the time of the next trial.
+ * @param holds_state whether the request holds state that only this upstream can read
  */
 export function unavailable(
   { upstream: { name } }: Pick<Candidate, 'upstream'>,
@@ -683,7 +686,7 @@ export function unavailable(
     : 'the route has no other that could serve this request';
   return new StageError(
     'upstream_unavailable',
-    `The upstream "${name}" is not asked: ${why}, and ${no_other}. Try again in ${wait} s.`,
+    `The upstream "${name}" is unavailable: ${why}, and ${no_other}. Try again in ${wait} s.`,
     {
       details: { upstream: name, because, ...(last !== undefined && { last }) },
       headers: { 'retry-after': String(wait) },
@@ -691,16 +694,16 @@ export function unavailable(
   );
 }
 
-/** How long an upstream is known to have made what a session holds: far longer than it keeps prompts. */
+/** How long the maker of the state in a session is remembered: far longer than prompts are cached. */
 const STATE_SECONDS = 24 * 60 * 60;
 const HOUR_SECONDS = 60 * 60;
 const SHORT_SECONDS = 5 * 60;
 
-/** Where an answer of Responses says its identifier: at its head. */
+/** The identifier at the beginning of a Responses response. */
 const RESPONSE_ID = /"id"\s*:\s*"(resp[\w-]{1,200})"/;
 const RESPONSE_HEAD_CHARS = 1000;
 
-/** What tells where a request belongs. */
+/** What session affinity goes by. */
 export interface Session {
   readonly session_key: string | undefined;
   /** Models have prompt caches of their own, and may have routes of their own. */
@@ -715,19 +718,19 @@ interface Served extends Session {
   readonly has_boundaries: boolean;
 }
 
-/** Remembers where sessions were served: for as long as their prompts are kept there, and longer where their state is. */
-export function createSessionKeeper(states: Pick<UpstreamStates, 'home' | 'settle'>) {
+/** Session affinity of requests: as long as prompts are cached, and longer for state. */
+export function createSessionKeeper(states: Pick<UpstreamStates, 'affinity' | 'settle'>) {
   return {
     keep({ upstream, session_key, model, continues, cache_ttl, has_boundaries }: Served): void {
       if (session_key !== undefined)
-        states.settle(homeKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
+        states.settle(affinityKey(session_key, model), upstream, cache_ttl === '1h' ? HOUR_SECONDS : SHORT_SECONDS);
       if (!has_boundaries) return;
       if (continues !== undefined) states.settle(continues, upstream, STATE_SECONDS);
       if (session_key === undefined) return;
       states.settle(stateKey(session_key, model), upstream, STATE_SECONDS);
       states.settle(stateKey(session_key), upstream, STATE_SECONDS);
     },
-    /** Notes which upstream keeps the response of Responses that begins so. */
+    /** Records which upstream keeps the Responses response that begins so. */
     keepStored(answer: string, upstream: string): void {
       const id = RESPONSE_ID.exec(answer.slice(0, RESPONSE_HEAD_CHARS))?.[1];
       if (id !== undefined) states.settle(sessionKey('stored', id), upstream, STATE_SECONDS);
@@ -735,22 +738,25 @@ export function createSessionKeeper(states: Pick<UpstreamStates, 'home' | 'settl
   };
 }
 
-/** The upstream that has the prompts of a session; `undefined` where none is known to. */
-function homeOf({ home }: Pick<UpstreamStates, 'home'>, { session_key, model }: Session): string | undefined {
-  return session_key === undefined ? undefined : home(homeKey(session_key, model));
+/** The upstream with the prompt cache of a session; `undefined` where unknown. */
+function affinityOf(
+  { affinity }: Pick<UpstreamStates, 'affinity'>,
+  { session_key, model }: Session,
+): string | undefined {
+  return session_key === undefined ? undefined : affinity(affinityKey(session_key, model));
 }
 
-/** The upstream that made what a request holds, as far as that is known here. */
+/** The upstream that made the state in a request; `undefined` where unknown. */
 function ownerOf(
-  { home }: Pick<UpstreamStates, 'home'>,
+  { affinity }: Pick<UpstreamStates, 'affinity'>,
   { session_key, model, continues }: Session,
 ): string | undefined {
-  const kept = continues === undefined ? undefined : home(continues);
+  const kept = continues === undefined ? undefined : affinity(continues);
   if (kept !== undefined || session_key === undefined) return kept;
-  return home(stateKey(session_key, model)) ?? home(stateKey(session_key));
+  return affinity(stateKey(session_key, model)) ?? affinity(stateKey(session_key));
 }
 
-function homeKey(session_key: string, model: string): string {
+function affinityKey(session_key: string, model: string): string {
   return `${session_key} ${model}`;
 }
 

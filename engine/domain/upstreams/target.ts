@@ -1,10 +1,10 @@
 import type { UpstreamConfig } from '../../base/contract/config.ts';
 import { StageError } from '../../base/contract/errors.ts';
-import { askedIn, type Protocol, protocolOf } from '../../base/contract/protocol.ts';
+import { negotiatedProtocol, type Protocol, protocolOf } from '../../base/contract/protocol.ts';
 import type { CompressedBody } from '../../base/contract/request-body.ts';
 import type { Services } from '../../base/contract/services.ts';
-import type { DrainLimits, StageContext } from '../../base/contract/stage.ts';
-import { configuredWay } from '../../base/kit/net/way.ts';
+import type { ReadToEndLimits, StageContext } from '../../base/contract/stage.ts';
+import { configuredProxyRoute } from '../../base/kit/net/proxy-route.ts';
 import { secretPlace } from '../../base/kit/secret-names.ts';
 import { definitionOf, spellBound } from '../protocols/index.ts';
 import {
@@ -13,8 +13,8 @@ import {
   fixedHeaders,
   fixHeaders,
   forwardedHeaders,
-  type MessagesHeaders,
-  messagesHeaders,
+  type HeaderPrefixes,
+  headerPrefixes,
   type Propagation,
   upstreamCredential,
   upstreamPaths,
@@ -33,7 +33,7 @@ export const FORWARD_READS = [
   'request.client.address',
 ] as const;
 
-/** Facts that it goes by where they are set. */
+/** Optional facts that it reads. */
 export const FORWARD_READS_IF_SET = [
   'route.protocol',
   'cache.downgraded',
@@ -68,20 +68,20 @@ export type ForwardContext = StageContext<
 /** An upstream with everything a request to it needs, prepared once. */
 export interface Target {
   readonly config: UpstreamConfig;
-  /** Puts a path behind that of the base URL. */
+  /** Appends a path to that of the base URL. */
   readonly pathOf: (path: string) => string;
   readonly transport: Transport;
   readonly credential: Readonly<Record<string, string>>;
-  /** Headers that every request has, whatever its client says. */
+  /** Headers of gateway.yaml that every request gets. */
   readonly fixed_headers: Readonly<Record<string, string>>;
   readonly credential_name: string | undefined;
-  readonly messages_headers: MessagesHeaders;
-  /** Headers that reach it though they choose who serves or pays. */
+  readonly header_prefixes: HeaderPrefixes;
+  /** Privileged headers that it gets. */
   readonly allowed_headers: ReadonlySet<string>;
-  /** What it gets of the trace of a request. */
+  /** Trace headers that it gets. */
   readonly propagate: Propagation;
-  /** Absent where an answer is cancelled when its client has gone. */
-  readonly drain: DrainLimits | undefined;
+  /** Absent where a response is cancelled when its client disconnects. */
+  readonly drain: ReadToEndLimits | undefined;
 }
 
 export function createTarget(upstream: UpstreamConfig, { config, clock, secret }: Services): Target {
@@ -91,11 +91,15 @@ export function createTarget(upstream: UpstreamConfig, { config, clock, secret }
   return {
     config: upstream,
     pathOf: upstreamPaths(upstream),
-    transport: openTransport(upstream, { connect_seconds, clock, proxy: configuredWay(upstream.proxy, secret).proxy }),
+    transport: openTransport(upstream, {
+      connect_seconds,
+      clock,
+      proxy: configuredProxyRoute(upstream.proxy, secret).proxy,
+    }),
     credential: upstreamCredential(upstream, secret),
     fixed_headers: fixedHeaders(upstream, secret),
     credential_name: credential === undefined ? undefined : secretPlace(credential),
-    messages_headers: messagesHeaders(upstream.profile, profile),
+    header_prefixes: headerPrefixes(upstream.profile, profile),
     allowed_headers: new Set(upstream.allow_headers),
     propagate: config.telemetry.propagate,
     drain:
@@ -105,20 +109,23 @@ export function createTarget(upstream: UpstreamConfig, { config, clock, secret }
   };
 }
 
-/** The protocol in which a request is asked at a target. */
+/** The protocol of a request at a target. */
 export function protocolAt(ctx: ForwardContext, { config }: Target): Protocol {
-  return (ctx.get('route.protocol') as Protocol | undefined) ?? askedIn(ctx.get('request.protocol'), config.protocols);
+  return (
+    (ctx.get('route.protocol') as Protocol | undefined) ??
+    negotiatedProtocol(ctx.get('request.protocol'), config.protocols)
+  );
 }
 
-/** What a target is sent of a request, and which of the client's headers it is not. */
+/** The request for a target, and the dropped headers of the client. */
 export interface PreparedRequest extends OutgoingRequest {
   readonly dropped_headers: readonly string[] | undefined;
 }
 
-/** Methods whose requests need not have a body, and then say nothing of its length. */
+/** Methods whose requests without a body have no `content-length`. */
 const BODILESS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'DELETE']);
 
-/** Makes what a target is sent of a request. Raises not_supported when it would not understand the body. */
+/** Makes the request for a target. Raises not_supported where the target does not speak the protocol of the body. */
 export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest {
   const own = ctx.get('request.protocol');
   const spoken = protocolOf(own);
@@ -129,7 +136,8 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
   const model = ctx.get('route.upstream_model');
   if (!body.replaced && model !== (ctx.get('request.alias') ?? ctx.get('request.model'))) body.rewrite('model', model);
   const { max_tokens_field } = target.config;
-  if (!body.replaced && protocol === 'chat' && max_tokens_field !== undefined) spellBound(body, max_tokens_field);
+  if (!body.replaced && max_tokens_field !== undefined && definitionOf(protocol).output.fields.length > 1)
+    spellBound(body, max_tokens_field);
   const compressed = takenBy(target.config, body.compressed);
   const { headers, dropped } = forwardedHeaders(ctx.call.req.headers, target.allowed_headers, target.propagate);
   if (compressed === undefined && body.decompress()) delete headers['content-encoding'];
@@ -137,7 +145,7 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
   if (ctx.converts_response) headers['accept-encoding'] = 'identity';
   if (foreign) {
     const stream = ctx.get('request.stream') ?? false;
-    describeTranslated(headers, { protocol, stream, messages: target.messages_headers });
+    describeTranslated(headers, { protocol, stream, prefixes: target.header_prefixes });
   }
   const { bytes } = compressed ?? body;
   if (bytes.length > 0 || !BODILESS.has(ctx.call.req.method!)) headers['content-length'] = String(bytes.length);
@@ -148,13 +156,13 @@ export function requestFor(ctx: ForwardContext, target: Target): PreparedRequest
   return { method: ctx.call.req.method!, path, headers, body: bytes, dropped_headers };
 }
 
-/** A compressed body that the upstream decompresses itself. */
+/** The compressed body, where the upstream accepts its encoding. */
 function takenBy({ supports }: UpstreamConfig, compressed: CompressedBody | undefined): CompressedBody | undefined {
   const taken: readonly string[] = supports.request_encodings;
   return compressed?.encodings.every((encoding) => taken.includes(encoding)) ? compressed : undefined;
 }
 
-/** The client is told that it is so; the reason is the operator's, and is for the log. */
+/** The error for a request that is not translated; the reason is for the log of the operator. */
 function notTranslated({ name, protocols }: UpstreamConfig, protocol: string, spoken: Protocol): StageError {
   const speaks = `the upstream "${name}" speaks ${protocols.join(' and ')} and not ${spoken}`;
   const reason =

@@ -15,17 +15,17 @@ import type { Sessions } from '../../domain/identity/sessions/sessions.ts';
 import type { ServiceScope } from '../../domain/identity/tokens/service-tokens.ts';
 import { pageOf } from './description.ts';
 
-/** Who asks for an admin operation: a person who signed in, a service token, or whoever runs a command. */
+/** Caller of an admin operation: a signed-in person, a service token or a local command. */
 export interface Caller {
   readonly principal: Principal;
   readonly email: string;
   readonly is_admin: boolean;
   readonly actor: Actor;
-  /** What a service token may do; absent for people and commands. */
+  /** Scopes of a service token; absent for people and commands. */
   readonly scopes?: readonly ServiceScope[];
 }
 
-/** A caller that acts for no person: nothing is its own, and it has the rights of an administrator. */
+/** A caller that is not a person: it owns nothing and has the admin role. */
 export function programCaller(id: string, name: string, actor: Actor, scopes?: readonly ServiceScope[]): Caller {
   const principal: Principal = Object.freeze({
     id,
@@ -40,44 +40,44 @@ export function programCaller(id: string, name: string, actor: Actor, scopes?: r
   return { principal, email: principal.email, is_admin: true, actor, ...(scopes !== undefined && { scopes }) };
 }
 
-/** Whose entries a list shows: everybody's only to administrators. Raises OperationError. */
-export function ownerToList({ is_admin, email }: Caller, asked: string | undefined): string | undefined {
-  if (is_admin) return asked;
-  if (asked === undefined || asked === email) return email;
-  throw new OperationError(`only administrators see what is ${asked}'s; leave "user" out to see your own`, 'forbidden');
+/** Owner filter of a list: only administrators see entries of other people. Raises OperationError. */
+export function ownerToList({ is_admin, email }: Caller, user: string | undefined): string | undefined {
+  if (is_admin) return user;
+  if (user === undefined || user === email) return email;
+  throw new OperationError(`admin role required to see entries of ${user}; omit "user" to see your own`, 'forbidden');
 }
 
-/** What admin operations work with: one configuration, and the services behind it. */
+/** Dependencies of admin operations: one configuration and its services. */
 export interface AdminOptions {
   readonly config: GatewayConfig;
-  /** Managed policies; absent where only gateway.yaml was read. */
+  /** Managed policies; absent if only gateway.yaml was read. */
   readonly policies?: readonly Policy[];
-  /** Absent where nobody can sign in. */
+  /** Absent without sign-in. */
   readonly sessions: Pick<Sessions, 'list'> | undefined;
   readonly database: Pick<Database, 'query' | 'knex'>;
   readonly clock: Clock;
   readonly models: ModelCatalog;
-  /** What rules are told by, and below which directory their files are named; absent where no gateway runs. */
+  /** Source of rules, and the base directory of their file names; absent outside a running gateway. */
   readonly explained?: { readonly loaded: Loaded; readonly directory: string };
-  /** New audit records; absent where no gateway runs. */
+  /** New audit records; absent outside a running gateway. */
   readonly live?: Pick<LiveRecords, 'listen'>;
-  /** What this process knows of upstreams; absent where it serves no requests. */
+  /** States of upstreams in this process; absent if it serves no requests. */
   readonly upstreams?: Pick<UpstreamStates, 'list'>;
 }
 
-/** Who asks for an operation, and who changes what it changes. */
-export interface Asked {
+/** Caller of an operation, and the author of its changes. */
+export interface OperationContext {
   readonly caller: Caller;
   readonly by: Changing;
 }
 
-/** Which part of a list is asked for. */
-export interface PageAsked {
+/** Page of a list, after a cursor. */
+export interface PageQuery {
   readonly limit: number;
   readonly after?: string;
 }
 
-/** A file that an operation answers with, in pieces; the description says its media type. */
+/** A file response in chunks; the description has its media type. */
 export interface Download {
   /** Letters, digits, dots and hyphens. */
   readonly file_name: string;
@@ -86,52 +86,52 @@ export interface Download {
 
 /** One event of a feed. */
 export interface FeedEvent {
-  /** Grows; a reader that was cut off goes on after it. */
+  /** Increasing; a disconnected reader resumes after it. */
   readonly id: number;
   readonly event: string;
   readonly data: object;
 }
 
-/** What an operation answers with that goes on (`text/event-stream`). */
+/** An event stream response (`text/event-stream`). */
 export interface LiveFeed {
-  /** Begins; resolves to what stops it. Raises OperationError where there are too many. */
+  /** Opens the feed; resolves to the function that stops it. Raises OperationError for too many open feeds. */
   open(reader: { send(event: FeedEvent): void; end(): void }): Promise<() => void>;
 }
 
-/** A list that can be had as a file: each entry as a line of JSON, every value exact, or as CSV for spreadsheets. */
+/** A list for export: JSON lines with exact values, or CSV for spreadsheets. */
 export interface ExportedList<Entry extends object> {
-  /** What the file is called, without its ending. */
+  /** File name without extension. */
   readonly name: string;
-  /** Of the columns of CSV. */
+  /** CSV columns. */
   readonly titles: readonly string[];
-  /** An entry by title; absent: as it is. */
+  /** Values of an entry by column; absent: the entry itself. */
   row?(entry: Entry): object;
   pages(): AsyncIterable<readonly Entry[]>;
-  /** How many entries have to be read for it, counted up to `most`. */
+  /** Number of entries to read, counted up to `most`. */
   count(most: number): Promise<number>;
 }
 
-/** How many entries a page of an export has. */
+/** Entries per page of an export. */
 export const EXPORT_PAGE = 500;
-/** More is no list to look through: whoever wants all takes it month by month. */
+/** Export limit; larger lists are exported in several periods. */
 const MAX_EXPORTED = 500_000;
 
-/** All entries of a list as lines of JSON. Raises OperationError where they are too many, what `count` raises. */
+/** Exports a list as JSON lines. Raises OperationError for too many entries, and the errors of `count`. */
 export async function exportLines<Entry extends object>(list: ExportedList<Entry>): Promise<Download> {
-  await demandRoom(list);
+  await requireExportSize(list);
   return { file_name: `${list.name}.jsonl`, chunks: linesOf(list) };
 }
 
-/** All entries of a list as CSV. Raises OperationError where they are too many, what `count` raises. */
+/** Exports a list as CSV. Raises OperationError for too many entries, and the errors of `count`. */
 export async function exportCsv<Entry extends object>(list: ExportedList<Entry>): Promise<Download> {
-  await demandRoom(list);
+  await requireExportSize(list);
   return { file_name: `${list.name}.csv`, chunks: csvOf(list) };
 }
 
-async function demandRoom({ count }: Pick<ExportedList<never>, 'count'>): Promise<void> {
+async function requireExportSize({ count }: Pick<ExportedList<never>, 'count'>): Promise<void> {
   if ((await count(MAX_EXPORTED + 1)) <= MAX_EXPORTED) return;
   throw new OperationError(
-    `these are more than ${MAX_EXPORTED} entries to read: send "since" and "until", and take one period after the other`,
+    `the export has more than ${MAX_EXPORTED} entries: send "since" and "until" to export one period after another`,
   );
 }
 
@@ -158,33 +158,33 @@ async function* linesOf<Entry extends object>(list: ExportedList<Entry>) {
   for await (const page of list.pages()) yield page.map((entry) => `${jsonText(entry)}\n`).join('');
 }
 
-/** Which part of a list is asked for that goes on before the id of its last entry. */
+/** Page of a list, newest first, before an id. */
 export interface PageBefore {
   readonly before?: number | undefined;
   readonly limit: number;
 }
 
-/** A list that goes on before the id of its last entry: a page of it, and all that is asked for as a file. */
-export function listById<Asked, Entry extends { readonly id: number }>(
+/** A list with keyset pagination by descending id: one page, or an export of all entries. */
+export function listById<Query, Entry extends { readonly id: number }>(
   list: Pick<ExportedList<Entry>, 'name' | 'titles' | 'row'> & {
-    read(asked: Asked, page: PageBefore): Promise<readonly Entry[]>;
-    count(asked: Asked, most: number): Promise<number>;
+    read(query: Query, page: PageBefore): Promise<readonly Entry[]>;
+    count(query: Query, most: number): Promise<number>;
   },
 ) {
-  const exported = (asked: Asked): ExportedList<Entry> => ({
+  const exported = (query: Query): ExportedList<Entry> => ({
     ...list,
-    pages: () => pagesById((page) => list.read(asked, page)),
-    count: (most) => list.count(asked, most),
+    pages: () => pagesById((page) => list.read(query, page)),
+    count: (most) => list.count(query, most),
   });
   return {
-    page: async (asked: Asked & PageBefore) =>
-      pageOf(await list.read(asked, { before: asked.before, limit: asked.limit + 1 }), asked.limit),
-    lines: (asked: Asked) => exportLines(exported(asked)),
-    csv: (asked: Asked) => exportCsv(exported(asked)),
+    page: async (query: Query & PageBefore) =>
+      pageOf(await list.read(query, { before: query.before, limit: query.limit + 1 }), query.limit),
+    lines: (query: Query) => exportLines(exported(query)),
+    csv: (query: Query) => exportCsv(exported(query)),
   };
 }
 
-/** The pages of a list that goes on before the id of its last entry. */
+/** All pages of a list with keyset pagination by descending id. */
 async function* pagesById<Entry extends { readonly id: number }>(
   read: (page: PageBefore) => Promise<readonly Entry[]>,
 ): AsyncIterable<readonly Entry[]> {
@@ -199,8 +199,8 @@ async function* pagesById<Entry extends { readonly id: number }>(
 
 const A_ZONE = 'the name of a time zone, such as UTC or Europe/Berlin';
 
-/** The time zone in which dates are meant: that of the parameter, else that of spend limits, else UTC. Raises OperationError. */
-export function zoneAsked(
+/** Time zone of dates: the parameter, else `spend_limits.time_zone`, else UTC. Raises OperationError. */
+export function timeZoneParameter(
   time_zone: string | undefined,
   { spend_limits }: Pick<GatewayConfig, 'spend_limits'>,
 ): string {
@@ -209,8 +209,8 @@ export function zoneAsked(
   return zone;
 }
 
-/** A date or moment of a parameter; a date stays a text, for it depends on a time zone. Raises OperationError. */
-export function endAsked(name: string, text: string | undefined): Date | string | undefined {
+/** Parses a date or time parameter; a date stays a text, as it depends on a time zone. Raises OperationError. */
+export function dateParameter(name: string, text: string | undefined): Date | string | undefined {
   if (text === undefined) return undefined;
   const moment = parseDate(text);
   if (moment === undefined || moment.getUTCFullYear() < 1970) {
@@ -227,14 +227,14 @@ const CODES = {
   forbidden: 'forbidden',
 } as const satisfies Readonly<Record<OperationProblem, ErrorCode>>;
 
-/** The sentence of an operation that was refused, and the HTTP status and code for it; `undefined` for any other error. */
+/** Message, HTTP status and code of a refused operation; `undefined` for other errors. */
 export function refusalOf(error: unknown) {
   if (!(error instanceof OperationError)) return undefined;
   const code = CODES[error.problem];
   return { message: error.message, code, status: ERRORS[code].status };
 }
 
-/** A refusal as an answer over HTTP: a whole sentence. Any other error as it is. */
+/** Converts a refusal to an HTTP error with a whole sentence; returns other errors unchanged. */
 export function asStageError(error: unknown): unknown {
   const refusal = refusalOf(error);
   if (refusal === undefined) return error;

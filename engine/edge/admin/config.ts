@@ -14,18 +14,18 @@ import {
   type ShadowCount,
 } from '../../domain/audit/config-loads.ts';
 import { RULE_TITLES } from '../../pipeline/explain/rules.ts';
-import type { AdminOptions, Asked } from './calls.ts';
+import type { AdminOptions, OperationContext } from './calls.ts';
 import { pageOf } from './description.ts';
 
 /** How one file differs between two versions. */
 export interface FileDiff {
   readonly name: string;
   readonly change: 'added' | 'removed' | 'changed';
-  /** `null` where only digests are kept, or where too much differs to be told in lines. */
+  /** `null` if only digests are stored, or if the diff is too large. */
   readonly hunks: readonly Hunk[] | null;
 }
 
-/** Lines that belong together: those that differ, with three around them. */
+/** Lines that differ, with three lines of context. */
 interface Hunk {
   readonly old_line: number;
   readonly new_line: number;
@@ -33,11 +33,11 @@ interface Hunk {
 }
 
 const CONTEXT_LINES = 3;
-/** Two texts that have little in common take long to compare. */
-const PATIENCE_MS = 250;
+/** Two very different texts take long to compare. */
+const DIFF_TIMEOUT_MS = 250;
 const LINES_MAX = 5000;
 
-/** Files that differ, in the order of their names. */
+/** Files that differ, by name. */
 export function diffFiles(before: readonly KeptFile[], after: readonly KeptFile[]): FileDiff[] {
   const old_files = new Map(before.map((file) => [file.name, file]));
   const new_files = new Map(after.map((file) => [file.name, file]));
@@ -52,7 +52,7 @@ export function diffFiles(before: readonly KeptFile[], after: readonly KeptFile[
 }
 
 function hunksOf(before: string, after: string): readonly Hunk[] | null {
-  const patch = structuredPatch('', '', before, after, '', '', { context: CONTEXT_LINES, timeout: PATIENCE_MS });
+  const patch = structuredPatch('', '', before, after, '', '', { context: CONTEXT_LINES, timeout: DIFF_TIMEOUT_MS });
   if (patch === undefined) return null;
   if (patch.hunks.reduce((sum, { lines }) => sum + lines.length, 0) > LINES_MAX) return null;
   return patch.hunks.map(({ oldStart, newStart, lines }) => ({
@@ -66,7 +66,7 @@ function kindOf(line: string): Hunk['lines'][number]['kind'] {
   return line.startsWith('+') ? 'added' : line.startsWith('-') ? 'removed' : 'same';
 }
 
-/** Rules that differ between two versions, as they were and as they are: `null` for one that was not there, or is gone. */
+/** Rules that differ between two versions, before and after; `null` for an added or removed rule. */
 export function diffRules(
   before: readonly KeptRule[],
   after: readonly KeptRule[],
@@ -77,33 +77,33 @@ export function diffRules(
   const keys = new Set([...old_rules.keys(), ...new_rules.keys()]);
   return [...keys].flatMap((key) => {
     const [was, is] = [old_rules.get(key) ?? [], new_rules.get(key) ?? []];
-    // Several rules may have one name, such as the limits of one entry: those that are the same on both sides are left out.
-    const gone = was.filter((rule) => !is.some((other) => saysTheSame(rule, other)));
-    const made = is.filter((rule) => !was.some((other) => saysTheSame(rule, other)));
+    // Several rules may share a name, such as the limits of one entry: equal ones are left out.
+    const gone = was.filter((rule) => !is.some((other) => isSameRule(rule, other)));
+    const made = is.filter((rule) => !was.some((other) => isSameRule(rule, other)));
     const count = Math.max(gone.length, made.length);
     return Array.from({ length: count }, (_, i) => ({ before: gone[i] ?? null, after: made[i] ?? null }));
   });
 }
 
-function saysTheSame(a: KeptRule, b: KeptRule): boolean {
+function isSameRule(a: KeptRule, b: KeptRule): boolean {
   return a.text === b.text && a.effect === b.effect && a.mode === b.mode;
 }
 
-/** A rule in shadow mode, how often it held, and what would put it in force. */
+/** A shadow rule with its match counts, and the patch that enforces it. */
 export interface ShadowRule extends KeptRule {
-  /** As audit records name it; stages of several pipelines that have one id share it, and are counted together. */
+  /** Name in audit records; stages with the same id in several pipelines are counted together. */
   readonly recorded_as: string;
   readonly requests: number;
   readonly upstreams: readonly { readonly upstream: string | null; readonly requests: number }[];
   readonly last_at: Date | null;
   readonly last_request_id: string | null;
-  /** A unified diff of its file; `null` where its mode stands elsewhere, or a secret nearby was blanked out. */
+  /** Unified diff of its file; `null` if the mode is in another place, or a redacted secret is nearby. */
   readonly patch: string | null;
 }
 
 const MODE = /\bmode(["']?\s*:\s*["']?)shadow\b/;
 
-/** Rules in shadow mode, those that hold most first. */
+/** Shadow rules, the most frequent first. */
 export function shadowRules({ rules, files }: ConfigVersion, counts: readonly ShadowCount[]): ShadowRule[] {
   return together((rules ?? []).filter(({ mode }) => mode === 'shadow'))
     .map((rule): ShadowRule => {
@@ -127,7 +127,7 @@ export function shadowRules({ rules, files }: ConfigVersion, counts: readonly Sh
     .toSorted((a, b) => b.requests - a.requests);
 }
 
-/** One entry of gateway.yaml may be several limits; it is put in force as one. */
+/** Merges the limits of one entry of gateway.yaml, which are enforced together. */
 function together(rules: readonly KeptRule[]): KeptRule[] {
   const entries = Map.groupBy(rules, ({ kind, name, file, line }) => JSON.stringify([kind, name, file, line]));
   return [...entries.values()].map((own) => {
@@ -140,7 +140,7 @@ function recordedAs({ kind, name }: KeptRule): string {
   return name.slice(name.indexOf('/') + 1);
 }
 
-/** A diff that takes a rule out of shadow mode: a line of its own goes, a word in a line is changed. */
+/** Diff that enforces a shadow rule: removes a line of its own, or changes the word in a longer line. */
 function promotion(file: KeptFile | undefined, { first_line, last_line }: KeptRule): string | null {
   if (file?.text == null || file.name.startsWith('appscli/')) return null;
   const lines = file.text.split('\n');
@@ -158,18 +158,18 @@ function promotion(file: KeptFile | undefined, { first_line, last_line }: KeptRu
 const DAYS_COUNTED = 7;
 const DAY_MS = 86_400_000;
 
-/** What gateways loaded and run: files, rules in words, findings, and what differs. For administrators; nothing here changes anything. */
+/** Loaded configurations: files, rules in words, findings and diffs. For administrators, read-only. */
 export function configOperations({ database, clock, upstreams }: AdminOptions) {
   async function versionOf(version: string): Promise<ConfigVersion & { readonly load: FoundLoad }> {
     const found = /^[0-9a-f]{12}$/.test(version) ? await readVersion(database, version) : undefined;
     if (found !== undefined) return found;
     throw new OperationError(
-      'there is no such version: the loads name those that are kept, the last 50 of 90 days',
+      'unknown version: only the last 50 versions of 90 days are stored; "appscli config loads" lists them',
       'missing',
     );
   }
 
-  /** What the replica that answers runs; where none does, what was put in force last. */
+  /** Version of this replica; outside a running gateway, the last loaded one. */
   async function state() {
     const replica = upstreams === undefined ? null : replicaName();
     const replicas = await listReplicas(database, new Date(clock.now()));
@@ -179,25 +179,28 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
   }
 
   return {
-    async getConfig(_: Asked, _nothing: object) {
+    async getConfig(_: OperationContext, _nothing: object) {
       const { replica, replicas, version } = await state();
       const is_failing = replicas.some(({ failing_since }) => failing_since !== null);
       const failing = is_failing ? ((await lastLoad(database, { failed: true })) ?? null) : null;
       return { replica, replicas, version, failing };
     },
 
-    async listConfigLoads(_: Asked, { before, limit }: { readonly before?: number; readonly limit: number }) {
+    async listConfigLoads(
+      _: OperationContext,
+      { before, limit }: { readonly before?: number; readonly limit: number },
+    ) {
       const page = pageOf(await listLoads(database, { before, limit: limit + 1 }), limit);
       return { loads: page.entries, next: page.next };
     },
 
-    async getConfigVersion(_: Asked, { version }: { readonly version: string }) {
+    async getConfigVersion(_: OperationContext, { version }: { readonly version: string }) {
       const { load, files, rules, ...found } = await versionOf(version);
       const rule_kinds = Object.entries(RULE_TITLES).map(([kind, title]) => ({ kind, title }));
       return { ...found, load, files, rules, rule_kinds };
     },
 
-    async diffConfigVersions(_: Asked, { from, to }: { readonly from: string; readonly to: string }) {
+    async diffConfigVersions(_: OperationContext, { from, to }: { readonly from: string; readonly to: string }) {
       const [before, after] = await Promise.all([versionOf(from), versionOf(to)]);
       return {
         from: before.version,
@@ -207,7 +210,7 @@ export function configOperations({ database, clock, upstreams }: AdminOptions) {
       };
     },
 
-    async listShadowRules(_: Asked, _nothing: object) {
+    async listShadowRules(_: OperationContext, _nothing: object) {
       const { version } = await state();
       const since = new Date(clock.now() - DAYS_COUNTED * DAY_MS);
       if (version === null) return { version, since, rules: [] };

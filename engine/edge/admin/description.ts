@@ -12,7 +12,7 @@ import { requestErrors, type SchemaError } from '../../base/source/validate.ts';
 import type { AdminAction } from '../../domain/audit/admin-changes.ts';
 import type { ServiceScope } from '../../domain/identity/tokens/service-tokens.ts';
 
-/** What the operations of the admin API do that change something, as `admin_changes` names it. */
+/** Audit action (`admin_changes.action`) of each operation that changes something. */
 export const ADMIN_ACTIONS: Readonly<Record<string, AdminAction>> = {
   createToken: 'token.create',
   revokeToken: 'token.revoke',
@@ -34,34 +34,34 @@ export const ADMIN_ACTIONS: Readonly<Record<string, AdminAction>> = {
 
 type Described = Readonly<Record<string, unknown>>;
 
-/** One operation as `schemas/admin-api.openapi.json` describes it. */
+/** An operation of `schemas/admin-api.openapi.json`. */
 export interface DescribedOperation {
   readonly name: string;
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE';
-  /** As OpenAPI writes it: `/admin/api/tokens/{id}`. */
+  /** OpenAPI path template: `/admin/api/tokens/{id}`. */
   readonly path: string;
-  /** Whether it is for administrators alone. */
+  /** Whether it requires the admin role. */
   readonly needs_admin: boolean;
-  /** What a service token needs for it; absent: none is enough. */
+  /** Scope that a service token needs; absent: service tokens are refused. */
   readonly scope: ServiceScope | undefined;
-  /** Names of the parts of the path that are given. */
+  /** Names of path parameters. */
   readonly path_names: readonly string[];
-  /** An object with the parameters of the query. */
+  /** Query parameters as an object schema. */
   readonly query: JsonSchema;
-  /** The JSON body; absent where there is none. */
+  /** Schema of the JSON body; absent without body. */
   readonly body: JsonSchema | undefined;
-  /** Status and JSON body of the answer when all went well; a text where it is a file. */
+  /** Success status, and schema of the response body: a text for a file. */
   readonly status: number;
   readonly answer: JsonSchema;
-  /** The media type of an answer that is a file (`Download`); absent for JSON. */
+  /** Media type of a file response (`Download`); absent for JSON. */
   readonly file_type: string | undefined;
-  /** Whether the answer names the path of what was made. */
+  /** Whether the response has a Location header. */
   readonly has_location: boolean;
 }
 
-/** Where everything of the admin API is. */
+/** Path prefix of the admin API. */
 export const ADMIN_API_PATH = '/admin/api';
-/** Where its description is, which anybody may read. */
+/** Path of the public OpenAPI description. */
 export const ADMIN_API_DESCRIPTION = `${ADMIN_API_PATH}/openapi.json`;
 
 const METHODS = ['get', 'post', 'put', 'delete'] as const;
@@ -71,7 +71,7 @@ export const ADMIN_API_DOCUMENT = JSON.parse(
   readFileSync(join(PACKAGE_ROOT, 'schemas/admin-api.openapi.json'), 'utf8'),
 ) as { readonly info: object; readonly paths: Readonly<Record<string, Described>> };
 
-/** Every operation that asks for a credential, by its `operationId`. */
+/** Every operation that requires a credential, by its `operationId`. */
 export const ADMIN_OPERATIONS: ReadonlyMap<string, DescribedOperation> = new Map(
   Object.entries(ADMIN_API_DOCUMENT.paths).flatMap(([path, item]) =>
     METHODS.filter((method) => item[method] !== undefined)
@@ -81,7 +81,7 @@ export const ADMIN_OPERATIONS: ReadonlyMap<string, DescribedOperation> = new Map
   ),
 );
 
-/** The operation of a name, which must be one of them. */
+/** The operation with a known name. */
 export function operationOf(name: string): DescribedOperation {
   return ADMIN_OPERATIONS.get(name)!;
 }
@@ -138,20 +138,20 @@ function querySchema(parameters: readonly Parameter[]): JsonSchema {
   };
 }
 
-/** What a call says, by where it stands in a request. */
+/** Input of a request, by its place. */
 export interface Sent {
   readonly path: Readonly<Record<string, string>>;
   readonly query: Readonly<Record<string, unknown>>;
-  /** `undefined` where there is none. */
+  /** `undefined` without body. */
   readonly body: unknown;
 }
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** Parts of a path and parameters of a query by their names; all else is for the body. */
+/** Splits input into path parameters, query parameters and body. */
 export function splitInput({ path_names, query, body }: DescribedOperation, input: Values): Sent {
-  const given = Object.entries(input).filter(([, value]) => value !== undefined);
-  const some = (test: (name: string) => boolean) => Object.fromEntries(given.filter(([name]) => test(name)));
+  const entries = Object.entries(input).filter(([, value]) => value !== undefined);
+  const some = (test: (name: string) => boolean) => Object.fromEntries(entries.filter(([name]) => test(name)));
   const in_path = (name: string) => path_names.includes(name);
   const in_query = (name: string) => body === undefined || Object.hasOwn(propertiesOf(query), name);
   return {
@@ -162,16 +162,16 @@ export function splitInput({ path_names, query, body }: DescribedOperation, inpu
 }
 
 /**
- * What is said in all places together, as the description wants it: texts trimmed, addresses in lower case, defaults filled
- * in. Raises OperationError for the first thing that is wrong.
+ * Validates and merges path, query and body: trims texts, lowercases e-mail addresses, fills in defaults. Raises OperationError
+ * for the first problem.
  */
 export function checkInput({ query, body }: DescribedOperation, sent: Sent): Values {
-  const told = check(query, typed(query, sent.query), 'parameter');
-  return { ...(body === undefined ? {} : check(body, sent.body, 'field')), ...told, ...sent.path };
+  const parameters = check(query, typed(query, sent.query), 'parameter');
+  return { ...(body === undefined ? {} : check(body, sent.body, 'field')), ...parameters, ...sent.path };
 }
 
-function check(schema: JsonSchema, given: unknown, what: 'field' | 'parameter'): Values {
-  const value = tidied(schema, given);
+function check(schema: JsonSchema, input: unknown, what: 'field' | 'parameter'): Values {
+  const value = normalized(schema, input);
   const errors = requestErrors(schema, value).filter(({ schemaPath }) => !/\/oneOf\/./.test(schemaPath));
   const rank = ({ keyword }: SchemaError) => FIRST.indexOf(keyword) >>> 0;
   const [error] = errors.toSorted((a, b) => rank(a) - rank(b));
@@ -179,32 +179,32 @@ function check(schema: JsonSchema, given: unknown, what: 'field' | 'parameter'):
   return value;
 }
 
-/** An unknown name comes before a missing one: it is often the same, misspelt. */
+/** Unknown names first: one is often the misspelling of a missing name. */
 const FIRST = ['additionalProperties', 'required', 'oneOf'];
 
-function tidied(schema: JsonSchema, given: unknown): Values {
-  if (typeof given !== 'object' || given === null || Array.isArray(given)) {
+function normalized(schema: JsonSchema, input: unknown): Values {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
     throw new OperationError('the body must be a JSON object');
   }
   const known = propertiesOf(schema);
-  // Clients in typed languages write null for what was not said.
-  const is_said = (name: string, value: unknown) =>
+  // Clients in typed languages send null for absent fields.
+  const isPresent = (name: string, value: unknown) =>
     value !== null || !Object.hasOwn(known, name) || [known[name]!.type].flat().includes('null');
-  const tidy = (name: string, value: unknown) => {
+  const normalize = (name: string, value: unknown) => {
     if (typeof value !== 'string') return value;
     const text = value.trim();
     return known[name]?.format === 'email' ? text.toLowerCase() : text;
   };
-  const said = Object.entries(given).filter(([name, value]) => is_said(name, value));
-  return Object.fromEntries(said.map(([name, value]) => [name, tidy(name, value)]));
+  const present = Object.entries(input).filter(([name, value]) => isPresent(name, value));
+  return Object.fromEntries(present.map(([name, value]) => [name, normalize(name, value)]));
 }
 
-/** How numbers are written in a query, by their type. */
+/** Syntax of numbers in a query, by type. */
 const NUMBERS: Readonly<Record<string, RegExp>> = { integer: /^\d{1,15}$/, number: /^\d{1,15}(?:\.\d{1,9})?$/ };
 
-/** In a query everything is text. */
-function typed(schema: JsonSchema, given: Values): Values {
-  const entries = Object.entries(given).map(([name, value]) => {
+/** Parses the numbers of a query. */
+function typed(schema: JsonSchema, parameters: Values): Values {
+  const entries = Object.entries(parameters).map(([name, value]) => {
     const form = NUMBERS[String(propertiesOf(schema)[name]?.type)];
     const is_number = form?.test(String(value)) === true;
     return [name, is_number ? Number(value) : value];
@@ -220,15 +220,15 @@ function describeError(error: SchemaError, schema: JsonSchema, what: 'field' | '
   const { keyword, params, instancePath } = error;
   const known = Object.keys(propertiesOf(schema));
   if (keyword === 'additionalProperties') {
-    const there_are = known.length === 0 ? 'there is none here' : `expected ${listed(known)}`;
+    const there_are = known.length === 0 ? `this operation has no ${what}s` : `expected ${listed(known)}`;
     const name = params.additionalProperty as string;
     return `unknown ${what} ${showName(name)}: ${didYouMean(name, known, there_are)}`;
   }
   if (keyword === 'required') {
     const name = params.missingProperty as string;
-    const wanted = propertiesOf(schema)[name]!;
-    const has_choices = wanted.enum !== undefined || wanted.items !== undefined;
-    return `the ${what} "${name}" is missing${has_choices ? `: expected ${describeExpected(wanted, error)}` : ''}`;
+    const property = propertiesOf(schema)[name]!;
+    const has_choices = property.enum !== undefined || property.items !== undefined;
+    return `the ${what} "${name}" is missing${has_choices ? `: expected ${describeExpected(property, error)}` : ''}`;
   }
   if (keyword === 'oneOf') {
     const names = (error.schema as { required: string[] }[]).flatMap(({ required }) => required);
@@ -240,7 +240,7 @@ function describeError(error: SchemaError, schema: JsonSchema, what: 'field' | '
 
 function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaError): string {
   const { type, enum: choices, items, minimum, exclusiveMinimum, maximum, format } = schema;
-  if (items !== undefined) return `some of ${((items as JsonSchema).enum as string[]).join(', ')}`;
+  if (items !== undefined) return `one or more of ${((items as JsonSchema).enum as string[]).join(', ')}`;
   if (choices !== undefined) return listed(choices as string[]);
   if (type === 'integer') return `a whole number from ${minimum} to ${maximum}`;
   if (type === 'number') {
@@ -250,40 +250,40 @@ function describeExpected(schema: JsonSchema, { data, keyword, params }: SchemaE
   if (format === 'date') return 'a date such as 2027-01-31';
   if (format === 'date-time') return 'a time such as 2027-01-31T18:00:00Z';
   if (typeof data !== 'string') return 'a text';
-  if (data === '') return 'a text that is not empty';
+  if (data === '') return 'a non-empty text';
   if (keyword === 'maxLength') return `a text of at most ${params.limit} characters`;
-  return isPrintableLine(data) ? 'an e-mail address' : 'a text that can be printed';
+  return isPrintableLine(data) ? 'an e-mail address' : 'a printable text';
 }
 
-/** A name somebody sent, safe to repeat: names are short words, or they are not repeated. */
+/** Quotes a name from a request; a name that is not a short word is never repeated. */
 export function showName(name: string): string {
-  return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with a name that is no word';
+  return /^[\w.-]{1,40}$/.test(name) ? `"${name}"` : 'with an invalid name';
 }
 
-/** The period in `since` and `until`. Raises OperationError where it ends before it begins. */
+/** The period of `since` and `until`. Raises OperationError unless it begins before it ends. */
 export function periodOf({ since, until }: { readonly since?: string; readonly until?: string }): {
   readonly since: Date | undefined;
   readonly until: Date | undefined;
 } {
   const [from, to] = [since, until].map((text) => (text === undefined ? undefined : new Date(text)));
   if (from !== undefined && to !== undefined && from >= to) {
-    throw new OperationError('the time in "until" is not after the one in "since"');
+    throw new OperationError('"until" must be after "since"');
   }
   return { since: from, until: to };
 }
 
-/** An end as people say it. */
-export interface EndSaid {
+/** Expiry of a request, absolute or relative. */
+export interface ExpiryInput {
   readonly expires_at?: string | null;
   readonly expires_in_seconds?: number;
 }
 
 /**
- * The end in `expires_at` or `expires_in_seconds`; `null` for none, `undefined` when nothing was said. Raises OperationError for
- * both at once, a time that has passed, and one further away than `max_seconds`.
+ * The time of `expires_at` or `expires_in_seconds`; `null` for no expiry, `undefined` if absent. Raises OperationError for both at
+ * once, a time in the past, and one later than `max_seconds` from now.
  */
-export function endOfLife(
-  { expires_at, expires_in_seconds }: EndSaid,
+export function expiryOf(
+  { expires_at, expires_in_seconds }: ExpiryInput,
   clock: Pick<Clock, 'now'>,
   max_seconds: number,
 ): Date | null | undefined {
@@ -294,28 +294,28 @@ export function endOfLife(
   }
   if (typeof expires_at !== 'string') return expires_at;
   const at = new Date(expires_at);
-  if (at.getTime() <= now) throw new OperationError('the time in "expires_at" has passed');
+  if (at.getTime() <= now) throw new OperationError('"expires_at" is in the past');
   if (at.getTime() > now + max_seconds * 1000) {
     const last = new Date(now + max_seconds * 1000).toISOString();
-    throw new OperationError(`the time in "expires_at" is too far away: expected ${last} at the latest`);
+    throw new OperationError(`"expires_at" is too late: expected ${last} at the latest`);
   }
   return at;
 }
 
-/** An id in a path. Raises OperationError for what can't be one. */
-export function demandId(id: string, what: string): string {
-  // An error never repeats a credential that somebody took for an id.
+/** Validates an id in a path. Raises OperationError. */
+export function requireId(id: string, what: string): string {
+  // Never repeats a credential that was sent by mistake.
   const is_id = /^[\w-]{1,64}$/.test(id) && !/^(?:gw[rs]?_|eyJ)/.test(id);
   if (is_id) return id;
   throw new OperationError(`there is no ${what} with this id`, 'missing');
 }
 
-/** An e-mail address in a path, in lower case; `undefined` for what is none. */
+/** An e-mail address in a path, in lower case; `undefined` if it is invalid. */
 export function emailInPath(text: string): string | undefined {
   return text.length <= 254 && isEmail(text) && isPrintableLine(text) ? text.toLowerCase() : undefined;
 }
 
-/** One page of a list of one entry more than it has room for, and where the next one begins. */
+/** Splits `limit + 1` entries into one page and the cursor of the next. */
 export function pageOf<Entry extends { readonly id: string | number }>(
   entries: readonly Entry[],
   limit: number,
@@ -324,7 +324,7 @@ export function pageOf<Entry extends { readonly id: string | number }>(
   return { entries: page, next: entries.length > limit ? page.at(-1)!.id : null };
 }
 
-/** The error for a page after something that is not in the list. */
+/** The error for an unknown cursor. */
 export function notInList(): OperationError {
-  return new OperationError('the parameter "after" names no entry of this list; begin again without it');
+  return new OperationError('the parameter "after" is not in this list; begin again without it');
 }

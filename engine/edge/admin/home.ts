@@ -1,17 +1,17 @@
 import { ERRORS } from '../../base/contract/errors.ts';
+import { isSpendWindow, perWindow } from '../../base/contract/windows.ts';
 import { refusedRequests } from '../../domain/audit/request-records.ts';
 import { startOfDay } from '../../domain/budget/limits/find-limits.ts';
-import { perWindow } from '../../domain/budget/limits/limit-names.ts';
 import type { LimitInForce } from '../../domain/budget/limits/limit-statuses.ts';
 import { readUsage, summarizeUsage, type UsageSums } from '../../domain/budget/reports/usage-summary.ts';
 import { listRefusals } from '../../domain/identity/provider/refused-sign-ins.ts';
-import type { AdminOptions, Asked } from './calls.ts';
+import type { AdminOptions, OperationContext } from './calls.ts';
 import { configOperations } from './config.ts';
 import { limitOperations } from './limits.ts';
 import { type Shown, upstreamOperations } from './upstreams.ts';
 import { ofStore, showSums } from './usage.ts';
 
-/** What an administrator had better look at. */
+/** An issue for administrators to look at. */
 export interface LookAt {
   readonly kind:
     | 'configuration_failed'
@@ -24,16 +24,16 @@ export interface LookAt {
     | 'sign_ins_refused'
     | 'cost_grows'
     | 'estimates_grow';
-  /** `alarm`: requests or changes fail now. */
+  /** `alarm`: requests or reloads fail now. */
   readonly level: 'alarm' | 'warn';
   readonly text: string;
-  /** What it is about: name of an upstream or a route, e-mail address, error code; `null` for the gateway as a whole. */
+  /** Name of an upstream or a route, e-mail address or error code; `null` for the gateway as a whole. */
   readonly subject: string | null;
-  /** Since when, or when it was; `null` where that says nothing. */
+  /** Time of the issue, or its beginning; `null` if not applicable. */
   readonly at: Date | null;
 }
 
-/** What is known of the gateway at the moment. */
+/** Current state of the gateway, from which issues are derived. */
 export interface Circumstances {
   readonly configuration: {
     readonly replicas: readonly { readonly version: string; readonly failing_since: Date | null }[];
@@ -50,29 +50,29 @@ export interface Circumstances {
     readonly routes: readonly Pick<Shown['routes'][number], 'name' | 'is_last'>[];
     readonly elsewhere: readonly Pick<Shown['elsewhere'][number], 'replica' | 'upstream_model' | 'last'>[];
   })[];
-  /** Those nearest to their end. */
+  /** Limits with the highest utilization. */
   readonly limits: readonly LimitInForce[];
   readonly requests: number;
   readonly refused: readonly { readonly error: string; readonly requests: number }[];
-  /** Of the last day, the newest first. */
+  /** Last 24 hours, newest first. */
   readonly refused_sign_ins: readonly { readonly at: Date; readonly email: string; readonly detail: string }[];
   readonly today: Pick<UsageSums, 'cost_nano_usd' | 'estimated_nano_usd'>;
-  /** Yesterday up to the same time. */
+  /** Yesterday up to the same time of day. */
   readonly yesterday: Pick<UsageSums, 'cost_nano_usd' | 'estimated_nano_usd'>;
 }
 
 const NEAR = 0.9;
 const MANY_REFUSED = 20;
 const MANY_REFUSED_SHARE = 0.1;
-/** Below that, a cost that doubles is nothing to look at. */
+/** Lowest daily cost at which doubling is reported. */
 const COST_NANO_USD = 10_000_000_000n;
 const ESTIMATED_PERCENT = 5n;
 
-/** What to look at, the most urgent first. */
+/** Issues, the most urgent first. */
 export function lookAt(known: Circumstances): LookAt[] {
   return [
     ...configurationFailed(known),
-    ...known.upstreams.flatMap(upstreamClosed),
+    ...known.upstreams.flatMap(upstreamUnavailable),
     ...known.upstreams.flatMap(upstreamDrained),
     ...configurationsDiffer(known),
     ...limitsNear(known),
@@ -88,7 +88,7 @@ function configurationFailed({ configuration: { replicas, failing } }: Circumsta
   if (since.length === 0) return [];
   const why = failing?.findings[0]?.message ?? failing?.problem;
   const who = replicas.length === 1 ? 'The gateway' : `${since.length} of ${replicas.length} replicas`;
-  const text = `${who} cannot load the configuration and ${since.length === 1 ? 'goes' : 'go'} on with the one before${why ? `: ${why}` : ''}`;
+  const text = `${who} cannot load the configuration and ${since.length === 1 ? 'keeps' : 'keep'} the previous one${why ? `: ${why}` : ''}`;
   return [{ kind: 'configuration_failed', level: 'alarm', text: sentence(text), subject: null, at: since[0]! }];
 }
 
@@ -101,17 +101,16 @@ function configurationsDiffer({ configuration: { replicas } }: Circumstances): L
 
 type KnownUpstream = Circumstances['upstreams'][number];
 
-function upstreamClosed({ name, state, last_failure, models, elsewhere }: KnownUpstream): LookAt[] {
+function upstreamUnavailable({ name, state, last_failure, models, elsewhere }: KnownUpstream): LookAt[] {
   const because = (last: string | null) => (last === null ? '' : `: ${last}`);
   const open = models.find((model) => model.state === 'open');
   const [other] = elsewhere;
   const text =
     state === 'open'
-      ? `${name} gets no requests for a while${because(last_failure)}`
+      ? `${name} is unavailable${because(last_failure)}`
       : open !== undefined
-        ? `${name} gets no requests for ${open.upstream_model} for a while${because(open.last_failure)}`
-        : other !== undefined &&
-          `${name} gets no requests of replica ${other.replica} for a while${because(other.last)}`;
+        ? `${name} is unavailable for ${open.upstream_model}${because(open.last_failure)}`
+        : other !== undefined && `${name} is unavailable for replica ${other.replica}${because(other.last)}`;
   if (text === false) return [];
   return [{ kind: 'upstream_closed', level: 'alarm', text: sentence(text), subject: name, at: null }];
 }
@@ -120,7 +119,7 @@ function upstreamDrained({ name, drained, routes }: KnownUpstream): LookAt[] {
   if (drained === null) return [];
   const alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   if (alone.length > 0) {
-    const text = `${name} is drained, and nothing else serves the ${alone.length === 1 ? 'route' : 'routes'} ${alone.join(', ')}.`;
+    const text = `${name} is drained, which leaves no upstream for the ${alone.length === 1 ? 'route' : 'routes'} ${alone.join(', ')}.`;
     return [{ kind: 'route_without_upstream', level: 'alarm', text, subject: name, at: drained.at }];
   }
   const text = `${name} was drained by ${drained.by}${drained.reason === null ? '' : `: ${drained.reason}`}`;
@@ -129,7 +128,7 @@ function upstreamDrained({ name, drained, routes }: KnownUpstream): LookAt[] {
 
 function limitsNear({ limits }: Circumstances): LookAt[] {
   const near = limits
-    .filter(({ limit, window }) => limit !== null && limit > 0 && window !== 'minute' && window !== 'open')
+    .filter(({ limit, window }) => limit !== null && limit > 0 && isSpendWindow(window))
     .map((each) => ({ ...each, share: (each.spent + each.reserved) / each.limit! }))
     .filter(({ share }) => share >= NEAR)
     .sort((a, b) => b.share - a.share);
@@ -138,7 +137,10 @@ function limitsNear({ limits }: Circumstances): LookAt[] {
   const whose = Object.entries(first.of).map(([scope, key]) => `${scope} ${key}`);
   const unit = first.unit === 'usd' ? 'USD' : first.unit;
   const used = `${amount(first.spent + first.reserved)} of ${amount(first.limit!)} ${unit} ${perWindow(first.window)}`;
-  const others = near.length === 1 ? '' : `; ${near.length - 1} more ${near.length === 2 ? 'is' : 'are'} near a limit`;
+  const others =
+    near.length === 1
+      ? ''
+      : `; ${near.length - 1} more ${near.length === 2 ? 'limit is' : 'limits are'} near exhaustion`;
   const text = `${whose.join(', ')} has used ${used}${others}.`;
   return [{ kind: 'limit_near', level: 'warn', text: capital(text), subject: first.of.user ?? null, at: null }];
 }
@@ -155,8 +157,8 @@ function signInsRefused({ refused_sign_ins }: Circumstances): LookAt[] {
   const [last] = refused_sign_ins;
   if (last === undefined) return [];
   const many = refused_sign_ins.length;
-  const who = last.email === '' ? 'somebody without an address' : last.email;
-  const text = `${many === 1 ? 'A sign-in was' : `${many} sign-ins were`} refused in the last day${many === 1 ? '' : ', the last'} of ${who}: ${last.detail}`;
+  const who = last.email === '' ? 'a person without an address' : last.email;
+  const text = `${many === 1 ? 'A sign-in was' : `${many} sign-ins were`} refused in the last 24 hours${many === 1 ? '' : ', the latest'} of ${who}: ${last.detail}`;
   return [{ kind: 'sign_ins_refused', level: 'warn', text: sentence(text), subject: last.email || null, at: last.at }];
 }
 
@@ -173,7 +175,7 @@ function estimatesGrow({ today, yesterday }: Circumstances): LookAt[] {
     cost_nano_usd <= 0n ? 0n : (100n * estimated_nano_usd) / cost_nano_usd;
   const [now, before] = [percent(today), percent(yesterday)];
   if (now < ESTIMATED_PERCENT || now <= before) return [];
-  const text = `${now} % of today's cost is estimated, because upstreams did not say what was used; it was ${before} % yesterday.`;
+  const text = `${now} % of today's cost is estimated, as upstreams did not report usage; yesterday it was ${before} %.`;
   return [{ kind: 'estimates_grow', level: 'warn', text, subject: null, at: null }];
 }
 
@@ -192,7 +194,7 @@ function sentence(text: string): string {
 const DAY_MS = 86_400_000;
 const MOST_ERRORS = 5;
 
-/** What administrators want to know first: put together from the other operations, so that each number is what they tell. */
+/** Overview for administrators, composed from the other operations so that the numbers agree. */
 export function homeOperations(options: AdminOptions) {
   const { config, database, clock } = options;
   const time_zone = config.spend_limits?.time_zone ?? 'UTC';
@@ -204,14 +206,14 @@ export function homeOperations(options: AdminOptions) {
     return summarizeUsage(rows, { by: [], limit: 1 }).total;
   };
   return {
-    async getHome(asked: Asked, _nothing: object) {
+    async getHome(context: OperationContext, _nothing: object) {
       const now = new Date(clock.now());
       const since = await startOfDay(options);
       const before = { since: new Date(since.getTime() - DAY_MS), until: new Date(now.getTime() - DAY_MS) };
       const [{ upstreams }, { limits }, configuration, refused, sign_ins] = await Promise.all([
-        upstreamsOf.listUpstreams(asked, {}),
-        limitsOf.listLimits(asked, {}),
-        configOf.getConfig(asked, {}),
+        upstreamsOf.listUpstreams(context, {}),
+        limitsOf.listLimits(context, {}),
+        configOf.getConfig(context, {}),
         refusedRequests(database, since),
         listRefusals(database),
       ]);
@@ -252,7 +254,7 @@ function meaningOf(code: string): string | null {
 
 type Upstream = Awaited<ReturnType<ReturnType<typeof upstreamOperations>['listUpstreams']>>['upstreams'][number];
 
-/** Whether something keeps requests from an upstream, here or at another replica, as a whole or for a model. */
+/** Whether an upstream is unavailable, wholly or for a model, at this or another replica. */
 function isClosed({ state, models, elsewhere }: Upstream): boolean {
   return state === 'open' || models.some((model) => model.state === 'open') || elsewhere.length > 0;
 }

@@ -1,6 +1,7 @@
 import { type GatewayConfig, SPEND_SCOPES } from '../../base/contract/config.ts';
 import { OperationError } from '../../base/contract/operation-error.ts';
 import type { CounterName, LimitWindow } from '../../base/contract/services.ts';
+import { isSpendWindow } from '../../base/contract/windows.ts';
 import { printable } from '../../base/kit/text/printable.ts';
 import { startOfDate } from '../../base/kit/zoned-time.ts';
 import { formatCondition } from '../../base/rules/format-condition.ts';
@@ -39,36 +40,39 @@ import {
 import { type LimitInForce, readLimits, timeZone, writtenLimit } from '../../domain/budget/limits/limit-statuses.ts';
 
 import { describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
-import { listPeople } from '../../domain/identity/sessions/bindings.ts';
-import { type AdminOptions, type Asked, type Caller, ownerToList, type PageAsked } from './calls.ts';
-import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './description.ts';
+import { listPeople } from '../../domain/identity/sessions/people.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
+import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './description.ts';
 
 const MAX_GRANT_SECONDS = MAX_GRANT_DAYS * 86_400;
 
-/** Whose limit is meant, for how long, and an amount of one unit. */
-type LimitWish = LimitParts &
+/** The counter of a limit, and an amount in one unit. */
+type LimitInput = LimitParts &
   Readonly<Partial<Record<AmountUnit, number>>> & { readonly window: LimitWindow; readonly reason?: string };
 
-/** When a grant ends: at a moment, or as a day of the gateway begins. */
-type GrantEnd = EndSaid & { readonly expires_on?: string };
+/** End of a grant: a time, or the beginning of a day in the gateway's time zone. */
+type GrantExpiry = ExpiryInput & { readonly expires_on?: string };
 
-function endIn({ expires_on, ...said }: GrantEnd, { config, clock }: Pick<AdminOptions, 'config' | 'clock'>): EndSaid {
-  if (expires_on === undefined) return said;
-  if (said.expires_at !== undefined || said.expires_in_seconds !== undefined) {
+function grantExpiry(
+  { expires_on, ...expiry }: GrantExpiry,
+  { config, clock }: Pick<AdminOptions, 'config' | 'clock'>,
+): ExpiryInput {
+  if (expires_on === undefined) return expiry;
+  if (expiry.expires_at !== undefined || expiry.expires_in_seconds !== undefined) {
     throw new OperationError('send one of "expires_at", "expires_on" and "expires_in_seconds"');
   }
   const zone = timeZone(config);
   const begin = startOfDate(expires_on, zone);
   if (begin !== undefined && begin.getTime() <= clock.now()) {
     throw new OperationError(
-      `${expires_on} has begun already (${zone}), and a grant until a day ends as it begins: name a later day`,
+      `"expires_on" must be after today (${zone}): a grant ends at the beginning of that day, and ${expires_on} has begun`,
     );
   }
-  if (begin === undefined) throw new OperationError('"expires_on" is no day: expected a date, such as 2027-01-31');
+  if (begin === undefined) throw new OperationError('"expires_on" is not a date: expected one such as 2027-01-31');
   return { expires_at: begin.toISOString() };
 }
 
-/** Limits at run time: one's own to look at, for administrators everybody's, to be changed as well. */
+/** Limits at run time: everyone can read their own; administrators can read and change all. */
 export function limitOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
   const now = async (name: CounterName) => (await readLimits(at, [name]))[0]!;
@@ -76,85 +80,88 @@ export function limitOperations({ config, database, clock }: AdminOptions) {
     previous: previous === null ? null : shownAmount(name.unit, previous),
     now: await now(name),
   });
-  const nobodyOf = async (user: string | undefined) =>
+  const unknownUserNote = async (user: string | undefined) =>
     user === undefined || (await listPeople(at, { user, limit: 1 })).length > 0
       ? []
-      : [`Nobody with the address ${printable(user)} has signed in here or had an access token: check it.`];
+      : [`Unknown address ${printable(user)}: it has never signed in or had an access token.`];
   return {
-    async listLimits({ caller }: Asked, asked: LimitParts) {
-      const of = whoseLimits(asked, caller);
+    async listLimits({ caller }: OperationContext, query: LimitParts) {
+      const of = whoseLimits(query, caller);
       if (of === undefined)
         return { written: spendLimits(config).map(writtenLimit), limits: await limitsAtAGlance(at) };
       if (caller.is_admin) return limitsAround(at, of);
-      const { team, project } = partsIn(asked);
+      const { team, project } = partsIn(query);
       const named = { user: of.user!, ...(team !== undefined && { team }), ...(project !== undefined && { project }) };
       return limitsAround({ ...at, reader: caller }, named, caller.principal);
     },
 
-    async setLimit({ by }: Asked, wish: LimitWish) {
-      const { name, amount } = meant(wish, config, 0);
-      return changed(name, await setLimit(by, { name, amount, reason: wish.reason }));
+    async setLimit({ by }: OperationContext, input: LimitInput) {
+      const { name, amount } = parseCounter(input, config, 0);
+      return changed(name, await setLimit(by, { name, amount, reason: input.reason }));
     },
 
     async clearLimit(
-      { by }: Asked,
-      { window, unit: said, ...of }: LimitParts & { readonly window: LimitWindow; readonly unit?: AmountUnit },
+      { by }: OperationContext,
+      { window, unit: unit_input, ...of }: LimitParts & { readonly window: LimitWindow; readonly unit?: AmountUnit },
     ) {
-      const unit = said === undefined ? unitOfWindow(window) : limitUnit(said);
+      const unit = unit_input === undefined ? unitOfWindow(window) : limitUnit(unit_input);
       if (unit === undefined) throw new OperationError('the parameter "unit" is missing: expected requests or tokens');
       const name = nameCounter({ of, window, unit });
       return changed(name, await clearLimit(by, name));
     },
 
-    async listGrants({ caller }: Asked, asked: PageAsked & LimitParts & { readonly ended: 'true' | 'false' }) {
-      const { after, limit } = asked;
-      const of = whoseLimits(asked, caller);
+    async listGrants(
+      { caller }: OperationContext,
+      query: PageQuery & LimitParts & { readonly ended: 'true' | 'false' },
+    ) {
+      const { after, limit } = query;
+      const of = whoseLimits(query, caller);
       if (after !== undefined && (await listGrants(database, clock, { id: after, of, ended: true })).length === 0) {
         throw notInList();
       }
-      const ended = asked.ended === 'true';
+      const ended = query.ended === 'true';
       const page = pageOf(await listGrants(database, clock, { of, ended, after, limit: limit + 1 }), limit);
       const shown = page.entries.map(showGrant);
-      // Who is no administrator is not told which of them it was.
+      // Only administrators see the name of the administrator.
       return {
         grants: caller.is_admin ? shown : shown.map((each) => ({ ...each, granted_by: null })),
         next: page.next,
       };
     },
 
-    async grantLimit({ by }: Asked, wish: LimitWish & GrantEnd) {
-      const { name, amount } = meant(wish, config, 1);
-      const expires_at = endOfLife(endIn(wish, at), clock, MAX_GRANT_SECONDS);
+    async grantLimit({ by }: OperationContext, input: LimitInput & GrantExpiry) {
+      const { name, amount } = parseCounter(input, config, 1);
+      const expires_at = expiryOf(grantExpiry(input, at), clock, MAX_GRANT_SECONDS);
       if (!expires_at) {
-        throw new OperationError('a grant has an end: send "expires_at", "expires_on" or "expires_in_seconds"');
+        throw new OperationError('a grant must expire: send "expires_at", "expires_on" or "expires_in_seconds"');
       }
-      const grant = await grantLimit(by, { name, amount, reason: wish.reason, expires_at });
+      const grant = await grantLimit(by, { name, amount, reason: input.reason, expires_at });
       return { grant: showGrant(grant), now: await now(name) };
     },
 
-    async previewGrant(_: Asked, wish: LimitWish) {
-      const { name, amount } = meant(wish, config, 1);
+    async previewGrant(_: OperationContext, input: LimitInput) {
+      const { name, amount } = parseCounter(input, config, 1);
       const [before, after] = await Promise.all([now(name), readLimits(at, [name], amount)]);
-      const [around, unknown] = await Promise.all([limitsAround(at, partsIn(wish)), nobodyOf(wish.user)]);
-      const others = around.limits.filter((each) => !isOn(name, each));
+      const [around, unknown] = await Promise.all([limitsAround(at, partsIn(input)), unknownUserNote(input.user)]);
+      const others = around.limits.filter((each) => !isSameCounter(name, each));
       return { before, after: after[0]!, notes: [...unknown, ...notesOn(after[0]!, others)] };
     },
 
-    async revokeGrant({ by }: Asked, { id }: { readonly id: string }) {
-      const grant = await revokeGrant(by, demandId(id, 'grant'));
+    async revokeGrant({ by }: OperationContext, { id }: { readonly id: string }) {
+      const grant = await revokeGrant(by, requireId(id, 'grant'));
       return { grant: showGrant(grant), now: await now(grant.name) };
     },
   };
 }
 
-function partsIn(given: LimitParts): LimitParts {
-  const named = SPEND_SCOPES.map((scope) => [scope, given[scope]] as const);
+function partsIn(input: LimitParts): LimitParts {
+  const named = SPEND_SCOPES.map((scope) => [scope, input[scope]] as const);
   return Object.fromEntries(named.filter(([, key]) => key !== undefined));
 }
 
-/** Whom a list is about: those who are named; the caller alone unless it is an administrator, who may leave it open. */
-function whoseLimits(asked: LimitParts, caller: Caller): LimitParts | undefined {
-  const of = partsToFind(partsIn(asked));
+/** Scopes of a list: those of the query, by default all for administrators and their own for others. */
+function whoseLimits(query: LimitParts, caller: Caller): LimitParts | undefined {
+  const of = partsToFind(partsIn(query));
   if (caller.is_admin) return Object.keys(of).length === 0 ? undefined : of;
   const { team, project } = caller.principal;
   const own: LimitParts = {
@@ -165,42 +172,42 @@ function whoseLimits(asked: LimitParts, caller: Caller): LimitParts | undefined 
   for (const [scope, key] of Object.entries(of)) {
     if (own[scope as keyof LimitParts] === key) continue;
     throw new OperationError(
-      `only administrators see this ${scope}'s limits; leave "${scope}" out to see your own`,
+      `admin role required to see the limits of this ${scope}; omit "${scope}" to see your own`,
       'forbidden',
     );
   }
   return own;
 }
 
-function isOn(name: CounterName, { scope, of, window, unit }: LimitInForce): boolean {
+function isSameCounter(name: CounterName, { scope, of, window, unit }: LimitInForce): boolean {
   const is_same = scope === name.scope && window === name.window && limitUnit(unit) === name.unit;
   return is_same && nameCounter({ of, window, unit: name.unit }).key === name.key;
 }
 
-/** What somebody should know who grants room: that it changes nothing, or not enough. */
+/** Notes on a grant that has no effect, or is not enough. */
 function notesOn(after: LimitInForce, others: readonly LimitInForce[]): string[] {
-  const full = others.filter(({ room, window }) => room === 0 && window !== 'minute' && window !== 'open');
+  const full = others.filter(({ room, window }) => room === 0 && isSpendWindow(window));
   return [
     describeWhere(after),
     describeNothingLimited({ ...after, grants: [after] }),
-    ...(after.room === 0 ? ['It is still not enough: all of the new limit is spent or reserved.'] : []),
-    ...full.map((limit) => `${describeWhose(limit)} has nothing left either, and refuses the same requests.`),
+    ...(after.room === 0 ? ['Not enough: the new limit is already spent or reserved.'] : []),
+    ...full.map((limit) => `${describeWhose(limit)} is exhausted, too, and refuses the same requests.`),
   ].filter((note) => note !== undefined);
 }
 
-function meant(wish: LimitWish, config: GatewayConfig, least: 0 | 1): { name: CounterName; amount: number } {
-  const [unit, another] = AMOUNT_UNITS.filter((each) => wish[each] !== undefined);
+function parseCounter(input: LimitInput, config: GatewayConfig, least: 0 | 1): { name: CounterName; amount: number } {
+  const [unit, another] = AMOUNT_UNITS.filter((each) => input[each] !== undefined);
   if (unit === undefined || another !== undefined)
     throw new OperationError('send one of "usd", "requests" and "tokens"');
-  const name = nameCounted(config, { of: partsIn(wish), window: wish.window, unit: limitUnit(unit) });
-  return { name, amount: amountIn(name.unit, wish[unit]!, least) };
+  const name = nameCounted(config, { of: partsIn(input), window: input.window, unit: limitUnit(unit) });
+  return { name, amount: amountIn(name.unit, input[unit]!, least) };
 }
 
-/** The limits of gateway.yaml in words, and what they do today. */
+/** Limit rules of gateway.yaml in words, with their counts of today. */
 export function limitRuleOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
   return {
-    async listLimitRules(_: Asked, _nothing: object) {
+    async listLimitRules(_: OperationContext, _nothing: object) {
       const since = await startOfDay(at);
       const [counts, refusals] = await Promise.all([countRules(at), limitRefusals(database, since)]);
       const rules = Map.groupBy(counts, ({ limit }) => limit.name);

@@ -6,7 +6,7 @@ import {
   countChanges,
   listChanges,
 } from '../../domain/audit/admin-changes.ts';
-import { type AdminOptions, type Asked, type Caller, listById, type PageBefore } from './calls.ts';
+import { type AdminOptions, type Caller, listById, type OperationContext, type PageBefore } from './calls.ts';
 import { configOperations } from './config.ts';
 import { checkInput, type DescribedOperation, periodOf, type Sent } from './description.ts';
 import { homeOperations } from './home.ts';
@@ -18,8 +18,8 @@ import { serviceTokenOperations, tokenGroupOperations, tokenOperations } from '.
 import { modelOperations, upstreamOperations, upstreamTrafficOperations } from './upstreams.ts';
 import { usageOperations } from './usage.ts';
 
-/** Which changes are asked for. */
-export interface ChangesAsked {
+/** Filter of the list of changes. */
+export interface ChangesQuery {
   readonly since?: string;
   readonly until?: string;
   readonly actor?: string;
@@ -27,41 +27,41 @@ export interface ChangesAsked {
   readonly subject?: string;
 }
 
-/** A change with what it says in words. */
-export interface ToldChange extends AdminChange {
+/** A change with a sentence that describes it. */
+export interface ChangeView extends AdminChange {
   readonly words: string;
 }
 
 function changeOperations({ config, database }: AdminOptions) {
-  const told = (change: AdminChange): ToldChange => ({
+  const viewOf = (change: AdminChange): ChangeView => ({
     ...change,
     words: changeInWords(change, config.spend_limits?.time_zone ?? 'UTC'),
   });
-  const filterOf = (asked: ChangesAsked): ChangeFilter => {
-    const { actor, action, subject } = asked;
-    return { actor, action, subject, ...periodOf(asked) };
+  const filterOf = (query: ChangesQuery): ChangeFilter => {
+    const { actor, action, subject } = query;
+    return { actor, action, subject, ...periodOf(query) };
   };
   const list = listById({
     name: 'changes',
     titles: ['id', 'at', 'actor_kind', 'actor', 'action', 'subject', 'words', 'before', 'after'],
-    row: ({ actor, ...change }: ToldChange) => ({ ...change, actor_kind: actor.kind, actor: actor.name }),
-    read: async (asked: ChangesAsked, page) => {
-      return (await listChanges(database, { ...filterOf(asked), ...page })).map(told);
+    row: ({ actor, ...change }: ChangeView) => ({ ...change, actor_kind: actor.kind, actor: actor.name }),
+    read: async (query: ChangesQuery, page) => {
+      return (await listChanges(database, { ...filterOf(query), ...page })).map(viewOf);
     },
-    count: (asked, most) => countChanges(database, filterOf(asked), most),
+    count: (query, most) => countChanges(database, filterOf(query), most),
   });
   return {
-    async listChanges(_: Asked, asked: ChangesAsked & PageBefore) {
-      const { entries, next } = await list.page(asked);
+    async listChanges(_: OperationContext, query: ChangesQuery & PageBefore) {
+      const { entries, next } = await list.page(query);
       return { changes: entries, next };
     },
 
-    exportChanges: (_: Asked, asked: ChangesAsked) => list.lines(asked),
-    exportChangesCsv: (_: Asked, asked: ChangesAsked) => list.csv(asked),
+    exportChanges: (_: OperationContext, query: ChangesQuery) => list.lines(query),
+    exportChangesCsv: (_: OperationContext, query: ChangesQuery) => list.csv(query),
   };
 }
 
-/** Every admin operation by the `operationId` of its description: what it does for whom, and with which input. */
+/** Every admin operation by its `operationId`. */
 export function adminOperations(options: AdminOptions) {
   return {
     ...meOperations(options),
@@ -85,10 +85,9 @@ export function adminOperations(options: AdminOptions) {
   };
 }
 
-/** All operations. */
 export type AdminOperations = ReturnType<typeof adminOperations>;
 
-/** What JSON makes of a value. */
+/** A value after a JSON round trip. */
 export type InJson<T> = T extends Date
   ? string
   : T extends readonly (infer Entry)[]
@@ -104,23 +103,23 @@ type Defaulted = 'limit' | 'ended' | 'tokens' | 'overlap_seconds' | 'order';
 type MayLack<T> = {
   [Key in keyof T]-?: Key extends Defaulted ? Key : Record<never, never> extends Pick<T, Key> ? Key : never;
 }[keyof T];
-/** What a caller says: fields with a default may be left out, and what is `undefined` was not said. */
-type Said<T> = Omit<T, MayLack<T>> & { readonly [Key in MayLack<T>]?: T[Key] | undefined };
+/** Input of a caller: fields with a default are optional, `undefined` counts as absent. */
+type CallerInput<T> = Omit<T, MayLack<T>> & { readonly [Key in MayLack<T>]?: T[Key] | undefined };
 
-/** Carries out an admin operation somewhere: here, or at a running gateway. Values are as JSON has them. */
+/** Runs an admin operation, locally or at a running gateway. Values are JSON. */
 export type AdminApi = <Name extends keyof AdminOperations>(
   name: Name,
-  input: Said<Input<Name>>,
+  input: CallerInput<Input<Name>>,
 ) => Promise<Answer<Name>>;
 
-/** Carries out an operation as somebody who may ask for it. Raises OperationError, the errors of the store. */
+/** Runs an operation for an authorized caller. Raises OperationError, the errors of the store. */
 export type RunOperation = (operation: DescribedOperation, caller: Caller, sent: Sent) => Promise<object>;
 
-/** Makes the function that carries out operations. */
+/** Makes the function that runs operations. */
 export function createRunOperation(options: AdminOptions): RunOperation {
   const { database, clock } = options;
   const operations = adminOperations(options) as unknown as Readonly<
-    Record<string, (asked: Asked, input: object) => Promise<object>>
+    Record<string, (context: OperationContext, input: object) => Promise<object>>
   >;
   return async (operation, caller, sent) => {
     const { actor, principal } = caller;
@@ -130,9 +129,8 @@ export function createRunOperation(options: AdminOptions): RunOperation {
   };
 }
 
-/** Refuses everybody but administrators where an operation is for them. Raises OperationError. */
-export function demandRole({ needs_admin }: DescribedOperation, { is_admin, email }: Caller): void {
+/** Requires the admin role for an operation of administrators. Raises OperationError. */
+export function requireAdminRole({ needs_admin }: DescribedOperation, { is_admin, email }: Caller): void {
   if (!needs_admin || is_admin) return;
-  const who = 'they are the members of auth.admin_groups in gateway.yaml';
-  throw new OperationError(`this is for administrators, and ${email} is none: ${who}`, 'forbidden');
+  throw new OperationError(`admin role required (auth.admin_groups); ${email} does not have it`, 'forbidden');
 }

@@ -15,30 +15,30 @@ import {
   type KnownPerson,
   listPeople,
   type PeopleFilter,
-  type RebindWish,
+  type RebindRequest,
   rebindAs,
-} from '../../domain/identity/sessions/bindings.ts';
+} from '../../domain/identity/sessions/people.ts';
 import { serviceTokensOf } from '../../domain/identity/tokens/service-tokens.ts';
 import { tokenGroupsOpenTo } from '../../domain/identity/tokens/tokens.ts';
 import { noModelsBecause } from '../../domain/upstreams/models.ts';
 
 import {
   type AdminOptions,
-  type Asked,
   type Caller,
   listById,
+  type OperationContext,
   ownerToList,
-  type PageAsked,
   type PageBefore,
+  type PageQuery,
 } from './calls.ts';
-import { demandId, emailInPath, notInList, pageOf, periodOf } from './description.ts';
+import { emailInPath, notInList, pageOf, periodOf, requireId } from './description.ts';
 
-/** What the database knows of the caller; the session token holds no more groups than decide something. */
+/** The caller's row in the database. The session token only has the groups that decide something. */
 type Known = { readonly groups?: readonly string[] } & { [Key in keyof OwnTokens]: OwnTokens[Key] | null };
 
-/** Who the caller is to this gateway, and what that allows. */
+/** Identity and permissions of the caller. */
 export function meOperations({ config, models, database, clock }: AdminOptions) {
-  /** What the caller made; `null` while the database is away, without which all else here is known. */
+  /** The caller's own tokens; `null` during an outage of the database, without which the rest is known. */
   const knownOf = async (principal_id: string): Promise<Known> => {
     const now = clock.now();
     try {
@@ -55,7 +55,7 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
     }
   };
   return {
-    async getMe({ caller }: Asked, _nothing: object) {
+    async getMe({ caller }: OperationContext, _nothing: object) {
       const { email, name = null, groups, team = null, project = null, roles, token } = caller.principal;
       const asking = { kind: 'session', token_group: token.group, groups, email } as const;
       const refusals = models.all.map((model) => models.refusal(asking, model));
@@ -78,39 +78,42 @@ export function meOperations({ config, models, database, clock }: AdminOptions) 
   };
 }
 
-/** What administrators see of people and do to them. */
+/** People, for administrators: list, deprovision, reassign. */
 export function peopleOperations({ config, database, clock }: AdminOptions) {
   const at = { config, database, clock };
   const isAdmin = ({ groups }: KnownPerson) => rolesOf(config.auth ?? {}, groups).includes('admin');
   return {
-    async listPeople(_: Asked, { limit, ...only }: Pick<PeopleFilter, 'user' | 'search' | 'after' | 'limit'>) {
+    async listPeople(
+      _: OperationContext,
+      { limit, ...only }: Pick<PeopleFilter, 'user' | 'search' | 'after' | 'limit'>,
+    ) {
       const more = limit === undefined ? undefined : limit + 1;
       const found = await listPeople(at, { ...only, limit: more });
       const people = found.slice(0, limit).map((person) => ({ ...person, is_admin: isAdmin(person) }));
       return { people, next: people.length < found.length ? people.at(-1)!.email : null };
     },
 
-    async rebind({ by }: Asked, { email, ...wish }: RebindWish & { readonly email: string }) {
+    async rebind({ by }: OperationContext, { email, ...input }: RebindRequest & { readonly email: string }) {
       const oidc = config.auth?.oidc;
-      if (wish.subject !== undefined && oidc === undefined) {
+      if (input.subject !== undefined && oidc === undefined) {
         throw new OperationError(
-          'the field "subject" names an account of the identity provider, and auth.oidc names none',
+          'the field "subject" needs an identity provider: auth.oidc in gateway.yaml is not set',
         );
       }
       const user = emailInPath(email);
       const [person] = user === undefined ? [] : await listPeople(at, { user });
       if (person === undefined) throw unknown(user);
-      return rebindAs(by, person, wish, oidc);
+      return rebindAs(by, person, input, oidc);
     },
 
     async deprovision(
-      { by }: Asked,
-      wish: { readonly email: string; readonly tokens: 'all' | 'self_service' | 'none'; readonly because?: string },
+      { by }: OperationContext,
+      input: { readonly email: string; readonly tokens: 'all' | 'self_service' | 'none'; readonly because?: string },
     ) {
-      const user = emailInPath(wish.email);
+      const user = emailInPath(input.email);
       if (user === undefined) throw unknown(user);
-      const because = wish.because ?? 'deprovisioned by an administrator';
-      const { known, ...ended } = await deprovision(by, { user, actor: by.actor, because, tokens: wish.tokens });
+      const because = input.because ?? 'deprovisioned by an administrator';
+      const { known, ...ended } = await deprovision(by, { user, actor: by.actor, because, tokens: input.tokens });
       if (!known) throw unknown(user);
       const service_tokens = await serviceTokensOf(at, user);
       return { user, sessions: ended.sessions, tokens: ended.tokens, service_tokens };
@@ -121,17 +124,17 @@ export function peopleOperations({ config, database, clock }: AdminOptions) {
 function unknown(user: string | undefined): OperationError {
   const address = user === undefined ? 'this address' : `the address ${user}`;
   return new OperationError(
-    `nobody with ${address} has ever signed in here or had an access token; check the address`,
+    `unknown person: ${address} has never signed in or had an access token; check the address`,
     'missing',
   );
 }
 
-/** Sessions of people who signed in: one's own, for administrators everybody's. */
+/** Sessions: one's own, for administrators all. */
 export function sessionOperations({ sessions }: AdminOptions) {
   return {
     async listSessions(
-      { caller }: Asked,
-      { user, ended, limit, after }: PageAsked & { readonly user?: string; readonly ended: 'true' | 'false' },
+      { caller }: OperationContext,
+      { user, ended, limit, after }: PageQuery & { readonly user?: string; readonly ended: 'true' | 'false' },
     ) {
       const owner = ownerToList(caller, user);
       const all =
@@ -146,19 +149,22 @@ export function sessionOperations({ sessions }: AdminOptions) {
       };
     },
 
-    async endSessions({ caller, by }: Asked, { user, keep }: { readonly user?: string; readonly keep?: 'current' }) {
+    async endSessions(
+      { caller, by }: OperationContext,
+      { user, keep }: { readonly user?: string; readonly keep?: 'current' },
+    ) {
       const owner = ownerToList(caller, user) ?? caller.email;
       const but = keep === 'current' ? caller.principal.token.id : undefined;
       const sessions = await endSessionsOf(by, { user: owner, but, because: `ended ${whoEnds(caller)}` });
       return { user: owner, sessions };
     },
 
-    async endSession({ caller, by }: Asked, { id: given }: { readonly id: string }) {
-      const id = demandId(given, 'session');
+    async endSession({ caller, by }: OperationContext, input: { readonly id: string }) {
+      const id = requireId(input.id, 'session');
       const user = caller.is_admin ? undefined : caller.email;
       if (await endSession(by, { id, because: `ended ${whoEnds(caller)}`, user })) return { id, ended: true };
       const where = caller.is_admin ? '; "appscli sessions list" shows all' : ' among yours';
-      throw new OperationError(`there is no session ${id} to end${where}`, 'missing');
+      throw new OperationError(`there is no active session ${id}${where}`, 'missing');
     },
   };
 }
@@ -168,32 +174,32 @@ function whoEnds({ actor, is_admin }: Caller): string {
   return is_admin ? 'by an administrator' : 'by its owner';
 }
 
-/** Which refusals are asked for. */
-export interface RefusalsAsked {
+/** Filter of the list of refused sign-ins. */
+export interface RefusalsQuery {
   readonly user?: string;
   readonly since?: string;
   readonly until?: string;
 }
 
-/** Who was turned away at sign-in, when and why. */
+/** Refused sign-ins with their reasons. */
 export function refusedSignInOperations({ database }: AdminOptions) {
-  const filterOf = (asked: RefusalsAsked): RefusalFilter => ({ user: asked.user, ...periodOf(asked) });
+  const filterOf = (query: RefusalsQuery): RefusalFilter => ({ user: query.user, ...periodOf(query) });
   const list = listById({
     name: 'refused-sign-ins',
     titles: [
       ...['id', 'at', 'email', 'refused', 'detail', 'groups', 'expected'],
       ...['client', 'client_address', 'request_id', 'subject', 'issuer'],
     ],
-    read: (asked: RefusalsAsked, page) => listRefusals(database, filterOf(asked), page),
-    count: (asked) => countRefusals(database, filterOf(asked)),
+    read: (query: RefusalsQuery, page) => listRefusals(database, filterOf(query), page),
+    count: (query) => countRefusals(database, filterOf(query)),
   });
   return {
-    async listRefusedSignIns(_: Asked, asked: RefusalsAsked & PageBefore) {
-      const { entries, next } = await list.page(asked);
+    async listRefusedSignIns(_: OperationContext, query: RefusalsQuery & PageBefore) {
+      const { entries, next } = await list.page(query);
       return { refused_sign_ins: entries, next };
     },
 
-    exportRefusedSignIns: (_: Asked, asked: RefusalsAsked) => list.lines(asked),
-    exportRefusedSignInsCsv: (_: Asked, asked: RefusalsAsked) => list.csv(asked),
+    exportRefusedSignIns: (_: OperationContext, query: RefusalsQuery) => list.lines(query),
+    exportRefusedSignInsCsv: (_: OperationContext, query: RefusalsQuery) => list.csv(query),
   };
 }

@@ -16,13 +16,13 @@ import {
   type PolicyPersonKnown,
   policyPerson,
 } from '../../domain/policies/policy-fetches.ts';
-import { type AdminOptions, type Asked, ownerToList } from './calls.ts';
+import { type AdminOptions, type OperationContext, ownerToList } from './calls.ts';
 import { emailInPath, showName } from './description.ts';
 
-/** Whether the clients of somebody have the settings that are meant for them now. */
+/** Whether a person's clients have their current settings. */
 type Fetched = 'current' | 'older' | 'never' | 'nothing_meant';
 
-/** Which managed settings people get. */
+/** Managed policies: which people get which settings. */
 export function policyOperations({ config, policies = [], database }: AdminOptions) {
   const managed = config.policies?.managed;
   const enabled = managed?.enabled === true;
@@ -35,24 +35,24 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
     return fetched_checksum === checksum ? 'current' : 'older';
   }
 
-  /** Somebody with the groups that are known or asked for. */
-  async function personAsked({ caller }: Asked, given: { readonly user?: string; readonly groups?: string }) {
-    const user = ownerToList(caller, given.user) ?? caller.email;
-    if (given.groups !== undefined && !caller.is_admin) {
-      throw new OperationError('only administrators see what other groups get; leave "groups" out', 'forbidden');
+  /** The person of a query, with the groups of the query or the last sign-in. */
+  async function personOf({ caller }: OperationContext, query: { readonly user?: string; readonly groups?: string }) {
+    const user = ownerToList(caller, query.user) ?? caller.email;
+    if (query.groups !== undefined && !caller.is_admin) {
+      throw new OperationError('admin role required to preview other groups; omit "groups"', 'forbidden');
     }
     const email = emailInPath(user);
-    if (email === undefined && given.user !== undefined) {
+    if (email === undefined && query.user !== undefined) {
       throw new OperationError('the parameter "user" is wrong: expected an e-mail address');
     }
     const known = email === undefined ? undefined : await policyPerson(database, email);
     const own = user === caller.email ? caller.principal.groups : [];
-    const asked = given.groups?.split(',').flatMap((group) => group.trim() || []);
-    return { user, known, groups: asked ?? known?.groups ?? own, are_asked: asked !== undefined };
+    const groups = query.groups?.split(',').flatMap((group) => group.trim() || []);
+    return { user, known, groups: groups ?? known?.groups ?? own, has_groups_parameter: groups !== undefined };
   }
 
   return {
-    async listPolicies(_asked: Asked, _nothing: object) {
+    async listPolicies(_: OperationContext, _nothing: object) {
       const ordered = [...policies.filter(isDefault), ...inOrder(policies.filter((policy) => !isDefault(policy)))];
       const { all, fitting } = await countPolicyPeople(
         database,
@@ -69,10 +69,14 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
     },
 
     async listPolicyPeople(
-      _asked: Asked,
-      given: { readonly policy?: string; readonly user?: string; readonly limit: number; readonly after?: string },
+      _: OperationContext,
+      {
+        policy: name,
+        user,
+        limit,
+        after,
+      }: { readonly policy?: string; readonly user?: string; readonly limit: number; readonly after?: string },
     ) {
-      const { policy: name, user, limit, after } = given;
       const policy = name === undefined ? undefined : named(name, policies);
       const people = await listPolicyPeople(database, {
         limit: limit + 1,
@@ -89,8 +93,8 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
       return { people: entries, next: people.length > limit ? page.at(-1)!.user : null };
     },
 
-    async getEffectivePolicy(asked: Asked, given: { readonly user?: string; readonly groups?: string }) {
-      const { user, known, groups, are_asked } = await personAsked(asked, given);
+    async getEffectivePolicy(context: OperationContext, query: { readonly user?: string; readonly groups?: string }) {
+      const { user, known, groups, has_groups_parameter } = await personOf(context, query);
       const applying = policiesFor(managed, policies, { email: user, groups });
       const of_them = applying.map(({ policy }) => policy);
       const outcome = of_them.length === 0 ? undefined : layOver(of_them, config);
@@ -99,7 +103,7 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
         enabled,
         user,
         groups,
-        groups_from: are_asked ? ('question' as const) : ('sign_in' as const),
+        groups_from: has_groups_parameter ? ('question' as const) : ('sign_in' as const),
         signed_in_at: known?.signed_in_at ?? null,
         policies: applying.map(({ policy, because }) => ({
           ...describePolicy(policy),
@@ -114,7 +118,7 @@ export function policyOperations({ config, policies = [], database }: AdminOptio
           return { ...origin, file: shortPath(position.file), line: position.line };
         }),
         fetched_at: known?.fetched_at ?? null,
-        fetched: are_asked || known === undefined ? null : fetchedOf(checksum, known),
+        fetched: has_groups_parameter || known === undefined ? null : fetchedOf(checksum, known),
       };
     },
   };
@@ -124,7 +128,7 @@ function describePolicy({ name, version, summary, priority, file }: Policy) {
   return { name, version, summary, priority, file: shortPath(file) };
 }
 
-/** The file in its directory: where that is on the machine is nobody's business. */
+/** File name with its directory only, without the path on the gateway host. */
 function shortPath(file: string): string {
   return join(basename(dirname(file)), basename(file));
 }
@@ -139,6 +143,7 @@ function named(name: string, policies: readonly Policy[]): Policy {
   const found = policies.find((policy) => policy.name === name);
   if (found !== undefined) return found;
   const names = policies.map((policy) => policy.name);
-  const hint = names.length === 0 ? 'there is none' : didYouMean(name, names, `there are ${listed(names)}`);
+  const hint =
+    names.length === 0 ? 'no policies are configured' : didYouMean(name, names, `there are ${listed(names)}`);
   throw new OperationError(`there is no policy ${showName(name)}: ${hint}`, 'missing');
 }

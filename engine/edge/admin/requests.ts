@@ -18,38 +18,38 @@ import { readRequestAttempts, readRequestLedger } from '../../domain/budget/repo
 import { usagePeriod } from '../../domain/budget/reports/usage-summary.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Decision, DryRun, LimitStep } from '../../pipeline/explain/dry-run.ts';
+import { recordFor } from '../../pipeline/explain/limit-views.ts';
 import { recallRequest, replayRecord } from '../../pipeline/explain/past-request.ts';
 import { effectiveRules, type RuleInWords } from '../../pipeline/explain/rules.ts';
-import { recordFor } from '../../pipeline/explain/told-limits.ts';
-import { type ToldReason, traceOf } from '../../pipeline/explain/trace.ts';
+import { type ReasonView, traceOf } from '../../pipeline/explain/trace.ts';
 import { describeAmount, describeReason } from '../../pipeline/explain/words.ts';
 import {
   type AdminOptions,
-  type Asked,
   type Caller,
+  dateParameter,
   EXPORT_PAGE,
   type ExportedList,
-  endAsked,
   exportCsv,
   exportLines,
   type LiveFeed,
+  type OperationContext,
   ownerToList,
-  type PageAsked,
-  zoneAsked,
+  type PageQuery,
+  timeZoneParameter,
 } from './calls.ts';
 import { notInList } from './description.ts';
 
-const reasonsOf = ({ reasons }: Decision): ToldReason[] =>
+const reasonsOf = ({ reasons }: Decision): ReasonView[] =>
   reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
 
 function limitWords({ scope, key, unit, limit, spent, reserved, needed, window, room }: LimitStep): string {
   const shown = (amount: number) => describeAmount(unit, amount);
   const per = window === 'open' ? 'at once' : `per ${window}`;
   const used = `${shown(spent + reserved)} of ${shown(limit)} ${per} used now`;
-  return `${describeCounter({ scope, key })}: ${used}, likely to need ${shown(needed)}: ${room ? 'there is room' : 'no room'}`;
+  return `${describeCounter({ scope, key })}: ${used}, about ${shown(needed)} needed: ${room ? 'within the limit' : 'over the limit'}`;
 }
 
-/** The first thing that a request would come to now, in one sentence. */
+/** The outcome of a replayed request, in one sentence. */
 function outcomeOf({ stages, limits, facts, routing }: DryRun): {
   readonly would: 'go_out' | 'refused' | 'unknown';
   readonly words: string;
@@ -63,16 +63,16 @@ function outcomeOf({ stages, limits, facts, routing }: DryRun): {
   const unknown = stages.find(({ fate }) => fate === 'unknown');
   const upstream = facts['route.upstream'];
   if (upstream === undefined)
-    return { would: 'unknown', words: 'Nothing that was kept of it tells where it would go now.' };
+    return { would: 'unknown', words: 'The recorded facts do not decide where it would go now.' };
   const rule = routing.find(({ held, mode }) => held && mode === 'enforce');
   const route = facts['route.rule'] === undefined ? 'its pipeline' : 'the default route';
   const by = rule === undefined ? route : `the rule ${rule.name}`;
-  const unless = unknown === undefined ? '' : ` The stage ${unknown.id} depends on what was not kept.`;
+  const unless = unknown === undefined ? '' : ` The stage ${unknown.id} depends on facts that were not recorded.`;
   return { would: 'go_out', words: `It would go to ${String(upstream)} now, by ${by}.${unless}` };
 }
 
-/** What the configuration in force would make of a request of the past, in words. */
-function tellReplay(run: DryRun, record: AuditRecord) {
+/** Replay of a past request under the active configuration. */
+function replayView(run: DryRun, record: AuditRecord) {
   const { would, words } = outcomeOf(run);
   const was = typeof record.upstream === 'string' && record.error === null ? record.upstream : undefined;
   const is_same = would === 'go_out' ? was === run.facts['route.upstream'] : would === 'refused' && was === undefined;
@@ -121,7 +121,7 @@ function modelsOf(record: AuditRecord) {
   };
 }
 
-/** One request as lists show it. A record may come from a stage of the operator's own: what it lacks is `null`. */
+/** A request as a list entry. Fields that a record of a custom stage lacks are `null`. */
 function requestRow({ at, record }: Pick<RequestRecord, 'at' | 'record'>) {
   const { attempts, sends } = record;
   return {
@@ -160,7 +160,7 @@ function sum(a: number | null, b: number | null): number | null {
   return a === null && b === null ? null : (a ?? 0) + (b ?? 0);
 }
 
-/** A record as a line of JSON has it: all that was written down, as `appscli audit tail --json` prints it. */
+/** A whole audit record, as in `appscli audit tail --json`. */
 type Line = AuditRecord & { readonly id: number; readonly at: Date };
 
 function exportedRequests(
@@ -170,11 +170,11 @@ function exportedRequests(
 ): ExportedList<Line> {
   const now = clock.now();
   async function* pages(): AsyncIterable<readonly Line[]> {
-    // What comes while it is read is not in it.
+    // Excludes requests that arrive during the export.
     const bounded = { ...filter, until: filter.until ?? new Date(now) };
     for (let after: string | null | undefined; after !== null; ) {
       const page = await listRequestRecords(database, bounded, { limit: EXPORT_PAGE, after, now });
-      if (page === undefined) throw new Error('the records that come next were deleted while they were read');
+      if (page === undefined) throw new Error('records were deleted during the export');
       const { records, next } = page;
       if (records.length > 0) yield records.map(({ id, at, record }) => ({ ...recordFor(reader, record), id, at }));
       after = next;
@@ -190,8 +190,8 @@ function exportedRequests(
   };
 }
 
-/** Which requests are asked for, as parameters say it. */
-export interface RequestsAsked extends Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> {
+/** Filter of the list of requests. */
+export interface RequestsQuery extends Omit<RequestFilter, 'since' | 'until' | 'user' | 'rules' | 'shadow'> {
   readonly user?: string;
   readonly since?: string;
   readonly until?: string;
@@ -200,17 +200,20 @@ export interface RequestsAsked extends Omit<RequestFilter, 'since' | 'until' | '
 
 const ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Requests and how they were decided: one's own, for administrators everybody's. */
+/** Requests with their decision traces: one's own, for administrators all. */
 export function requestOperations(options: AdminOptions) {
   const { config, database, clock, explained, live } = options;
 
-  async function filterOf({ since, until, time_zone, ...wish }: RequestsAsked, caller: Caller): Promise<RequestFilter> {
-    const filter = { ...wish, user: ownerToList(caller, wish.user) };
+  async function filterOf(
+    { since, until, time_zone, ...query }: RequestsQuery,
+    caller: Caller,
+  ): Promise<RequestFilter> {
+    const filter = { ...query, user: ownerToList(caller, query.user) };
     if (since === undefined && until === undefined) return filter;
-    const zone = zoneAsked(time_zone, config);
+    const zone = timeZoneParameter(time_zone, config);
     const period = await usagePeriod(
       options,
-      { since: endAsked('since', since), until: endAsked('until', until) },
+      { since: dateParameter('since', since), until: dateParameter('until', until) },
       zone,
     );
     return {
@@ -220,14 +223,14 @@ export function requestOperations(options: AdminOptions) {
     };
   }
 
-  /** What is somebody else's does not exist for the caller. */
+  /** Finds a request; for the caller, requests of other people do not exist. */
   async function find({ is_admin, email }: Caller, id: string): Promise<RequestRecord> {
     const found = ID.test(id) ? await readRequestRecord(database, id) : undefined;
     if (found !== undefined && (is_admin || found.record.user === email)) return found;
-    throw new OperationError('the audit log has no request with this id among those you may see', 'missing');
+    throw new OperationError('no request with this id is visible to you', 'missing');
   }
 
-  /** Rules of the configuration that decided: of the one in force with their logic, of one that was kept their words. */
+  /** Rules of the configuration that decided: with logic for the active one, in words for a recorded one. */
   async function rulesOf({ config: version }: AuditRecord): Promise<readonly RuleInWords[] | undefined> {
     if (explained !== undefined && version === configHash(config)) {
       return effectiveRules(explained.loaded, config, explained.directory);
@@ -236,19 +239,23 @@ export function requestOperations(options: AdminOptions) {
   }
 
   return {
-    async listRequests({ caller }: Asked, { limit, after, ...wish }: RequestsAsked & PageAsked) {
-      const page = await listRequestRecords(database, await filterOf(wish, caller), { limit, after, now: clock.now() });
+    async listRequests({ caller }: OperationContext, { limit, after, ...query }: RequestsQuery & PageQuery) {
+      const page = await listRequestRecords(database, await filterOf(query, caller), {
+        limit,
+        after,
+        now: clock.now(),
+      });
       if (page === undefined) throw notInList();
       return { requests: page.records.map(requestRow), next: page.next, searched_to: page.searched_to };
     },
 
-    exportRequests: async ({ caller }: Asked, wish: RequestsAsked) =>
-      exportLines(exportedRequests(options, await filterOf(wish, caller), caller)),
+    exportRequests: async ({ caller }: OperationContext, query: RequestsQuery) =>
+      exportLines(exportedRequests(options, await filterOf(query, caller), caller)),
 
-    exportRequestsCsv: async ({ caller }: Asked, wish: RequestsAsked) =>
-      exportCsv(exportedRequests(options, await filterOf(wish, caller), caller)),
+    exportRequestsCsv: async ({ caller }: OperationContext, query: RequestsQuery) =>
+      exportCsv(exportedRequests(options, await filterOf(query, caller), caller)),
 
-    async getRequest({ caller }: Asked, { id }: { readonly id: string }) {
+    async getRequest({ caller }: OperationContext, { id }: { readonly id: string }) {
       const found = await find(caller, id);
       const { record } = found;
       const attempts = await readRequestAttempts(database, id);
@@ -261,19 +268,19 @@ export function requestOperations(options: AdminOptions) {
       };
     },
 
-    async explainRequest({ caller }: Asked, { id }: { readonly id: string }) {
+    async explainRequest({ caller }: OperationContext, { id }: { readonly id: string }) {
       await find(caller, id);
       if (explained === undefined) {
         throw new OperationError(
-          'only a running gateway knows its rules; "appscli explain" with the id tells it',
+          'only a running gateway can replay requests; use "appscli explain" with the id',
           'conflict',
         );
       }
       const remembered = await recallRequest(database, config, id);
-      if (remembered === undefined) throw new OperationError('the audit log has no request with this id', 'missing');
+      if (remembered === undefined) throw new OperationError('no request with this id', 'missing');
       try {
         const run = replayRecord({ loaded: explained.loaded, config }, remembered);
-        return { id, ...forCaller(caller, tellReplay(run, remembered.record)) };
+        return { id, ...forCaller(caller, replayView(run, remembered.record)) };
       } catch (error) {
         if (!(error instanceof StartError)) throw error;
         throw new OperationError(error.message, 'conflict');
@@ -281,12 +288,11 @@ export function requestOperations(options: AdminOptions) {
     },
 
     async watchRequests(
-      { caller }: Asked,
-      { after, ...wish }: RequestsAsked & { readonly after?: number },
+      { caller }: OperationContext,
+      { after, ...query }: RequestsQuery & { readonly after?: number },
     ): Promise<LiveFeed> {
-      const fits = fitter(await filterOf(wish, caller));
-      if (live === undefined)
-        throw new OperationError('only a running gateway tells of requests as they come', 'conflict');
+      const fits = fitter(await filterOf(query, caller));
+      if (live === undefined) throw new OperationError('only a running gateway can stream requests', 'conflict');
       return {
         async open({ send, end }) {
           const stop = await live.listen({
@@ -300,32 +306,32 @@ export function requestOperations(options: AdminOptions) {
             end,
           });
           if (stop !== undefined) return stop;
-          throw new OperationError('too many live views are open; close one of them', 'conflict');
+          throw new OperationError('too many live views are open; close one', 'conflict');
         },
       };
     },
   };
 }
 
-interface Told {
+interface Conditional {
   readonly condition: string | null;
   readonly reasons: readonly unknown[];
 }
 
 /**
- * Conditions may name other people: who is no administrator is told those that held for their own request, and of stages the one
+ * Conditions may name other people: only administrators see all. Others see the rules that matched their own request, and the stage
  * that refused it.
  */
 function forCaller<
-  Rule extends Told & { readonly held: boolean | null },
-  Stage extends Told,
+  Rule extends Conditional & { readonly held: boolean | null },
+  Stage extends Conditional,
   Answer extends { readonly rules: readonly Rule[]; readonly stages: readonly Stage[] },
->({ is_admin }: Caller, told: Answer): Answer {
-  if (is_admin) return told;
+>({ is_admin }: Caller, answer: Answer): Answer {
+  if (is_admin) return answer;
   const refused = (stage: Stage) => 'end' in stage && stage.end === 'refused';
   return {
-    ...told,
-    rules: told.rules.filter(({ held }) => held === true),
-    stages: told.stages.map((stage) => (refused(stage) ? stage : { ...stage, condition: null, reasons: [] })),
+    ...answer,
+    rules: answer.rules.filter(({ held }) => held === true),
+    stages: answer.stages.map((stage) => (refused(stage) ? stage : { ...stage, condition: null, reasons: [] })),
   };
 }

@@ -24,18 +24,17 @@ import {
   tokenGroupsOpenTo,
 } from '../../domain/identity/tokens/tokens.ts';
 import { callerWithToken } from '../../domain/upstreams/models.ts';
-import { type AdminOptions, type Asked, type Caller, ownerToList, type PageAsked } from './calls.ts';
-import { demandId, type EndSaid, endOfLife, notInList, pageOf } from './description.ts';
+import { type AdminOptions, type Caller, type OperationContext, ownerToList, type PageQuery } from './calls.ts';
+import { type ExpiryInput, expiryOf, notInList, pageOf, requireId } from './description.ts';
 
-/** How many access tokens in force somebody may have made alone. */
+/** Active access tokens that one person may create. */
 const MAX_SELF_MADE = 50;
-/** With room for each of them to be replaced. */
+/** Allow one rotation per token. */
 const MAX_SELF_MADE_ROTATED = 2 * MAX_SELF_MADE;
-/** Ten years. */
 const MAX_LIFE_SECONDS = 10 * 366 * 86_400;
 
-/** What an access token is to be; what is left out is up to whose it is. */
-export interface TokenWish extends EndSaid {
+/** Input for a new access token; absent fields are those of the caller. */
+export interface TokenInput extends ExpiryInput {
   readonly name: string;
   readonly user?: string;
   readonly group?: string;
@@ -43,50 +42,55 @@ export interface TokenWish extends EndSaid {
   readonly project?: string | null;
 }
 
-/** Access tokens: one's own, for administrators everybody's. */
+/** Access tokens: one's own, for administrators all. */
 export function tokenOperations({ config, database, clock }: AdminOptions) {
   const shown = <Known extends KnownToken>(token: Known) => showToken(token, clock.now(), config);
   const known = async (id: string) => shown((await findTokens(database, { id }))[0]!);
-  const endOf = (said: EndSaid) => endOfLife(said, clock, MAX_LIFE_SECONDS);
-  const demand = async ({ is_admin, email }: Caller, given: string): Promise<KnownToken> => {
-    const id = demandId(given, 'access token');
+  const endOf = (input: ExpiryInput) => expiryOf(input, clock, MAX_LIFE_SECONDS);
+  const requireToken = async ({ is_admin, email }: Caller, id_input: string): Promise<KnownToken> => {
+    const id = requireId(id_input, 'access token');
     const [token] = await findTokens(database, { id, user: is_admin ? undefined : email });
     if (token !== undefined) return token;
     const where = is_admin ? '; "appscli tokens list" shows all' : ' among yours';
     throw new OperationError(`there is no access token ${id}${where}`, 'missing');
   };
   return {
-    async listTokens({ caller }: Asked, asked: PageAsked & Omit<TokenFilter, 'after' | 'limit'>) {
-      const { after, limit } = asked;
-      const user = ownerToList(caller, asked.user);
+    async listTokens({ caller }: OperationContext, query: PageQuery & Omit<TokenFilter, 'after' | 'limit'>) {
+      const { after, limit } = query;
+      const user = ownerToList(caller, query.user);
       if (after !== undefined && (await findTokens(database, { id: after, user })).length === 0) throw notInList();
       const states = { now: clock.now(), verified_days: verifiedDays(config) };
-      const page = pageOf(await listTokens(database, { ...asked, user, limit: limit + 1 }, states), limit);
+      const page = pageOf(await listTokens(database, { ...query, user, limit: limit + 1 }, states), limit);
       return { tokens: page.entries.map(shown), next: page.next };
     },
 
-    async createToken({ caller, by }: Asked, wish: TokenWish) {
+    async createToken({ caller, by }: OperationContext, input: TokenInput) {
       const { id, token } = await createToken(by, {
-        ...wanted(wish, caller, config),
-        expires_at: endOf(wish) ?? undefined,
+        ...newToken(input, caller, config),
+        expires_at: endOf(input) ?? undefined,
       });
       return { token, ...(await known(id)) };
     },
 
-    getToken: async ({ caller }: Asked, { id }: { readonly id: string }) => shown(await demand(caller, id)),
+    getToken: async ({ caller }: OperationContext, { id }: { readonly id: string }) =>
+      shown(await requireToken(caller, id)),
 
-    async revokeToken({ caller, by }: Asked, { id }: { readonly id: string }) {
-      const token = await demand(caller, id);
+    async revokeToken({ caller, by }: OperationContext, { id }: { readonly id: string }) {
+      const token = await requireToken(caller, id);
       return shown(await revokeToken(by, { id: token.id }));
     },
 
     async rotateToken(
-      { caller, by }: Asked,
-      { id: old_id, overlap_seconds, ...said }: EndSaid & { readonly id: string; readonly overlap_seconds: number },
+      { caller, by }: OperationContext,
+      {
+        id: old_id,
+        overlap_seconds,
+        ...expiry
+      }: ExpiryInput & { readonly id: string; readonly overlap_seconds: number },
     ) {
-      const end = endOf(said);
-      const old = await demand(caller, old_id);
-      demandRight(caller, config, old, end);
+      const end = endOf(expiry);
+      const old = await requireToken(caller, old_id);
+      requireRotationRight(caller, config, old, end);
       const rotation = { overlap_seconds, expires_at: end, max_self_service: MAX_SELF_MADE_ROTATED };
       const { id, token, replaced } = await rotateToken(by, { id: old.id }, rotation);
       return { token, ...(await known(id)), replaces: shown(replaced) };
@@ -94,25 +98,25 @@ export function tokenOperations({ config, database, clock }: AdminOptions) {
   };
 }
 
-function wanted(wish: TokenWish, caller: Caller, config: GatewayConfig) {
+function newToken(input: TokenInput, caller: Caller, config: GatewayConfig) {
   const { email, principal, is_admin, actor } = caller;
-  const { user = email, name } = wish;
+  const { user = email, name } = input;
   if (user === email && actor.kind !== 'person') {
     const who = actor.kind === 'service' ? 'service token' : actor.kind;
-    throw new OperationError(`the field "user" is missing: a ${who} has no access tokens of its own`);
+    throw new OperationError(`the field "user" is missing: a ${who} cannot own access tokens`);
   }
   if (user !== email && !is_admin) {
-    throw forbidden('only administrators make access tokens for others; leave "user" out');
+    throw forbidden('admin role required to create access tokens for others; omit "user"');
   }
-  const group = wish.group ?? principal.token.group ?? onlyOne(tokenGroupsFor(caller, config));
-  demandTokenGroup(caller, config, group);
+  const group = input.group ?? principal.token.group ?? onlyOne(tokenGroupsFor(caller, config));
+  requireTokenGroup(caller, config, group);
   const own = user === email;
   return {
     user,
     name,
     group,
-    team: partOf(wish, 'team', caller, own ? principal.team : undefined),
-    project: partOf(wish, 'project', caller, own ? principal.project : undefined),
+    team: partOf(input, 'team', caller, own ? principal.team : undefined),
+    project: partOf(input, 'project', caller, own ? principal.project : undefined),
     self_service: own,
     ...(own ? { max_self_service: MAX_SELF_MADE } : {}),
   };
@@ -122,45 +126,50 @@ function tokenGroupsFor({ is_admin, principal }: Caller, config: GatewayConfig):
   return tokenGroupsOpenTo({ is_admin, groups: principal.groups }, config);
 }
 
-function demandTokenGroup(caller: Caller, config: GatewayConfig, group: string): void {
+function requireTokenGroup(caller: Caller, config: GatewayConfig, group: string): void {
   const allowed = tokenGroupsFor(caller, config);
   if (allowed.includes(group)) return;
   if (caller.is_admin) {
     const there_are = `gateway.yaml has ${listed(allowed)}`;
     throw new OperationError(`there is no token group "${group}": ${didYouMean(group, allowed, there_are)}`);
   }
-  const which = allowed.length === 0 ? 'you may make them in none' : `you may make them in ${listed(allowed)}`;
-  throw forbidden(`you may not have access tokens of the token group "${group}": ${which}`);
+  const which = allowed.length === 0 ? 'you are not in any token group' : `your token groups are ${listed(allowed)}`;
+  throw forbidden(`you are not in the token group "${group}": ${which}`);
 }
 
 function onlyOne(groups: readonly string[]): string {
   const [group, another] = groups;
   if (group !== undefined && another === undefined) return group;
   if (group === undefined) {
-    throw forbidden('you are a member of no token group, so you may not make access tokens; ask your administrator');
+    throw forbidden('you are not in any token group. Ask your administrator for access.');
   }
-  throw new OperationError('the field "group" is missing: the token group says which models the token may use');
+  throw new OperationError('the field "group" is missing: the token group decides which models the token may use');
 }
 
-/** The team or project of a new token: one's own, unless an administrator says another. */
-function partOf(wish: TokenWish, name: 'team' | 'project', { is_admin }: Caller, own: string | undefined) {
-  const asked = wish[name];
-  if (asked === null) return is_admin ? undefined : own;
-  if (asked === undefined || asked === own) return own;
-  if (is_admin) return asked;
+/** Team or project of a new token: the owner's, unless an administrator chooses another. */
+function partOf(input: TokenInput, name: 'team' | 'project', { is_admin }: Caller, own: string | undefined) {
+  const value = input[name];
+  if (value === null) return is_admin ? undefined : own;
+  if (value === undefined || value === own) return own;
+  if (is_admin) return value;
   const yours = own === undefined ? `you have none` : `yours is "${own}"`;
-  throw forbidden(`only administrators choose the ${name} of a token, and ${yours}; leave "${name}" out`);
+  throw forbidden(`admin role required to choose the ${name} of a token (${yours}); omit "${name}"`);
 }
 
-/** What an administrator granted, its owner may renew but not enlarge. */
-function demandRight(caller: Caller, config: GatewayConfig, old: KnownToken, end: Date | null | undefined): void {
+/** The owner of a token made by an administrator may rotate it, but not extend its expiry. */
+function requireRotationRight(
+  caller: Caller,
+  config: GatewayConfig,
+  old: KnownToken,
+  end: Date | null | undefined,
+): void {
   if (caller.is_admin) return;
   if (old.self_service) {
-    demandTokenGroup(caller, config, old.group);
+    requireTokenGroup(caller, config, old.group);
     return;
   }
   const shorter = end === undefined || (end !== null && (old.expires_at === null || end <= old.expires_at));
-  if (!shorter) throw forbidden('an administrator made this token, and only administrators make it live longer');
+  if (!shorter) throw forbidden('admin role required to extend a token that an administrator created');
 }
 
 function forbidden(message: string): OperationError {
@@ -169,36 +178,36 @@ function forbidden(message: string): OperationError {
 
 const MAX_SECONDS = MAX_SERVICE_TOKEN_DAYS * 86_400;
 
-/** Service tokens: made, replaced and ended by administrators, never by one another. */
+/** Service tokens, for administrators; no service token can create another. */
 export function serviceTokenOperations({ database, clock }: AdminOptions) {
   const known = async (id: string) => showServiceToken((await listServiceTokens(database, id))[0]!, clock.now());
-  const endOf = (said: EndSaid) => endOfLife(said, clock, MAX_SECONDS) ?? undefined;
+  const endOf = (input: ExpiryInput) => expiryOf(input, clock, MAX_SECONDS) ?? undefined;
   return {
-    async listServiceTokens(_: Asked, _nothing: object) {
+    async listServiceTokens(_: OperationContext, _nothing: object) {
       const all = await listServiceTokens(database);
       return { service_tokens: all.map((token) => showServiceToken(token, clock.now())) };
     },
 
     async createServiceToken(
-      { by }: Asked,
-      { name, scopes, ...end }: EndSaid & { readonly name: string; readonly scopes: readonly string[] },
+      { by }: OperationContext,
+      { name, scopes, ...end }: ExpiryInput & { readonly name: string; readonly scopes: readonly string[] },
     ) {
       const { token, id } = await createServiceToken(by, { name, scopes, expires_at: endOf(end) });
       return { token, ...(await known(id)) };
     },
 
-    async revokeServiceToken({ by }: Asked, { id: given }: { readonly id: string }) {
-      const id = demandId(given, 'service token');
+    async revokeServiceToken({ by }: OperationContext, input: { readonly id: string }) {
+      const id = requireId(input.id, 'service token');
       await revokeServiceToken(by, id);
       return known(id);
     },
 
     async rotateServiceToken(
-      { by }: Asked,
-      { id: old, overlap_seconds, ...end }: EndSaid & { readonly id: string; readonly overlap_seconds: number },
+      { by }: OperationContext,
+      { id: old, overlap_seconds, ...end }: ExpiryInput & { readonly id: string; readonly overlap_seconds: number },
     ) {
       const rotation = { overlap_seconds, expires_at: endOf(end) };
-      const { token, id } = await rotateServiceToken(by, demandId(old, 'service token'), rotation);
+      const { token, id } = await rotateServiceToken(by, requireId(old, 'service token'), rotation);
       return { token, ...(await known(id)) };
     },
   };
@@ -206,14 +215,14 @@ export function serviceTokenOperations({ database, clock }: AdminOptions) {
 
 const NO_TOKENS: Omit<GroupCount, 'group'> = { in_force: 0, suspended: 0, last_used_at: null };
 
-/** Token groups: what they open, who may make tokens in them, and how many there are; for everybody but administrators their own. */
+/** Token groups: their models, who may create tokens, and token counts. Others than administrators see their own groups. */
 export function tokenGroupOperations({ config, database, clock, models }: AdminOptions) {
   const members = new Map(config.token_groups.map((group) => [group.name, group.members ?? []]));
   const configured = config.token_groups.length === 0 ? ['all'] : [...members.keys()];
   const opens = (group: string) =>
     models.all.filter((model) => models.refusal(callerWithToken(group), model) === undefined).map(({ id }) => id);
   return {
-    async listTokenGroups({ caller }: Asked, _nothing: object) {
+    async listTokenGroups({ caller }: OperationContext, _nothing: object) {
       const { is_admin, principal, email } = caller;
       const states = { now: clock.now(), verified_days: verifiedDays(config) };
       const counts = await countByGroup(database, { user: is_admin ? undefined : email }, states);

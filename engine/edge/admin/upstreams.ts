@@ -12,24 +12,26 @@ import { FAILOVER_TABLE, type FailoverRow } from '../../domain/upstreams/failove
 import { noModelsBecause } from '../../domain/upstreams/models.ts';
 import {
   drainUpstream,
-  type KeptTrouble,
+  incidentsElsewhere,
+  type KeptIncident,
   listDrained,
-  listTroubles,
+  listIncidents,
   resumeUpstream,
-  troublesElsewhere,
 } from '../../domain/upstreams/states/shared-states.ts';
-import type { AdminOptions, Asked } from './calls.ts';
+import type { AdminOptions, OperationContext } from './calls.ts';
 import { notInList, pageOf, showName } from './description.ts';
 
 const PICO_TO_USD_PER_MILLION = 1e6;
 
-/** The models that the caller may use. */
+/** Models that the caller may use. */
 export function modelOperations({ config, models, clock }: AdminOptions) {
-  // Made when somebody asks: few do.
-  let made: { isListed: ReturnType<typeof createIsListed>; reachable: ReturnType<typeof createReachable> } | undefined;
+  // Created on the first request; most configurations never need it.
+  let cached:
+    | { isListed: ReturnType<typeof createIsListed>; reachable: ReturnType<typeof createReachable> }
+    | undefined;
   const rules = () => {
-    made ??= { isListed: createIsListed(config, models), reachable: createReachable(config) };
-    return made;
+    cached ??= { isListed: createIsListed(config, models), reachable: createReachable(config) };
+    return cached;
   };
   const pricesOf = (model: ModelConfig, known: ReadonlyMap<string, unknown>) =>
     rules()
@@ -43,12 +45,12 @@ export function modelOperations({ config, models, clock }: AdminOptions) {
     try {
       return models.price(model, { upstream, at: clock.now() });
     } catch {
-      // gateway.yaml has no price for it there.
+      // No price at this upstream.
       return undefined;
     }
   }
   return {
-    async listModels({ caller }: Asked, _nothing: object) {
+    async listModels({ caller }: OperationContext, _nothing: object) {
       const { principal } = caller;
       const { groups, email, token } = principal;
       const asking = { token_group: token.group, groups, email };
@@ -69,7 +71,7 @@ export function modelOperations({ config, models, clock }: AdminOptions) {
       function why(refused: typeof refusals): string {
         const by_rules = refused.length > 0 && refused.some((refusal) => refusal === undefined);
         return by_rules
-          ? 'access.rules in gateway.yaml refuse you every model; an administrator can change them'
+          ? 'access.rules in gateway.yaml refuse every model for you; an administrator can change them'
           : noModelsBecause(refused, groups, config);
       }
     },
@@ -103,19 +105,19 @@ function ratesOf({ pico }: EffectivePrice) {
 }
 
 const MINUTE_MS = 60_000;
-/** Of which times traffic is shown, and in how many parts: five minutes, an hour. */
+/** Traffic windows, and their number of buckets: of five minutes, of an hour. */
 const WINDOWS = {
   hour: { ms: 60 * MINUTE_MS, parts: 12 },
   day: { ms: 24 * 60 * MINUTE_MS, parts: 24 },
 } as const;
 
-/** What went to upstreams and came of it, and what kept requests from them. For administrators. */
+/** Traffic and incidents of upstreams, for administrators. */
 export function upstreamTrafficOperations({ database, clock }: AdminOptions) {
   return {
-    async getUpstreamTraffic(_: Asked, { window = 'hour' }: { readonly window?: keyof typeof WINDOWS }) {
+    async getUpstreamTraffic(_: OperationContext, { window = 'hour' }: { readonly window?: keyof typeof WINDOWS }) {
       const { ms, parts } = WINDOWS[window];
       const part_ms = ms / parts;
-      // The part that has begun is the last: the same question has the same parts for as long as that lasts.
+      // The current bucket is the last one, so that repeated requests have the same buckets.
       const end = (Math.floor(clock.now() / part_ms) + 1) * part_ms;
       const span = { since: new Date(end - ms), until: new Date(end) };
       const [{ counts, times }, turns] = await Promise.all([
@@ -151,8 +153,10 @@ export function upstreamTrafficOperations({ database, clock }: AdminOptions) {
       return { window, ...span, part_seconds: part_ms / 1000, attempts: all, upstreams: upstreams.toSorted(mostFirst) };
     },
 
-    async listUpstreamTroubles(_: Asked, given: { upstream?: string; after?: string; limit: number }) {
-      const { upstream, after, limit } = given;
+    async listUpstreamIncidents(
+      _: OperationContext,
+      { upstream, after, limit }: { upstream?: string; after?: string; limit: number },
+    ) {
       const before = after === undefined ? undefined : Number(after);
       if (before !== undefined && !Number.isSafeInteger(before)) throw notInList();
       const only = {
@@ -160,8 +164,8 @@ export function upstreamTrafficOperations({ database, clock }: AdminOptions) {
         ...(upstream !== undefined && { upstream }),
         ...(before !== undefined && { before }),
       };
-      const page = pageOf(await listTroubles(database, only), limit);
-      return { troubles: page.entries, next: page.next === null ? null : String(page.next) };
+      const page = pageOf(await listIncidents(database, only), limit);
+      return { incidents: page.entries, next: page.next === null ? null : String(page.next) };
     },
   };
 }
@@ -176,7 +180,7 @@ function sum(counts: readonly TrafficCount[]): number {
 
 type Kind = 'served' | 'limited' | 'failed' | 'other';
 
-/** What an outcome says of the upstream: `other` is a fault of the request, or of nobody. */
+/** Classifies an outcome: `other` is no failure of the upstream. */
 function kindOf(outcome: string): Kind {
   const effect = rowOf(outcome)?.effect;
   if (outcome === 'answered') return 'served';
@@ -210,9 +214,10 @@ function inParts(counts: readonly TrafficCount[], parts: number) {
   });
 }
 
-/** How an upstream or one of its models is; `unknown` where no gateway is asked. */
+/** State of an upstream or a model; `unknown` outside a running gateway. */
 type State = UpstreamState['state'] | 'unknown';
 
+/** An upstream in the admin API. */
 export interface Shown {
   readonly name: string;
   readonly configured: boolean;
@@ -229,23 +234,23 @@ export interface Shown {
     readonly last_failure: string | null;
   }[];
   readonly routes: readonly Route[];
-  /** What other replicas keep from it. */
-  readonly elsewhere: readonly Pick<KeptTrouble, 'replica' | 'kind' | 'upstream_model' | 'until' | 'last'>[];
+  /** Incidents at other replicas. */
+  readonly elsewhere: readonly Pick<KeptIncident, 'replica' | 'kind' | 'upstream_model' | 'until' | 'last'>[];
 }
 
 interface Route {
   /** Name of the rule, or `default`. */
   readonly name: string;
-  /** From 0: those of the lowest order are asked first. */
+  /** Failover order from 0, the lowest first. */
   readonly order: number;
   readonly weight: number;
-  /** Whether no other upstream of the route gets new requests. */
+  /** Whether all other upstreams of the route are drained. */
   readonly is_last: boolean;
 }
 
-/** How upstreams are, and which of them get no new requests. For administrators. */
+/** States of upstreams, drain and resume. For administrators. */
 export function upstreamOperations({ config, database, clock, upstreams: states }: AdminOptions) {
-  /** What this replica read last, where the database can't be asked. */
+  /** Drained upstreams; during an outage of the database, those that this replica read last. */
   async function drainedNow(): Promise<ReadonlyMap<string, Drained>> {
     try {
       return await listDrained(database);
@@ -255,11 +260,11 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
     }
   }
 
-  /** What other replicas told; nothing where the database can't be asked, nor where no gateway is. */
-  async function elsewhereNow(): Promise<readonly KeptTrouble[]> {
+  /** Incidents of other replicas; empty during an outage of the database or outside a running gateway. */
+  async function elsewhereNow(): Promise<readonly KeptIncident[]> {
     if (states === undefined) return [];
     try {
-      return await troublesElsewhere(database, new Date(clock.now()));
+      return await incidentsElsewhere(database, new Date(clock.now()));
     } catch (error) {
       if (isUnavailable(error)) return [];
       throw error;
@@ -274,15 +279,13 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
     return [...names, ...gone].map((name) => {
       const breaker = config.upstreams.find((upstream) => upstream.name === name)?.breaker.mode ?? null;
       const of = known.filter(({ upstream }) => upstream === name);
-      const told = elsewhere.filter(({ upstream }) => upstream === name);
-      const of_it = {
+      return showUpstream(name, {
         breaker,
         known: of,
         drained: drained.get(name),
         routes: routesOf(name, drained),
-        elsewhere: told,
-      };
-      return showUpstream(name, of_it);
+        elsewhere: elsewhere.filter(({ upstream }) => upstream === name),
+      });
     });
   }
 
@@ -295,8 +298,8 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
     });
   }
 
-  /** Routes that have no upstream to which new requests may go. */
-  function withoutUpstream(upstreams: readonly Shown[]): string[] {
+  /** Routes whose upstreams are all drained. */
+  function routesWithoutUpstream(upstreams: readonly Shown[]): string[] {
     const drained = new Set(upstreams.filter((each) => each.drained !== null).map(({ name }) => name));
     return allRoutes(config)
       .filter((route) => route.upstreams.every(({ upstream }) => drained.has(upstream)))
@@ -304,20 +307,26 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
   }
 
   return {
-    async listUpstreams(_: Asked, _nothing: object) {
+    async listUpstreams(_: OperationContext, _nothing: object) {
       return { replica: states === undefined ? null : REPLICA, upstreams: await show() };
     },
 
-    async drainUpstream({ by }: Asked, { name, reason }: { readonly name: string; readonly reason?: string }) {
+    async drainUpstream(
+      { by }: OperationContext,
+      { name, reason }: { readonly name: string; readonly reason?: string },
+    ) {
       const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name)) throw unknown(name, names);
       await drainUpstream(by, name, reason);
       const all = await show();
       const upstream = all.find((each) => each.name === name)!;
-      return { upstream, routes_without_upstream: withoutUpstream(all) };
+      return { upstream, routes_without_upstream: routesWithoutUpstream(all) };
     },
 
-    async resumeUpstream({ by }: Asked, { name, reason }: { readonly name: string; readonly reason?: string }) {
+    async resumeUpstream(
+      { by }: OperationContext,
+      { name, reason }: { readonly name: string; readonly reason?: string },
+    ) {
       const names = config.upstreams.map((upstream) => upstream.name);
       if (!names.includes(name) && !(await listDrained(database)).has(name)) throw unknown(name, names);
       const before = await resumeUpstream(by, name, reason);
@@ -333,15 +342,20 @@ export function upstreamOperations({ config, database, clock, upstreams: states 
 
 function showUpstream(
   name: string,
-  given: {
+  {
+    breaker,
+    known,
+    drained,
+    routes,
+    elsewhere,
+  }: {
     readonly breaker: Shown['breaker'];
     readonly known: readonly UpstreamState[];
     readonly drained: Drained | undefined;
     readonly routes: readonly Route[];
-    readonly elsewhere: readonly KeptTrouble[];
+    readonly elsewhere: readonly KeptIncident[];
   },
 ): Shown {
-  const { breaker, known, drained, routes, elsewhere } = given;
   const whole = known.find(({ upstream_model }) => upstream_model === undefined);
   const known_state = whole?.state === 'drained' ? 'closed' : whole?.state;
   return {

@@ -21,46 +21,49 @@ import {
 } from '../../domain/budget/reports/usage-summary.ts';
 import {
   type AdminOptions,
-  type Asked,
   type Caller,
   type Download,
-  endAsked,
+  dateParameter,
+  type OperationContext,
   ownerToList,
-  zoneAsked,
+  timeZoneParameter,
 } from './calls.ts';
 import { showName } from './description.ts';
 
 const MOST_DIMENSIONS = 4;
-/** More than anybody looks at, and not more than a browser holds. */
+/** Largest report that a browser can show. */
 const MAX_ENTRIES = 10_000;
 
-/** Nobody waits longer for a page, and few reports run at once. What is longer or larger is for the command line. */
+/** Bounds for interactive reports; longer or larger ones are for the command line. */
 const BOUNDS = { patience_ms: 30_000, most_rows: 200_000 } as const;
 
-/** Which usage is asked for, as parameters say it. */
-export interface UsageWish extends Readonly<Partial<Record<Exclude<keyof UsageFilter, 'since' | 'until'>, string>>> {
+/** Parameters of a usage report. */
+export interface UsageQuery extends Readonly<Partial<Record<Exclude<keyof UsageFilter, 'since' | 'until'>, string>>> {
   readonly since?: string;
   readonly until?: string;
   readonly by?: string;
   readonly time_zone?: string;
 }
 
-/** Requests, tokens and cost: one's own, for administrators everybody's. The report is that of `appscli usage`. */
+/** Usage reports, as in `appscli usage`: one's own, for administrators all. */
 export function usageOperations({ config, database, clock }: AdminOptions) {
-  const meant = ({ by, time_zone, since, until, ...filter }: UsageWish, caller: Caller) => {
-    const zone = zoneAsked(time_zone, config);
-    const period = { since: endAsked('since', since), until: endAsked('until', until) };
+  const parseQuery = ({ by, time_zone, since, until, ...filter }: UsageQuery, caller: Caller) => {
+    const zone = timeZoneParameter(time_zone, config);
+    const period = { since: dateParameter('since', since), until: dateParameter('until', until) };
     const user = ownerToList(caller, filter.user);
     return { by: dimensionsIn(by), time_zone: zone, period, filter: { ...filter, user, ...period } };
   };
   return {
-    async getUsage({ caller }: Asked, wish: UsageWish & { readonly compare?: 'previous'; readonly limit: number }) {
-      const { limit, compare, ...rest } = wish;
-      const { by = [], time_zone, period: said, filter } = meant(rest, caller);
-      const period = await usagePeriod({ database, clock }, said, time_zone);
-      demandOrder(period.since, said.until === undefined ? undefined : period.until);
+    async getUsage(
+      { caller }: OperationContext,
+      query: UsageQuery & { readonly compare?: 'previous'; readonly limit: number },
+    ) {
+      const { limit, compare, ...rest } = query;
+      const { by = [], time_zone, period: requested, filter } = parseQuery(rest, caller);
+      const period = await usagePeriod({ database, clock }, requested, time_zone);
+      requireOrder(period.since, requested.until === undefined ? undefined : period.until);
       if (compare !== undefined && period.previous === null) {
-        throw new OperationError('the parameter "since" is missing: without it nothing was before');
+        throw new OperationError('the parameter "since" is missing: a comparison needs it');
       }
       const before = compare === undefined ? null : period.previous;
       const read = (ends: UsageFilter) =>
@@ -77,19 +80,19 @@ export function usageOperations({ config, database, clock }: AdminOptions) {
       };
     },
 
-    async exportUsage({ caller }: Asked, wish: UsageWish): Promise<Download> {
-      const { by = DEFAULT_DIMENSIONS, time_zone, period, filter } = meant(wish, caller);
+    async exportUsage({ caller }: OperationContext, query: UsageQuery): Promise<Download> {
+      const { by = DEFAULT_DIMENSIONS, time_zone, period, filter } = parseQuery(query, caller);
       const { since, until } = await usagePeriod({ database, clock }, period, time_zone);
-      demandOrder(since, period.until === undefined ? undefined : until);
+      requireOrder(since, period.until === undefined ? undefined : until);
       const rows = await ofStore(reportUsage(database, filter, { by, time_zone }, BOUNDS));
       return { file_name: 'usage.csv', chunks: [usageCsv(rows, by)] };
     },
   };
 }
 
-function demandOrder(since: Date | null, until: Date | undefined): void {
+function requireOrder(since: Date | null, until: Date | undefined): void {
   if (since === null || until === undefined || since < until) return;
-  throw new OperationError('the parameter "since" must be before "until", which is not included');
+  throw new OperationError('the parameter "since" must be before "until", which is exclusive');
 }
 
 function dimensionsIn(text: string | undefined): UsageDimension[] | undefined {
@@ -100,17 +103,19 @@ function dimensionsIn(text: string | undefined): UsageDimension[] | undefined {
     if (found !== undefined) return found;
     const there_are = `expected one to four of ${USAGE_DIMENSIONS.join(', ')}`;
     throw new OperationError(
-      `the parameter "by" has ${showName(name)}: ${didYouMean(name, USAGE_DIMENSIONS, there_are)}`,
+      `the parameter "by" has an unknown dimension ${showName(name)}: ${didYouMean(name, USAGE_DIMENSIONS, there_are)}`,
     );
   });
   if (known.length <= MOST_DIMENSIONS && new Set(known).size === known.length) return known;
-  throw new OperationError('the parameter "by" is wrong: expected one to four different words, such as month,team');
+  throw new OperationError(
+    'the parameter "by" is wrong: expected one to four different dimensions, such as month,team',
+  );
 }
 
 function shown({ total, entries }: UsageSummary) {
   if (entries.length > MAX_ENTRIES) {
-    const fewer = 'ask for a shorter time, for days instead of hours, or for a smaller "limit"';
-    throw new OperationError(`that is ${entries.length} rows, more than ${MAX_ENTRIES}: ${fewer}`);
+    const fewer = 'use a shorter period, days instead of hours, or a smaller "limit"';
+    throw new OperationError(`the report has ${entries.length} rows, more than ${MAX_ENTRIES}: ${fewer}`);
   }
   return {
     total: showSums(total),
@@ -118,7 +123,7 @@ function shown({ total, entries }: UsageSummary) {
   };
 }
 
-/** Sums as the API tells them: USD as numbers. */
+/** Sums in the API: USD as numbers. */
 export function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   return {
     ...usageJson(sums),
@@ -127,18 +132,17 @@ export function showSums({ estimated_nano_usd, ...sums }: UsageSums) {
   };
 }
 
-/** The SQLSTATE of a statement that ran out of time. */
-const TOOK_TOO_LONG = '57014';
+/** SQLSTATE query_canceled: the statement timeout expired. */
+const QUERY_CANCELED = '57014';
 
-/** What a report finds; its trouble with the database as the trouble of the store. */
+/** Awaits a report; converts a timeout to OperationError, and other database errors to errors of the store. */
 export async function ofStore<T>(report: Promise<T>): Promise<T> {
   try {
     return await report;
   } catch (error) {
-    if ((error as { readonly code?: unknown } | null)?.code === TOOK_TOO_LONG) {
-      const fewer =
-        'ask for a shorter time or for days instead of hours, or use "appscli usage" on the machine of the gateway';
-      throw new OperationError(`this report takes longer than half a minute: ${fewer}`);
+    if ((error as { readonly code?: unknown } | null)?.code === QUERY_CANCELED) {
+      const fewer = 'use a shorter period or days instead of hours, or run "appscli usage" on the gateway host';
+      throw new OperationError(`the report took longer than 30 seconds: ${fewer}`);
     }
     throw asStoreError(error);
   }

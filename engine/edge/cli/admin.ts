@@ -11,21 +11,25 @@ import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { adminAtGateway, exitCodeOf, inputOf } from './gateway-admin.ts';
 import { say, showList, showReport, showResult, showSecret } from './show.ts';
-import type { ColumnGiven } from './table.ts';
+import type { ColumnSpec } from './table.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-/** Options of a command that works at a gateway (`--base-url`) or on the database of a configuration. */
-export type Given<Options = object> = Options & {
+/** Options of a command that uses a remote gateway (`--base-url`) or the local database (`--config`). */
+export type CommandOptions<Options = object> = Options & {
   readonly config: string;
   readonly baseUrl?: string;
   readonly json?: true;
 };
 
-/** The answer of an operation, as JSON has it. */
+/** The JSON response of an operation. */
 export type AnswerOf<Name extends keyof AdminOperations> = InJson<Awaited<ReturnType<AdminOperations[Name]>>>;
 
-/** Runs `use` against the local database or, with `--base-url`, against the admin API as the signed-in person. Raises StartError. */
-async function withAdmin<T>(context: CommandContext, given: Given, use: (admin: AdminApi) => Promise<T>): Promise<T> {
+/** Runs `use` against the local database or, with `--base-url`, the remote admin API. Raises StartError. */
+async function withAdmin<T>(
+  context: CommandContext,
+  options: CommandOptions,
+  use: (admin: AdminApi) => Promise<T>,
+): Promise<T> {
   const used = async (admin: AdminApi): Promise<T> => {
     try {
       return await use(admin);
@@ -35,12 +39,12 @@ async function withAdmin<T>(context: CommandContext, given: Given, use: (admin: 
       throw new StartError(refusal.message, { exit_code: exitCodeOf(refusal.status) });
     }
   };
-  const { config, baseUrl } = given;
+  const { config, baseUrl } = options;
   if (baseUrl !== undefined) return used((await adminAtGateway(context, baseUrl)).admin);
   return withDatabase(context, config, (opened) => used(adminAtDatabase(opened.config, opened.database)));
 }
 
-/** The same operations as at a gateway, with answers as JSON would have them. */
+/** The admin API on the local database, with JSON responses as a gateway would send them. */
 export function adminAtDatabase(config: GatewayConfig, database: Database): AdminApi {
   const clock = systemClock;
   const sessions = createSessions({ database, clock });
@@ -55,68 +59,67 @@ export function adminAtDatabase(config: GatewayConfig, database: Database): Admi
 
 type Words = Omit<CommandRow, 'place' | 'run'>;
 
-/** How the answer of an operation is shown to people. `--json` prints it as it is. */
-interface Shows<Answer, Options> {
+/** How a command prints the response of its operation. `--json` prints it unchanged. */
+type Output<Answer, Options> =
   /** Sentences on standard error. */
-  sentence?(answer: Answer, given: Given<Options>): string | readonly string[];
+  | { sentence(answer: Answer, options: CommandOptions<Options>): string | readonly string[] }
   /** Lines on standard output. */
-  lines?(answer: Answer, context: CommandContext, given: Given<Options>): readonly string[];
-  /** A sentence before a secret that stands alone on standard output. */
-  secret?(answer: Answer): string;
-  /** Replaces all of the above; returns the exit code. */
-  show?(context: CommandContext, answer: Answer, given: Given<Options>): number;
+  | { lines(answer: Answer, context: CommandContext, options: CommandOptions<Options>): readonly string[] }
+  /** A sentence on standard error; the secret is alone on standard output. */
+  | { secret(answer: Answer): string }
+  /** Prints everything itself, also JSON; returns the exit code. */
+  | { show(context: CommandContext, answer: Answer, options: CommandOptions<Options>): number };
+
+/** A command that runs an operation of the admin API, without its output. */
+export interface OperationRow<Answer, Options> extends Words {
+  /** Input of the operation by field name. Options of the same name are passed on by default; these values override them. */
+  input?(options: CommandOptions<Options>): object;
+  /** Replaces the single call of the operation. */
+  call?(admin: AdminApi, options: CommandOptions<Options>): Promise<Answer>;
+  /** Validates the command line before any request. Raises StartError. */
+  check?(options: CommandOptions<Options>): void;
 }
 
-/** A command that carries out an operation of the admin API. */
-interface OperationRow<Answer, Options> extends Words, Shows<Answer, Options> {
-  /** Input of the operation by field name. Options of the same name are passed on anyway; these values win. */
-  input?(given: Given<Options>): object;
-  /** Where it takes more than one call. */
-  call?(admin: AdminApi, given: Given<Options>): Promise<Answer>;
-  /** Raises what is wrong with the command line before anything is asked. */
-  check?(given: Given<Options>): void;
-}
-
-/** Makes the command of an operation, at a gateway or beside its database. */
+/** Makes the command of an operation, which runs against the local database or a remote gateway. */
 export function operation<Name extends keyof AdminOperations, Options = object, Answer = AnswerOf<Name>>(
   name: Name,
-  row: OperationRow<Answer, Options>,
+  row: OperationRow<Answer, Options> & Output<Answer, Options>,
 ): CommandRow {
-  const { input = () => ({}), call, check, sentence, lines, secret, show, ...words } = row;
-  const asked = (given: Given<Options>) => inputOf(name, Object.assign({}, given, input(given)));
+  const { input = () => ({}), call, check } = row;
+  const request = (options: CommandOptions<Options>) => inputOf(name, Object.assign({}, options, input(options)));
   return {
     json: 'print a JSON object',
-    ...words,
+    ...row,
     place: 'either',
-    async run(context, given: Given<Options>) {
-      check?.(given);
-      const answer = await withAdmin(context, given, (admin) =>
-        call === undefined ? (admin(name, asked(given) as never) as Promise<Answer>) : call(admin, given),
+    async run(context, options: CommandOptions<Options>) {
+      check?.(options);
+      const answer = await withAdmin(context, options, (admin) =>
+        call === undefined ? (admin(name, request(options) as never) as Promise<Answer>) : call(admin, options),
       );
-      const { json } = given;
-      if (show !== undefined) return show(context, answer, given);
-      if (secret !== undefined) return showSecret(context, answer as { readonly token: string }, json, secret(answer));
-      if (lines !== undefined) return showReport(context, json, answer as object, () => lines(answer, context, given));
+      const { json } = options;
+      if ('show' in row) return row.show(context, answer, options);
+      if ('secret' in row) return showSecret(context, answer as { readonly token: string }, json, row.secret(answer));
+      if ('lines' in row) return showReport(context, json, answer as object, () => row.lines(answer, context, options));
       return showResult(context, answer as object, json, () => {
-        for (const text of [sentence!(answer, given)].flat()) say(context, text);
+        for (const text of [row.sentence(answer, options)].flat()) say(context, text);
       });
     },
   };
 }
 
-/** A command that lists what an operation has, page by page. */
+/** A command that prints a list, which may have several pages. */
 interface ListRow<Entry, Options> extends Words {
-  /** What is said where there is nothing. */
+  /** The sentence for an empty list. */
   readonly none: string;
-  readonly columns: readonly (readonly [title: ColumnGiven, cell: (entry: Entry) => string | null])[];
-  /** Where a table is no longer whole, in columns; without end where nothing is said. */
+  readonly columns: readonly (readonly [title: ColumnSpec, cell: (entry: Entry) => string | null])[];
+  /** `terminal`: print records instead of a table that is wider than the terminal. */
   readonly within?: 'terminal';
-  input?(given: Given<Options>): object;
-  /** What is said below a table. */
+  input?(options: CommandOptions<Options>): object;
+  /** A sentence below the table. */
   below?(entries: readonly Entry[]): string | undefined;
 }
 
-/** Makes the command of an operation whose answer has a list in the field `list`. */
+/** Makes the command of an operation whose response has a list in the field `list`. */
 export function listing<
   Name extends keyof AdminOperations,
   List extends keyof AnswerOf<Name>,
@@ -127,7 +130,7 @@ export function listing<
   return operation<Name, Options, readonly Entry[]>(name, {
     json: 'print a JSON array',
     ...words,
-    call: (admin, given) => allEntries<Entry>(admin, name, list as string, { ...given, ...input(given) }),
+    call: (admin, options) => allEntries<Entry>(admin, name, list as string, { ...options, ...input(options) }),
     show(context, entries, { json }) {
       showList(context, entries, json, {
         none,
@@ -143,22 +146,22 @@ export function listing<
 }
 
 const PAGE = 1000;
-/** A gateway whose list never ends does not keep a command for ever. */
+/** Safety limit on pagination. */
 const MAX_PAGES = 100;
 
-/** All entries of a list that may come in pages. */
+/** All entries of a list, from all of its pages. */
 export async function allEntries<Entry>(
   admin: AdminApi,
   name: keyof AdminOperations,
   list: string,
   values: object,
 ): Promise<Entry[]> {
-  const asked = inputOf(name, values);
+  const request = inputOf(name, values);
   const pages = Object.hasOwn(operationOf(name).query.properties as object, 'after') ? MAX_PAGES : 1;
   const all: Entry[] = [];
   let after: unknown;
   for (let page = 0; page < pages; page++) {
-    const input = { ...asked, ...(pages > 1 && { limit: PAGE }), ...(after !== undefined && { after }) };
+    const input = { ...request, ...(pages > 1 && { limit: PAGE }), ...(after !== undefined && { after }) };
     const answer = (await admin(name, input as never)) as Record<string, unknown>;
     all.push(...(answer[list] as Entry[]));
     if ((answer.next ?? null) === null) break;

@@ -19,14 +19,14 @@ import {
   type Senders,
   whoSent,
 } from '../../domain/audit/request-records.ts';
-import { describeChanges } from '../../pipeline/explain/told-limits.ts';
+import { describeChanges } from '../../pipeline/explain/limit-views.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK } from './exit-codes.ts';
 import { inputOf } from './gateway-admin.ts';
-import { collected, count, demandPeriod, email, moment, notEmpty, option, textThat } from './options.ts';
+import { assertPeriod, collected, count, email, moment, notEmpty, option, textThat } from './options.ts';
 import { formatTable, numbers } from './table.ts';
 import { formatMinute, formatTimestamp, titleInZone } from './times.ts';
 import { withDatabase } from './with-database.ts';
@@ -34,7 +34,7 @@ import { withDatabase } from './with-database.ts';
 const POLL_MS = 500;
 const PAGE = 1000;
 
-/** Which records are meant, by the names of options. */
+/** Filter options of audit records. */
 interface Meant {
   readonly since?: Date;
   readonly until?: Date;
@@ -42,9 +42,9 @@ interface Meant {
   readonly model?: readonly string[];
   readonly token?: string;
   readonly status?: string;
-  /** Codes; `true`: whatever ended with an error. */
+  /** Error codes; `true` for any error. */
   readonly error?: true | readonly string[];
-  /** Names; `true`: whatever would have been refused or changed. */
+  /** Names; `true` for any effect in shadow mode. */
   readonly shadow?: true | readonly string[];
   readonly rule?: readonly string[];
 }
@@ -57,24 +57,24 @@ interface TailOptions extends Meant {
   readonly json?: true;
 }
 
-/** What the options come to, as the audit log is asked; without any, nothing. */
+/** The filter for the audit log; empty without options. */
 function filterOf({ user, error, rule: rules, ...others }: Meant): RequestFilter {
   const { since, until, model, token, status, shadow } = others;
   const filter: RequestFilter = {
     ...{ since, until, model, token, status, shadow, rules },
-    // One of them has an index.
+    // A single user can use the index.
     user: user?.length === 1 ? user[0] : user,
     ...(error === true ? { outcome: 'failed' } : { error }),
   };
   return Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined));
 }
 
-/** `appscli audit tail`: the latest records that fit, oldest first, and with `--follow` those that come after, until Ctrl-C. */
-async function tailAudit(context: CommandContext, given: TailOptions): Promise<number> {
+/** `appscli audit tail`: the latest matching records, oldest first, and with `--follow` new ones until Ctrl-C. */
+async function tailAudit(context: CommandContext, options: TailOptions): Promise<number> {
   const { terminal } = context;
-  const { lines, follow = false, json = false } = given;
-  demandPeriod(given);
-  const filter = filterOf(given);
+  const { lines, follow = false, json = false } = options;
+  assertPeriod(options);
+  const filter = filterOf(options);
   const fits = fitter(filter);
   const print = (rows: readonly RequestRecord[]) => {
     for (const { id, at, record } of rows) {
@@ -83,23 +83,23 @@ async function tailAudit(context: CommandContext, given: TailOptions): Promise<n
       else terminal.data(printableLines(describeRecord({ at, record }, terminal.columns)));
     }
   };
-  return withDatabase(context, given.config, async ({ config, database }) => {
-    if (given.users) {
-      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(given, config) });
+  return withDatabase(context, options.config, async ({ config, database }) => {
+    if (options.users) {
+      printWho(context, await whoSent(database, filter, lines), { json, empty: nothingFound(options, config) });
       return EXIT_OK;
     }
-    // Known before the list is read, so that no record is shown twice or not at all.
+    // Read before the list, so that --follow neither repeats nor skips a record.
     const newest = await newestRecordId(database);
     const { found, more } = await latest(database, filter, lines, terminal);
     print(found.filter(({ id }) => id <= newest).toReversed());
-    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(given, config));
-    if (more && !follow && !json) terminal.info(`There are more; try -n ${lines * 5}.\n`);
+    if (found.length === 0 && lines > 0 && !follow && !json) terminal.info(nothingFound(options, config));
+    if (more && !follow && !json) terminal.info(`There are more records; try -n ${lines * 5}.\n`);
     if (follow) await printWhatComes(database, newest, (rows) => print(rows.filter(({ record }) => fits(record))));
     return EXIT_OK;
   });
 }
 
-/** The newest that fit, and whether any filter left more of them. */
+/** The newest matching records, and whether there are more. */
 async function latest(
   database: Database,
   filter: RequestFilter,
@@ -108,7 +108,7 @@ async function latest(
 ): Promise<{ readonly found: RequestRecord[]; readonly more: boolean }> {
   const found: RequestRecord[] = [];
   const is_filtered = Object.keys(filter).length > 0;
-  let told = false;
+  let shows_progress = false;
   for (let after: string | null | undefined; after !== null && found.length < lines; ) {
     const limit = Math.min(PAGE, lines - found.length);
     const page = await listRequestRecords(database, filter, { limit, after, now: Date.now() });
@@ -117,11 +117,11 @@ async function latest(
     after = page.next;
     if (after !== null && found.length === lines) return { found, more: is_filtered };
     if (page.searched_to !== null && terminal.interactive) {
-      terminal.rewrite(`Looking back; at ${formatMinute(page.searched_to)}`);
-      told = true;
+      terminal.rewrite(`Searched back to ${formatMinute(page.searched_to)}`);
+      shows_progress = true;
     }
   }
-  if (told) terminal.rewrite('');
+  if (shows_progress) terminal.rewrite('');
   return { found, more: false };
 }
 
@@ -142,7 +142,7 @@ async function printWhatComes(
   }
 }
 
-/** Who sent the requests, instead of the requests. */
+/** `--users`: one row per sender instead of the requests. */
 function printWho(
   { terminal }: CommandContext,
   senders: readonly Senders[],
@@ -157,23 +157,23 @@ function printWho(
       String(refused),
       formatMinute(last),
     ]);
-    const titles = ['WHO', ...numbers('REQUESTS', 'REFUSED'), titleInZone('LAST')];
+    const titles = ['USER', ...numbers('REQUESTS', 'REFUSED'), titleInZone('LAST')];
     terminal.data(printableLines(formatTable(titles, rows, terminal.table_columns)));
   }
 }
 
-/** What is said where no record fits: what was asked for, and which names the configuration does not have. */
-function nothingFound(given: Meant, config: GatewayConfig): string {
-  const { since, until, model = [], rule = [], shadow } = given;
+/** The message without matching records, with hints about names that the configuration lacks. */
+function nothingFound(options: Meant, config: GatewayConfig): string {
+  const { since, until, model = [], rule = [], shadow } = options;
   const marks = Array.isArray(shadow) ? shadow : [];
-  if (Object.keys(filterOf(given)).length === 0) return 'The audit log is empty.\n';
+  if (Object.keys(filterOf(options)).length === 0) return 'The audit log is empty.\n';
   const from = since === undefined ? '' : ` since ${formatMinute(since)}`;
   const to = until === undefined ? '' : ` before ${formatMinute(until)}`;
   const hints = [
     ...model.flatMap((id) => modelHint(id, config)),
     ...[...rule, ...marks].flatMap((name) => ruleHint(name, config)),
   ];
-  return `No record${from}${to} fits.${hints.map((hint) => `\n${hint}`).join('')}\n`;
+  return `No matching record${from}${to}.${hints.map((hint) => `\n${hint}`).join('')}\n`;
 }
 
 function modelHint(id: string, { models }: GatewayConfig): string[] {
@@ -181,11 +181,9 @@ function modelHint(id: string, { models }: GatewayConfig): string[] {
   const named = models.find(({ aliases, group_aliases }) =>
     [...aliases, ...group_aliases.map(({ name }) => name)].includes(id),
   );
-  if (named !== undefined) return [`${id} is an alias; records have the id of the model: ${named.id}.`];
+  if (named !== undefined) return [`${id} is an alias; records use the model id ${named.id}.`];
   const known = models.map((model) => model.id);
-  return [
-    `gateway.yaml has no model ${id}: ${didYouMean(id, known, 'records have ids of models as gateway.yaml has them.')}`,
-  ];
+  return [`gateway.yaml has no model ${id}: ${didYouMean(id, known, 'records use the model ids of gateway.yaml.')}`];
 }
 
 function ruleHint(name: string, config: GatewayConfig): string[] {
@@ -193,8 +191,8 @@ function ruleHint(name: string, config: GatewayConfig): string[] {
   const names = [...access.rules, ...routing.rules, ...(spend_limits?.rules ?? [])].map((rule) => rule.name);
   const known = [...names, ...['access', 'routing', 'spend'].flatMap((kind) => names.map((each) => `${kind}:${each}`))];
   if (known.includes(name)) return [];
-  // Which stages there are is not known here.
-  const help = didYouMean(name, known, 'if it is no stage either, "appscli explain rules" lists what there is.');
+  // Stages are unknown here.
+  const help = didYouMean(name, known, 'unless it is a stage, see "appscli explain rules".');
   return [`gateway.yaml has no rule or limit ${name}: ${help}`];
 }
 
@@ -210,10 +208,10 @@ interface MeantChanges {
   readonly lines: number;
 }
 
-async function latestChanges(admin: AdminApi, given: MeantChanges): Promise<Change[]> {
-  const { lines } = given;
+async function latestChanges(admin: AdminApi, options: MeantChanges): Promise<Change[]> {
+  const { lines } = options;
   const found: Change[] = [];
-  const filter = inputOf('listChanges', given);
+  const filter = inputOf('listChanges', options);
   let before: number | undefined;
   while (found.length < lines) {
     const limit = Math.min(PAGE, lines - found.length);
@@ -225,7 +223,7 @@ async function latestChanges(admin: AdminApi, given: MeantChanges): Promise<Chan
   return found;
 }
 
-/** A line with when, what and to what, and below it the sentence. */
+/** A line with time, action and subject, then the sentence. */
 function describeChange({ at, action, subject, words }: Change): string[] {
   return [
     ...wrapText(printable(`${formatTimestamp(at)}  ${action}  ${subject}`), WIDTH, '', '    '),
@@ -235,23 +233,23 @@ function describeChange({ at, action, subject, words }: Change): string[] {
 
 const INDENT = '    ';
 
-/** A part of a line that is one word or in quotes, whoever wrote it. */
+/** An untrusted value as one word, quoted if necessary. */
 const word = (value: unknown): string | undefined =>
   value === null || value === undefined ? undefined : printableWord(String(value));
 
 const words = (value: unknown): string[] =>
   Array.isArray(value) ? value.map((each) => printableWord(String(each))) : [];
 
-/** One record for a person: when, with which result, who and what; below it why, and what it cost. */
+/** One record as text: time, status, user and model; then reason and cost. */
 export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'record'>, line_width: number): string[] {
   const { user, model, upstream, protocol, path, status, route_rule } = record;
   const by = typeof route_rule === 'string' && route_rule !== 'default' ? ` by rule ${word(route_rule)}` : '';
   const where = typeof upstream === 'string' ? ` at ${word(upstream)}${by}` : '';
   const head = [
     formatTimestamp(at),
-    word(status) ?? 'no answer',
+    word(status) ?? 'no response',
     word(user) ?? 'unknown caller',
-    // "none" says nothing: other APIs, and paths that nothing serves, are told by the path.
+    // "none" has no meaning: show the path of other APIs and of unserved paths.
     `${word(model ?? (protocol === 'none' ? path : protocol)) ?? 'no model'}${where}`,
   ];
   return [
@@ -264,15 +262,15 @@ export function describeRecord({ at, record }: Pick<RequestRecord, 'at' | 'recor
 
 const REFUSED_BY = /^(access rule|policy|token group) (.+)$/s;
 
-/** What refused it, or why it failed; `undefined` where it was served. */
+/** What rejected the request, or why it failed; `undefined` if it was served. */
 function endOf(record: AuditRecord): string | undefined {
   const { error, aborted, status, upstream } = record;
   if (typeof error === 'string') return `${refusalOf(record)} (${word(error)})`;
-  if (aborted === true) return 'the client went away';
-  return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `${word(upstream)} answered so` : undefined;
+  if (aborted === true) return 'the client disconnected';
+  return Number(status ?? 0) >= 400 && typeof upstream === 'string' ? `error of ${word(upstream)}` : undefined;
 }
 
-/** The limit that refused a request: by the name of its rule, and who changed it at run time. */
+/** The limit that rejected a request: its rule, and who changed it at run time. */
 function limitOf({ limits, spend_rule }: AuditRecord): string {
   const found = Array.isArray(limits) ? limits.find((limit) => limit?.rule === spend_rule) : undefined;
   const changes = found && describeChanges(found, { is_admin: true })?.replace(/\.$/, '');
@@ -291,9 +289,9 @@ function refusalOf(record: AuditRecord): string {
 }
 
 function remarksOf({ shadow, losses, sends }: AuditRecord): string[] {
-  const [held, lost] = [words(shadow), words(losses)];
+  const [stored, lost] = [words(shadow), words(losses)];
   return [
-    ...(held.length === 0 ? [] : [`in shadow mode: ${held.join(', ')}`]),
+    ...(stored.length === 0 ? [] : [`in shadow mode: ${stored.join(', ')}`]),
     ...(lost.length === 0 ? [] : [`translation: ${lost.join(', ')}`]),
     ...(typeof sends === 'number' && sends > 1 ? [`sent ${sends} times`] : []),
   ];
@@ -309,7 +307,7 @@ function measuresOf({ cost_usd, duration_ms, request_id }: AuditRecord): string 
     .join(', ');
 }
 
-/** What was done, by the name that a list of changes has for it. */
+/** Parses the name of an administrative action. */
 function action(text: string): AdminAction {
   const found = ADMIN_ACTION_NAMES.find((name) => name === text);
   if (found !== undefined) return found;
@@ -320,7 +318,7 @@ function errorCode(text: string, before: unknown): readonly string[] {
   const codes = Object.keys(ERRORS);
   if (!codes.includes(text)) {
     throw new InvalidArgumentError(
-      didYouMean(text, codes, '"appscli explain error <code>" knows all; --error alone finds every one.'),
+      didYouMean(text, codes, 'see "appscli explain error"; --error without a code finds all errors.'),
     );
   }
   return [...(Array.isArray(before) ? before : []), text];
@@ -328,45 +326,45 @@ function errorCode(text: string, before: unknown): readonly string[] {
 
 const status = textThat(
   (text) => /^[1-5](?:\d\d|xx)$/.test(text),
-  'Write a status such as 403, or a class of them: 4xx.',
+  'Expected a status such as 403, or a class such as 4xx.',
 );
 
 const emails = (text: string, before: readonly string[] = []) => [...before, email(text).toLowerCase()];
-/** Names of an option that may also stand alone, which is `true`. */
+/** Names of a repeatable option whose value is optional (`true` without one). */
 const names = (text: string, before: unknown) => collected(text, Array.isArray(before) ? before : []);
 
-const SINCE = option('--since <when>', 'only from then on: 7d, 12h or a date', moment);
-const UNTIL = option('--until <when>', 'only before then: 1d, 12h or a date', moment);
+const SINCE = option('--since <when>', 'only from this time: 7d, 12h or a date', moment);
+const UNTIL = option('--until <when>', 'only before this time: 1d, 12h or a date', moment);
 
 /** `appscli audit`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'tail',
-    about: 'the latest audit records, oldest first; what is asked for must all hold',
+    about: 'print the latest audit records, oldest first; filters combine with AND',
     options: [
       SINCE,
       UNTIL,
-      option('--user <email>', 'only requests of this person; may be repeated: one of them', emails),
-      option('--model <id>', 'only requests for this model; may be repeated', collected),
-      option('--token <id>', 'only requests with this access token or in this session', notEmpty),
-      option('--status <status>', 'only those answered so: 403, or 4xx for all of a class', status),
-      option('--error [code]', 'only what was refused or failed; with a code only so; may be repeated', errorCode),
-      option('--shadow [name]', 'only where something in shadow mode held; with a name only where it did', names),
+      option('--user <email>', 'only requests of this user; repeatable (OR)', emails),
+      option('--model <id>', 'only requests for this model; repeatable', collected),
+      option('--token <id>', 'only requests with this access token or session', notEmpty),
+      option('--status <status>', 'only this status, such as 403, or a class such as 4xx', status),
+      option('--error [code]', 'only rejected or failed requests, or only this error code; repeatable', errorCode),
+      option('--shadow [name]', 'only requests that a shadow rule matched, or this shadow rule', names),
       option(
         '--rule <name>',
-        'only what this rule, limit or stage refused or routed, or would have in shadow mode; may be repeated',
+        'only requests that this rule, limit or stage rejected or routed, or would have in shadow mode; repeatable',
         collected,
       ),
-      option('--users', 'print who sent them instead: how many, how many were refused, and the last'),
-      option('-n, --lines <count>', 'how many', count).default(20),
-      option('-f, --follow', 'go on with new records as they come').conflicts(['until', 'users']),
+      option('--users', 'print one row per user: requests, rejected requests, last request'),
+      option('-n, --lines <count>', 'number of records', count).default(20),
+      option('-f, --follow', 'print new records as they arrive').conflicts(['until', 'users']),
     ],
     place: 'configuration',
     json: 'print each record as one line of JSON',
     examples: [
       'appscli audit tail -n 5',
-      'appscli audit tail --error --since 1d                  refused or failed',
-      'appscli audit tail --rule no-preview --since 7d        what a rule hits',
+      'appscli audit tail --error --since 1d                  rejected or failed',
+      'appscli audit tail --rule no-preview --since 7d        matches of a rule',
       'appscli audit tail --rule no-preview --since 7d --users',
       'appscli audit tail --user ann@example.com --follow',
       'appscli audit tail --follow --json | jq .status',
@@ -375,17 +373,14 @@ export const commands: readonly CommandRow[] = [
   },
   operation<'listChanges', MeantChanges, readonly Change[]>('listChanges', {
     name: 'changes',
-    about: 'who changed access tokens, sessions, limits or the ledger, when and how; the oldest first',
+    about: 'print changes of access tokens, sessions, limits and the ledger, oldest first',
     options: [
       SINCE,
       UNTIL,
-      option('--actor <name>', 'only what this person, account or service token changed'),
-      option('--action <name>', 'only what was done so, such as token.create', action),
-      option(
-        '--subject <name>',
-        'only what was done to this or what belongs to it: an id, an e-mail address or a name',
-      ),
-      option('-n, --lines <count>', 'how many of the latest', count).default(100),
+      option('--actor <name>', 'only changes by this user, account or service token'),
+      option('--action <name>', 'only this action, such as token.create', action),
+      option('--subject <name>', 'only changes of this subject or its parts: an id, an e-mail address or a name'),
+      option('-n, --lines <count>', 'number of latest changes', count).default(100),
     ],
     json: 'print each change as one line of JSON',
     examples: [
@@ -393,10 +388,10 @@ export const commands: readonly CommandRow[] = [
       'appscli audit changes --subject ana@example.com',
       'appscli audit changes --json | jq .actor',
     ],
-    call: async (admin, given) => (await latestChanges(admin, given)).toReversed(),
+    call: async (admin, options) => (await latestChanges(admin, options)).toReversed(),
     show({ terminal }, found, { json }) {
       if (json) for (const change of found) terminal.data(`${jsonText(change)}\n`);
-      else if (found.length === 0) terminal.info('Nothing was changed.\n');
+      else if (found.length === 0) terminal.info('No matching changes.\n');
       else terminal.data(printableLines(found.flatMap(describeChange)));
       return EXIT_OK;
     },

@@ -19,44 +19,50 @@ import { EXIT_FINDINGS, EXIT_OK, usageError } from './exit-codes.ts';
 import { choice, option, seconds } from './options.ts';
 
 /**
- * What reading one large body takes beside its bytes, as a multiple of them: its text, the values made of it, and what is not
- * collected yet of the one before. Bodies are read one at a time.
+ * Memory to parse one large body, as a multiple of its size: its text, its parsed values, and garbage of the previous body.
+ * Bodies are parsed one at a time.
  */
 const READING_FACTOR = 6;
 
-/** What a connection of a client takes between requests, at most; measured. */
+/** Measured upper limit of an idle client connection. */
 const CONNECTION_BYTES = 40 * 1024;
 
-/** The most memory that bodies, answers and connections take, in bytes, beside that of the process itself. */
+/** Upper limit of the memory for bodies, responses and connections, in bytes, in addition to the process itself. */
 function memoryBound({ config: { server }, pipelines }: CheckedPaths['gateways'][number]) {
-  const { buffered_bytes: held, body_bytes, connections } = server.limits;
+  const { buffered_bytes: buffered, body_bytes, connections } = server.limits;
   const largest = Math.max(...pipelines.map(({ limits }) => limits.body_bytes ?? body_bytes), body_bytes);
-  const reading = READING_FACTOR * Math.min(largest, held);
-  return { held, reading, bodies: held + reading, connections, of_connections: connections * CONNECTION_BYTES };
+  const reading = READING_FACTOR * Math.min(largest, buffered);
+  return {
+    buffered,
+    reading,
+    bodies: buffered + reading,
+    connections,
+    of_connections: connections * CONNECTION_BYTES,
+  };
 }
 
-/** What a check is asked to do. */
+/** Options of a check. */
 export interface CheckOptions {
   /** gateway.yaml, pipelines, fragments, policies, tests, or directories of them. */
   readonly paths: readonly string[];
-  /** A gateway.yaml, whatever its name. */
+  /** Path of a gateway.yaml with any name. */
   readonly config?: string;
   readonly format: 'text' | 'json' | 'github';
-  /** Whether a warning is enough for exit code 1. */
+  /** Whether warnings cause exit code 1. */
   readonly deny_warnings: boolean;
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
-  /** Whether environment variables and certificate files must be there, or are only warned about. Ignored by default. */
+  /** Whether missing environment variables and certificate files are errors. Ignored by default. */
   readonly environment?: 'required' | 'ignored';
-  /** Asks what the configuration names whether it is there. Done for each gateway.yaml once nothing is wrong with the files. */
+  /** Checks the reachability of a configuration's services. Called for each gateway.yaml if the files have no errors. */
   readonly live?: (config: GatewayConfig) => Promise<readonly LiveCheck[]>;
   readonly color: boolean;
-  /** Whether bounds of spending and memory are printed as well. */
+  /** Whether to print bounds of spending and memory. */
   readonly verbose?: boolean;
-  /** Directory that paths are shown relative to; the current one by default. */
+  /** Base directory of printed paths; the current one by default. */
   readonly cwd?: string;
   data(text: string): void;
-  /** Takes statistics and, last, the verdict. */
+  /** Receives the statistics and the verdict. */
   info(text: string): void;
 }
 
@@ -65,7 +71,7 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
   const lists_models = configs.some(({ from_model_lists }) => !from_model_lists);
   const named = [
     pipelines.length > 0 && counted(pipelines.length, 'pipeline'),
-    configs.length > 0 && (lists_models ? counted(sum('models'), 'model') : 'models as upstreams list them'),
+    configs.length > 0 && (lists_models ? counted(sum('models'), 'model') : 'models by the lists of upstreams'),
     configs.length > 0 && counted(sum('upstreams'), 'upstream'),
     fragments > 0 && counted(fragments, 'fragment'),
     policies > 0 && counted(policies, 'policy file'),
@@ -77,11 +83,11 @@ function parts({ configs, pipelines, fragments, policies, tests }: CheckedPaths)
 const LINE_WIDTH = 80;
 const paragraph = (text: string, indent = '') => printableLines(wrapText(text, LINE_WIDTH, indent, `${indent}  `));
 
-/** How far limits in USD can be passed: the bound of each where there is one, and where it comes from. */
+/** By how much spending can exceed limits in USD: the bound of each limit, and its cause. */
 function describeOvershoot(overshoot: Overshoot): string {
   const { bound_nano_usd, limits, most_expensive, only_others, not_bounded, unbounded_at = [] } = overshoot;
   if (bound_nano_usd === undefined) {
-    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is not bounded\n`;
+    return `spend limits: none${only_others ? ' in USD' : ''}, so spending is unbounded\n`;
   }
   const bounds = limits
     .toSorted((a, b) => b.bound_nano_usd - a.bound_nano_usd)
@@ -89,11 +95,11 @@ function describeOvershoot(overshoot: Overshoot): string {
   const one =
     most_expensive &&
     ` (${formatUsd(most_expensive.cost_nano_usd)} USD: ${most_expensive.model} at ${most_expensive.upstream})`;
-  const why = `each by overshoot_percent of it, or by what one request can cost${one ?? ''} if that is more; so is a limit that is set or granted at run time; reserve: worst_case makes it 0`;
-  const unbounded = `held as unbounded: requests with only max_completion_tokens, at ${unbounded_at.join(', ')} (\`enforces\`)`;
+  const why = `each by overshoot_percent, or by the most that one request can cost${one ?? ''} if that is more; the same holds for limits that are set at run time; reserve: worst_case makes it 0`;
+  const unbounded = `treated as unbounded: requests with only max_completion_tokens, at ${unbounded_at.join(', ')} (\`enforces\`)`;
   return [
-    paragraph(`spend limits: passed by at most ${formatUsd(bound_nano_usd)} USD`),
-    ...(limits.length === 0 ? [] : [paragraph(`at most: ${bounds.join(', ')}`, '  '), paragraph(why, '  ')]),
+    paragraph(`spend limits: exceeded by at most ${formatUsd(bound_nano_usd)} USD`),
+    ...(limits.length === 0 ? [] : [paragraph(`each at most: ${bounds.join(', ')}`, '  '), paragraph(why, '  ')]),
     paragraph(`not bounded: ${not_bounded.join(', ')}`, '  '),
     ...(unbounded_at.length === 0 ? [] : [paragraph(unbounded, '  ')]),
   ].join('');
@@ -102,13 +108,13 @@ function describeOvershoot(overshoot: Overshoot): string {
 const inMib = (bytes: number) => `${Math.ceil(bytes / 1024 ** 2)} MiB`;
 
 function describeMemory({
-  held,
+  buffered,
   reading,
   bodies,
   connections,
   of_connections,
 }: ReturnType<typeof memoryBound>): string {
-  const why = `buffered_bytes, ${inMib(held)}, and ${inMib(reading)} to read one body at a time`;
+  const why = `buffered_bytes, ${inMib(buffered)}, and ${inMib(reading)} to read one body at a time`;
   const each = `${connections} of ${CONNECTION_BYTES / 1024} KiB`;
   return `${paragraph(`memory for bodies: at most ${inMib(bodies)} (${why})`)}memory for connections: at most ${inMib(of_connections)} (${each})\n`;
 }
@@ -123,18 +129,18 @@ function describeModels({ from_model_lists, upstreams }: GatewayConfig): string 
   if (!from_model_lists) return '';
   const names = upstreams.map(({ name }) => name).join(', ');
   return paragraph(
-    `models: there is no section \`models\`, so they are those on the lists of the upstreams (${names}) that the catalogue of prices (${CATALOGUE_DATE}) knows; check --live asks for the lists`,
+    `models: without a section \`models\`, the models on the lists of the upstreams (${names}) that the price catalogue (${CATALOGUE_DATE}) contains; check --live reads the lists`,
   );
 }
 
 function describeNames({ server }: GatewayConfig): string {
   if (server.profile.clients !== undefined) return '';
   return paragraph(
-    `client names: neutral, which no shipped client reads; server.profile: ${SHIPPED_PROFILE} has those of claude, codex and grok`,
+    `client names: neutral, which no real client uses; set server.profile: ${SHIPPED_PROFILE} for claude, codex and grok`,
   );
 }
 
-/** What follows from the configuration, for who wants to know: bounds of spending and memory, and what is kept. */
+/** `--verbose`: bounds of spending and memory, and retention. */
 function statistics({ gateways }: CheckedPaths): string {
   const configs = gateways.map(({ config }) => config);
   return [
@@ -149,12 +155,12 @@ function statistics({ gateways }: CheckedPaths): string {
   ].join('');
 }
 
-/** What was found, and what was looked at: the last line. */
+/** Facts of the last line. */
 interface Verdict {
   readonly failed: boolean;
   readonly errors: number;
   readonly warnings: number;
-  /** What `--live` asked; `undefined` where it asked nothing. */
+  /** Results of `--live`; `undefined` if it did not run. */
   readonly live: readonly LiveCheck[] | undefined;
   readonly is_live: boolean;
 }
@@ -162,15 +168,15 @@ interface Verdict {
 function describeVerdict(checked: CheckedPaths, { failed, errors, warnings, live, is_live }: Verdict): string {
   const found = [errors > 0 && counted(errors, 'error'), warnings > 0 && counted(warnings, 'warning')].filter(Boolean);
   const fine = live?.filter(({ ok }) => ok).length;
-  const asked =
+  const asked_text =
     live === undefined
-      ? 'nothing was asked, as there are errors'
+      ? 'skipped because of errors'
       : live.length === 0
-        ? 'there is nothing to ask without a gateway.yaml; name it with --config'
-        : `${fine} of ${live.length} are as the configuration needs them`;
+        ? 'nothing to check without a gateway.yaml; name it with --config'
+        : `${fine} of ${live.length} services are ok`;
   const code = checked.diagnostics[0]?.code;
-  const more = code === undefined ? [] : [`appscli explain ${code} says more`];
-  const reached = is_live ? [`live: ${asked}`] : [];
+  const more = code === undefined ? [] : [`see appscli explain ${code}`];
+  const reached = is_live ? [`live: ${asked_text}`] : [];
   if (errors > 0) return paragraph([found.join(', '), ...reached, ...more].join('; '));
   const verdict = paragraph([`${failed ? 'failed' : 'ok'}: ${parts(checked)}`, ...found, ...reached].join('; '));
   return more.map((line) => `${line}\n`).join('') + verdict;
@@ -200,7 +206,7 @@ function asJson(checked: CheckedPaths, findings: string, live: readonly LiveChec
   return `${jsonText(document, 2)}\n`;
 }
 
-/** Creates the stages of a configuration with services that reach nothing; what one makes of a secret is not known here. */
+/** Creates the stages of a configuration with mock services. Ignores failures of stages that use secrets, which are unknown here. */
 const tryStages: NonNullable<PathOptions['tryStages']> = async (gateway) => {
   const { buildPlan } = await import('../../pipeline/run/plan.ts');
   const { openMemoryServices } = await import('../simulate/memory/memory-services.ts');
@@ -262,7 +268,7 @@ const NO_BREAK = '\u00a0';
 const GREEN = 32;
 const RED = 31;
 
-/** Live checks as lines for people, or as workflow commands for what is wrong with them. */
+/** Live checks as text, or their failures as GitHub workflow commands. */
 export function renderLive(
   checks: readonly LiveCheck[],
   options: { readonly format: 'text' | 'github'; readonly color: boolean },
@@ -278,9 +284,9 @@ function renderText(check: LiveCheck, width: number, color: boolean): string {
   const painted = color ? `\x1b[${ok ? GREEN : RED};1m${state}\x1b[0m` : state;
   const indent = ' '.repeat(STATE_WIDTH + width + 2);
   const how = `(${duration_ms} ms${way === undefined ? '' : `, ${printable(way)}`})`;
-  // What is in brackets stays on one line.
-  const said = wrapText(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, LINE_WIDTH, indent);
-  const [first = '', ...rest] = said.map((line) => line.replaceAll(NO_BREAK, ' '));
+  // Keep parentheses on one line.
+  const sentence = wrapText(`${printable(what)} ${how.replaceAll(' ', NO_BREAK)}`, LINE_WIDTH, indent);
+  const [first = '', ...rest] = sentence.map((line) => line.replaceAll(NO_BREAK, ' '));
   const more = [
     ...(help === undefined ? [] : [`help: ${help}`]),
     ...warnings.map((text) => `warning: ${text}`),
@@ -305,8 +311,8 @@ function escaped(text: string): string {
 }
 
 /**
- * How requests are charged whose bill the gateway may never see: early leavers, by upstreams whose answers are read on and those
- * whose answers are cancelled, and what fails at an upstream.
+ * How requests are charged whose usage the gateway may never see: aborted requests, whose responses are drained or cancelled
+ * by upstream, and failures of upstreams.
  */
 function unknownBills(config: GatewayConfig) {
   const named = (mode: string) =>
@@ -314,7 +320,7 @@ function unknownBills(config: GatewayConfig) {
   return {
     drained: named('drain'),
     cancelled: named('cancel'),
-    // What is charged for one request can be off by what it can cost at most.
+    // The error of one charge is at most the cost of the most expensive request.
     most_expensive: mostExpensiveRequest(config),
     worst_case: config.spend_limits?.reserve === 'worst_case',
   };
@@ -326,25 +332,25 @@ function describeUnknownBills({
   most_expensive,
   worst_case,
 }: ReturnType<typeof unknownBills>): string {
-  const known = drained.length === 0 ? '' : `what the answer reports (${drained.join(', ')}); `;
+  const known = drained.length === 0 ? '' : `the reported usage (${drained.join(', ')}); `;
   const where = drained.length === 0 ? '' : `beyond drain_limits${cancelled.length > 0 ? ', and' : ','} `;
-  const at = cancelled.length > 0 ? `where answers are cancelled (${cancelled.join(', ')}), ` : '';
+  const at = cancelled.length > 0 ? `where responses are cancelled (${cancelled.join(', ')}), ` : '';
   const usual = worst_case ? 'the most they can cost' : 'what 95 of 100 such requests cost';
   const off =
     most_expensive === undefined ? '' : `, each off by at most ${formatUsd(most_expensive.cost_nano_usd)} USD`;
   const possible = worst_case
-    ? 'counts against limits, up to the most a request can cost'
+    ? 'counts against limits, up to the most that a request can cost'
     : 'is kept apart and counts against no limit';
   return [
-    paragraph(`early leavers: charged ${known}${where}${at}${usual}${off}`),
-    paragraph(`failures of upstreams: charged nothing; what they may bill ${possible}`),
+    paragraph(`aborted requests: charged ${known}${where}${at}${usual}${off}`),
+    paragraph(`failures of upstreams: charged nothing; their possible bill ${possible}`),
   ].join('');
 }
 
-/** `appscli check`: the paths given, and the configuration when it was named or when there are none. */
+/** `appscli check`: checks the paths, and the configuration if it is named or there are no paths. */
 async function check(
   context: CommandContext,
-  given: {
+  options: {
     readonly config: string;
     readonly config_named: boolean;
     readonly paths: readonly string[];
@@ -356,16 +362,16 @@ async function check(
   },
 ): Promise<number> {
   const { terminal, env } = context;
-  const { config, config_named, paths, format, live, timeout } = given;
+  const { config, config_named, paths, format, live, timeout } = options;
   if (timeout !== undefined && !live) {
-    throw usageError('--timeout is for --live: without it nothing is waited for');
+    throw usageError('--timeout needs --live');
   }
   return runCheck({
     ...(config_named || paths.length === 0 ? { config } : {}),
     paths,
     format,
-    deny_warnings: given.denyWarnings === true,
-    verbose: given.verbose === true,
+    deny_warnings: options.denyWarnings === true,
+    verbose: options.verbose === true,
     stages: await context.stages(),
     env,
     environment: live ? 'required' : 'ignored',
@@ -381,22 +387,22 @@ async function check(
 /** `appscli check`. */
 export const commands: readonly CommandRow[] = [
   {
-    arguments: [['[paths...]', 'files or directories to check instead of gateway.yaml, its pipelines and their tests']],
+    arguments: [['[paths...]', 'files or directories to check (default: gateway.yaml, its pipelines and tests)']],
     options: [
-      choice('--format <format>', 'how to print findings', ['text', 'json', 'github']).default('text'),
+      choice('--format <format>', 'output format', ['text', 'json', 'github']).default('text'),
       option('--deny-warnings', 'count warnings as errors'),
       option(
         '--live',
-        'also ask database, upstreams and identity provider whether they are there, and send a span to the collector',
+        'also check that database, upstreams and identity provider are reachable, and send a span to the collector',
       ),
-      option('--timeout <seconds>', 'how long --live waits for each (default: 5)', seconds),
-      option('--verbose', 'also print how far limits can be passed, how much memory is used, and what is kept'),
+      option('--timeout <seconds>', 'with --live: timeout of each check (default: 5)', seconds),
+      option('--verbose', 'also print bounds of spending and memory, and retention'),
     ],
     place: 'configuration',
     asks_config_named: true,
     examples: [
       'appscli check --config gateway.yaml',
-      'appscli check examples/ pipelines/messages.yaml',
+      'appscli check examples/ pipelines/models.yaml',
       'appscli check --live',
       'appscli check --format github --deny-warnings',
     ],

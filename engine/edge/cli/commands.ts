@@ -2,46 +2,46 @@ import { Argument, type Command, type Option } from 'commander';
 import type { CommandContext } from './context.ts';
 import { atGateway, baseUrl, config, examples, json, type Parse } from './options.ts';
 
-/** Options by where a command works: with a configuration, on its database or at a running gateway, at a gateway alone. */
+/** Options by the target of a command: a configuration, its database or a remote gateway, a remote gateway only. */
 const PLACES = { configuration: [config], either: [config, atGateway], gateway: [baseUrl] } as const;
 
-/** A command as a table has it: its words, and what it does. */
+/** A command: its help, its options, and its function. */
 export interface CommandRow {
-  /** Absent where it has the name of its group. */
+  /** Absent for a command that is its own group. */
   readonly name?: string;
-  /** Absent where what the list of commands says is enough. */
+  /** Description; by default that of the group. */
   readonly about?: string;
-  /** What a list says of it, where `about` is too long for one. */
+  /** Short description for lists, if `about` is too long. */
   readonly summary?: string;
-  /** What follows the name: `[id]`, `<file>`, `[paths...]`; handed over by that name beside the options, as parsed or one of a choice. */
+  /** Arguments such as `[id]`, `<file>` or `[paths...]`, with a parser or a choice of values; passed to `run` among the options. */
   readonly arguments?: readonly (readonly [name: string, about: string, value?: Parse | readonly string[]])[];
   readonly options?: readonly Option[];
   readonly place?: keyof typeof PLACES;
-  /** What `--json` prints; absent where there is no such option. */
+  /** Description of `--json`; absent without this option. */
   readonly json?: string;
-  /** Told after the options. */
+  /** Text after the options. */
   readonly notes?: string;
   readonly examples: readonly string[];
-  /** Whether it is told as `config_named` that `--config` was given. */
+  /** Whether `run` needs `config_named`: that the command line contains `--config`. */
   readonly asks_config_named?: true;
-  /** Does it; the exit code. */
-  run(context: CommandContext, given: never): Promise<number>;
+  /** Runs the command; returns the exit code. */
+  run(context: CommandContext, options: never): Promise<number>;
 }
 
-/** The commands of one name, and what help tells of a group of them. */
+/** A command or group of commands, with the help of the group. */
 export interface Commands {
   readonly commands: readonly CommandRow[];
   readonly notes?: string;
   readonly group_examples?: readonly string[];
 }
 
-/** Adds the commands of one name: several below it, or one that has it. */
+/** Adds a command, or a group of commands. */
 export function addRows(
   program: Command,
   name: string,
   about: string,
   { commands: rows, notes, group_examples }: Commands,
-  run: (row: CommandRow, given: never) => Promise<void>,
+  run: (row: CommandRow, options: never) => Promise<void>,
 ): void {
   const group = program.command(name).description(about).helpCommand(false);
   if (group_examples !== undefined) group.addHelpText('after', `\n${notes}\n${examples(...group_examples)}`);
@@ -51,7 +51,7 @@ export function addRows(
   }
 }
 
-function addRow(command: Command, row: CommandRow, run: (row: CommandRow, given: never) => Promise<void>): void {
+function addRow(command: Command, row: CommandRow, run: (row: CommandRow, values: never) => Promise<void>): void {
   const { place, notes } = row;
   for (const [name, about, value] of row.arguments ?? []) {
     const argument = new Argument(name, about);
@@ -65,8 +65,8 @@ function addRow(command: Command, row: CommandRow, run: (row: CommandRow, given:
   command.addHelpText('after', `${notes === undefined ? '' : `\n${notes}\n`}${examples(...row.examples)}`);
   command.action(async () => {
     const named = command.registeredArguments.map((argument, i) => [argument.name(), command.processedArgs[i]]);
-    const given = { ...command.opts(), ...Object.fromEntries(named) };
-    if (row.asks_config_named) given.config_named = command.getOptionValueSource('config') === 'cli';
-    await run(row, given as never);
+    const values = { ...command.opts(), ...Object.fromEntries(named) };
+    if (row.asks_config_named) values.config_named = command.getOptionValueSource('config') === 'cli';
+    await run(row, values as never);
   });
 }

@@ -11,11 +11,11 @@ type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type Diff = AnswerOf<'diffConfigVersions'>;
 type Rule = NonNullable<NonNullable<Diff['rules']>[number]['before']>;
 
-/** What was loaded, and who runs which version. */
+/** Loads of the configuration, and the version of each replica. */
 type Loads = AnswerOf<'listConfigLoads'> & Pick<AnswerOf<'getConfig'>, 'version' | 'replicas'>;
 
 const BECAUSE = { start: 'start', files: 'files changed', signal: 'signal' } as const;
-/** What the admin API gives at once. */
+/** Largest page of the admin API. */
 const PAGE_MAX = 1000;
 
 function cellsOf({ at, failed, cause, version, errors, warnings, changed, replica, needs_restart }: Load): string[] {
@@ -33,12 +33,12 @@ function cellsOf({ at, failed, cause, version, errors, warnings, changed, replic
 }
 
 function linesOf({ rules, files }: Diff, line_width: number): string[] {
-  const told = (rules ?? []).flatMap(({ before, after }) => [
+  const rule_lines = (rules ?? []).flatMap(({ before, after }) => [
     ...(before === null ? [] : wrapText(`- ${wordsOf(before)}`, line_width, '', '    ')),
     ...(after === null ? [] : wrapText(`+ ${wordsOf(after)}`, line_width, '', '    ')),
   ]);
   return [
-    ...(told.length === 0 ? [] : ['Rules', ...told, '']),
+    ...(rule_lines.length === 0 ? [] : ['Rules', ...rule_lines, '']),
     ...files.flatMap((file) => [...fileLines(file), '']).slice(0, -1),
   ];
 }
@@ -52,7 +52,7 @@ const SIGNS = { same: ' ', removed: '-', added: '+' } as const;
 
 function fileLines({ name, change, hunks }: Diff['files'][number]): string[] {
   const head = `${name}: ${change}`;
-  if (hunks === null) return [`${head}; no lines can be told of it`];
+  if (hunks === null) return [`${head}; no lines available`];
   return [
     head,
     ...hunks.flatMap(({ old_line, new_line, lines }) => [
@@ -66,8 +66,8 @@ function fileLines({ name, change, hunks }: Diff['files'][number]): string[] {
 export const commands: readonly CommandRow[] = [
   operation<'listConfigLoads', { readonly lines: number }, Omit<Loads, 'next'>>('listConfigLoads', {
     name: 'loads',
-    about: 'starts and reloads, the newest first: what was put in force where and why, and what failed',
-    options: [option('-n, --lines <count>', 'how many', count).default(20)],
+    about: 'list starts and reloads, newest first: version, cause, replica and errors',
+    options: [option('-n, --lines <count>', 'number of loads', count).default(20)],
     json: 'print a JSON object: replicas, the version in force, loads',
     examples: ['appscli config loads', 'appscli config loads -n 5 --json'],
     async call(admin, { lines }) {
@@ -78,7 +78,7 @@ export const commands: readonly CommandRow[] = [
     show(context, found, { json }) {
       if (json) return showReport(context, true, found, () => []);
       showList(context, found.loads, undefined, {
-        none: 'Nothing was loaded yet: a gateway writes it down when it starts.',
+        none: 'No loads yet: gateways record their starts and reloads.',
         columns: [titleInZone('WHEN'), 'OUTCOME', 'BECAUSE', 'VERSION', 'FINDINGS', 'CHANGED', 'REPLICA'],
         cells: cellsOf,
       });
@@ -91,20 +91,20 @@ export const commands: readonly CommandRow[] = [
   }),
   operation<'diffConfigVersions', { readonly from: string; readonly to?: string }>('diffConfigVersions', {
     name: 'diff',
-    about: 'what differs between two versions that were loaded, in rules and in lines',
+    about: 'compare two loaded versions, by rules and lines',
     arguments: [
-      ['<from>', 'a version, as config loads shows it', notEmpty],
-      ['[to]', 'another one; the one in force unless it is said', notEmpty],
+      ['<from>', 'version, see config loads', notEmpty],
+      ['[to]', 'other version (default: the one in force)', notEmpty],
     ],
     json: 'print a JSON object: files with their lines, rules before and after',
-    notes: 'To compare two files, one of which need not be loaded: appscli diff.',
+    notes: 'To compare files that are not loaded yet, see appscli diff.',
     examples: ['appscli config diff 0a1b2c3d4e5f'],
     call: async (admin, { from, to }) =>
       admin('diffConfigVersions', { from, to: to ?? (await admin('getConfig', {})).version ?? from }),
     show(context, found, { json }) {
       if (json || found.files.length > 0)
         return showReport(context, json, found, () => linesOf(found, context.terminal.columns));
-      say(context, `Nothing differs between ${found.from} and ${found.to}.`);
+      say(context, `No differences between ${found.from} and ${found.to}.`);
       return EXIT_OK;
     },
   }),

@@ -10,29 +10,29 @@ import { option } from './options.ts';
 import { say, showResult } from './show.ts';
 import { operator, withDatabase } from './with-database.ts';
 
-const SIGNED_IN = 'Open this in a browser, and sign in with the account you have at work:';
+const SIGNED_IN = 'Open this in a browser, and sign in with your company account:';
 const LINKED =
-  'Open this in a browser on this machine, while the gateway runs. The link is good once, for a minute, and whoever uses it is an administrator:';
+  'Open this in a browser on this machine while the gateway runs. The link works once, within a minute, and gives administrator access:';
 
-/** `appscli console`: prints the console's address, or a link that opens it where nobody can sign in. */
+/** `appscli console`: prints the console's address, or a one-time link without an identity provider. */
 async function openConsole(
   context: CommandContext,
-  given: { readonly config: string; readonly json?: true; readonly end?: true },
+  options: { readonly config: string; readonly json?: true; readonly end?: true },
 ): Promise<number> {
-  if (given.end) return endAll(context, given);
-  const { url, expires_at } = await withDatabase(context, given.config, async ({ config, database }) => {
+  if (options.end) return endAll(context, options);
+  const { url, expires_at } = await withDatabase(context, options.config, async ({ config, database }) => {
     const base = `${issuerOf(config)}/console`;
     if (config.auth?.oidc !== undefined) return { url: base, expires_at: null };
     if (!isLoopbackUrl(config.server.public_url)) {
       throw configurationError(
-        'without an identity provider the console opens on the machine of the gateway only: set auth.oidc, so that people can sign in, or a server.public_url such as http://127.0.0.1:8080',
+        'without an identity provider the console is available only on the gateway host: set auth.oidc, or a server.public_url such as http://127.0.0.1:8080',
       );
     }
     const secret = await makeLink({ database, clock: systemClock }, operator().name);
     const until = new Date(systemClock.now() + LINK_SECONDS * 1000);
     return { url: `${base}/link?once=${secret}`, expires_at: until.toISOString() };
   });
-  return showResult(context, { url, expires_at }, given.json, () => {
+  return showResult(context, { url, expires_at }, options.json, () => {
     say(context, expires_at === null ? SIGNED_IN : LINKED);
     context.terminal.data(`${url}\n`);
   });
@@ -40,23 +40,23 @@ async function openConsole(
 
 async function endAll(
   context: CommandContext,
-  given: { readonly config: string; readonly json?: true },
+  options: { readonly config: string; readonly json?: true },
 ): Promise<number> {
-  const sessions = await withDatabase(context, given.config, ({ database }) => endLinks(database));
-  return showResult(context, { sessions }, given.json, () => {
-    say(context, `Ended ${counted(sessions, 'session')} of the console that links had opened.`);
+  const sessions = await withDatabase(context, options.config, ({ database }) => endLinks(database));
+  return showResult(context, { sessions }, options.json, () => {
+    say(context, `Ended ${counted(sessions, 'console session')} of one-time links.`);
   });
 }
 
 /** `appscli console`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [option('--end', 'instead: end all sessions that links have opened, and links that were not used')],
+    options: [option('--end', 'end all console sessions of one-time links, and unused links')],
     place: 'configuration',
-    json: 'print a JSON object: url, and until when it is good; with --end how many sessions ended',
-    notes: `Where people sign in with an identity provider, this is the same address for
-everybody. Otherwise it is a link that opens the console for an administrator:
-once, within a minute, in a browser on the machine of the gateway.`,
+    json: 'print a JSON object: url and expires_at; with --end the number of ended sessions',
+    notes: `With an identity provider this prints the console's address. Otherwise it prints
+a one-time link with administrator access, valid for a minute in a browser on
+the gateway host.`,
     examples: ['appscli console', 'appscli console --config gateway.yaml --json', 'appscli console --end'],
     run: openConsole,
   },

@@ -2,12 +2,12 @@ import type { Clock } from '../../base/contract/services.ts';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What every command is given. */
+/** Dependencies of every command. */
 export interface CommandContext {
   readonly terminal: Terminal;
   readonly env: NodeJS.ProcessEnv;
-  /** The stages that ship with the program; loaded only by commands that need them. */
+  /** Loads the shipped stages; only for commands that need them. */
   stages(): Promise<readonly StageDefinition[]>;
-  /** That of the system where absent; tests put theirs in its place. */
+  /** The system clock by default; tests replace it. */
   readonly clock?: Clock;
 }

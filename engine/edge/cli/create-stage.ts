@@ -7,17 +7,17 @@ import { EXIT_OK, usageError } from './exit-codes.ts';
 import { enterDirectory, isTaken, programPath, stagesTsconfig, writeNewFiles } from './new-files.ts';
 import { option } from './options.ts';
 
-/** Says that the files beside it are ES modules. */
+/** Marks the files beside it as ES modules. */
 const MODULE_MARKER = join('stages', 'package.json');
 
 function nextSteps(name: string, directory: string, env: NodeJS.ProcessEnv): string {
   return `
-Make it known in gateway.yaml:
+Register it in gateway.yaml:
 
 stages:
   - ./stages/${name}.ts
 
-Say there where it runs, for the clients of every API:
+Insert it there into the pipelines of every API:
 
 all_pipelines:
   insert:
@@ -34,8 +34,8 @@ ${enterDirectory(directory)}${programPath(directory, env).line}  node --test sta
 }
 
 /**
- * `appscli create stage`: writes a stage that works and its test, and prints what to add to gateway.yaml.
- * Raises StartError, without having written anything, for a name that can't be used and for a file that exists.
+ * `appscli create stage`: writes a working stage and its test, and prints what to add to gateway.yaml.
+ * Raises StartError for an invalid name and for an existing file; then nothing is written.
  */
 async function createStage(
   { terminal, env, stages }: CommandContext,
@@ -43,17 +43,17 @@ async function createStage(
 ): Promise<number> {
   if (!isName(name)) {
     throw usageError(
-      `${JSON.stringify(name)} cannot be the name of a stage: lower-case words joined by dashes, such as require-ticket`,
+      `${JSON.stringify(name)} is not a valid stage name: use lower-case words joined by dashes, such as require-ticket`,
     );
   }
   if ((await stages()).some((stage) => stage.name === name)) {
-    throw usageError(`${name} is the name of a shipped stage; call yours something else, such as own-${name}`);
+    throw usageError(`${name} is a shipped stage; use another name, such as own-${name}`);
   }
   const files: Record<string, string> = {
     [join('stages', `${name}.ts`)]: stageSource(name),
     [join('stages', `${name}.test.ts`)]: stageTestSource(name),
   };
-  // `npm init` makes a directory one of CommonJS, in which neither file would run.
+  // `npm init` creates a CommonJS package, in which neither file would run.
   if (!isTaken(join(directory, MODULE_MARKER))) files[MODULE_MARKER] = '{ "type": "module" }\n';
   if (!isTaken(join(directory, 'tsconfig.json'))) files['tsconfig.json'] = stagesTsconfig(directory);
   await writeNewFiles(directory, files);
@@ -62,15 +62,15 @@ async function createStage(
   return EXIT_OK;
 }
 
-/** The module of a new stage: small, complete, and with one of everything most stages need. */
+/** Source of a new stage: small, complete, with everything that most stages need. */
 export function stageSource(name: string): string {
   return `import { defineStage, StageError } from 'appscli';
 
 export default defineStage({
   name: '${name}',
   version: 1,
-  summary: 'Refuses requests that come without a certain header.',
-  // A JSON Schema. An option that does not stand here is an error, and every option has a description.
+  summary: 'Rejects requests without a certain header.',
+  // A JSON Schema. Unknown options are errors, and every option has a description.
   options: {
     type: 'object',
     additionalProperties: false,
@@ -84,16 +84,16 @@ export default defineStage({
     },
   },
   examples: [{ title: 'Ask for a ticket', yaml: '- stage: ${name}\\n  options: { header: x-ticket }' }],
-  // Facts it reads (or writes: \`writes\`) and errors it raises. What is not declared cannot be used.
+  // Facts it reads (or writes: \`writes\`) and errors it raises. Undeclared ones cannot be used.
   reads: ['request.id'],
   raises: ['invalid_request'],
-  // Runs once per load. What all requests share belongs here, what belongs to one request into \`ctx.state\`.
+  // Runs once per load: keep shared state here, and the state of one request in \`ctx.state\`.
   create({ header }, { log }) {
     return {
       request(ctx) {
         if (ctx.headers[header] !== undefined) return undefined;
-        log.info({ request_id: ctx.get('request.id'), header }, 'a request came without its header');
-        throw new StageError('invalid_request', \`Send the header \${header} along.\`);
+        log.info({ request_id: ctx.get('request.id'), header }, 'rejected a request without the header');
+        throw new StageError('invalid_request', \`Send the header \${header}.\`);
       },
     };
   },
@@ -110,18 +110,18 @@ import stage from './${name}.ts';
 const options = { header: 'x-ticket' };
 const facts = { 'request.id': 'request-1' };
 
-test('lets a request with the header pass', async () => {
+test('passes a request with the header', async () => {
   const { hooks, request } = openStage(stage, { options });
   const ctx = request({ facts, headers: { 'x-ticket': 'T-1' } });
   assert.equal(await hooks.request?.(ctx), undefined);
 });
 
-test('refuses a request without the header, and says which one it is', async () => {
+test('rejects a request without the header, and names it', async () => {
   const { hooks, request, log } = openStage(stage, { options });
   await assert.rejects(async () => hooks.request?.(request({ facts })), {
     name: 'StageError',
     code: 'invalid_request',
-    message: 'Send the header x-ticket along.',
+    message: 'Send the header x-ticket.',
   });
   assert.deepEqual(log[0]?.fields, { request_id: 'request-1', header: 'x-ticket' });
 });
@@ -132,9 +132,9 @@ test('refuses a request without the header, and says which one it is', async () 
 export const commands: readonly CommandRow[] = [
   {
     name: 'stage',
-    about: 'write stages/NAME.ts and its test, and say how to use it',
-    arguments: [['<name>', 'its name in pipelines: lower-case words joined by dashes']],
-    options: [option('--directory <directory>', 'where gateway.yaml is').default('.')],
+    about: 'write stages/NAME.ts with a test, and print how to use it',
+    arguments: [['<name>', 'name in pipelines: lower-case words joined by dashes']],
+    options: [option('--directory <directory>', 'directory of gateway.yaml').default('.')],
     examples: ['appscli create stage require-ticket'],
     run: createStage,
   },

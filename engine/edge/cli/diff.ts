@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import type { Window } from '../../base/contract/config.ts';
+import type { SpendWindow } from '../../base/contract/windows.ts';
 import { jsonText, printable, printableLines } from '../../base/kit/text/printable.ts';
 import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import { openDatabase } from '../../base/store/database.ts';
@@ -22,27 +22,27 @@ interface DiffOptions {
   readonly old: string;
   readonly new: string;
   readonly ledger?: true;
-  /** Since when requests of the audit log are looked at. */
+  /** Replay requests of the audit log since this time. */
   readonly audit?: Date;
   readonly exitCode?: true;
   readonly json?: true;
 }
 
-async function diff(context: CommandContext, given: DiffOptions): Promise<number> {
+async function diff(context: CommandContext, options: DiffOptions): Promise<number> {
   const { terminal } = context;
-  const [before, after] = await bothUsable(context, given.old, given.new);
+  const [before, after] = await bothUsable(context, options.old, options.new);
   const { changes, notes } =
-    given.ledger || given.audit
-      ? await diffWithDatabase(context, [before, after], given)
+    options.ledger || options.audit
+      ? await diffWithDatabase(context, [before, after], options)
       : { changes: await diffConfigurations(before, after), notes: [] };
   const all = [...changes, ...notes];
-  if (given.json) terminal.data(`${jsonText(all, 2)}\n`);
-  else if (all.length === 0) terminal.info('Nothing changes for anybody.\n');
+  if (options.json) terminal.data(`${jsonText(all, 2)}\n`);
+  else if (all.length === 0) terminal.info('No changes.\n');
   else terminal.data(printableLines(describeChanges(all, terminal.columns)));
-  return given.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
+  return options.exitCode && changes.length > 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
-/** Loads both configurations; what is wrong with the first is told even when the second is wrong, too. Raises StartError. */
+/** Loads both configurations; reports the errors of both. Raises StartError. */
 async function bothUsable(context: CommandContext, old_file: string, new_file: string): Promise<[Usable, Usable]> {
   const [before, after] = await Promise.allSettled([usable(context, old_file), usable(context, new_file)]);
   if (before.status === 'fulfilled' && after.status === 'fulfilled') return [before.value, after.value];
@@ -60,7 +60,7 @@ async function usable(context: CommandContext, file: string): Promise<Usable> {
   return { config, pipelines, policies, directory: dirname(resolve(file)) };
 }
 
-/** Compares with the ledger and the audit log of the new configuration's database at hand. */
+/** Compares with the data of the new configuration's database: ledger and audit log. */
 async function diffWithDatabase(
   context: CommandContext,
   [before, after]: readonly [Usable, Usable],
@@ -69,12 +69,12 @@ async function diffWithDatabase(
   const { config } = after;
   const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
   const time_zone = config.spend_limits?.time_zone ?? 'UTC';
-  const read = ledger && ((window: Window) => readSpending(database, window, time_zone));
+  const read = ledger && ((window: SpendWindow) => readSpending(database, window, time_zone));
   try {
     const changes = await diffConfigurations(before, after, read);
     if (audit === undefined) return { changes, notes: [] };
     const of_requests = await diffRequests(before, after, {
-      read: (wish) => watched(context, factPages(database, { since: audit, until: new Date() }, wish)),
+      read: (request) => watched(context, factPages(database, { since: audit, until: new Date() }, request)),
       period: `since ${formatMoment(audit)}`,
     });
     return { changes: [...changes, ...of_requests.changes], notes: of_requests.notes };
@@ -83,7 +83,7 @@ async function diffWithDatabase(
   }
 }
 
-/** Tells a person at a terminal how far it has come. */
+/** Shows progress on a terminal. */
 async function* watched({ terminal }: CommandContext, pages: AsyncIterable<FactPage>): AsyncIterable<FactPage> {
   let requests = 0;
   for await (const page of pages) {
@@ -104,10 +104,10 @@ const TITLES: Readonly<Record<Change['section'], string>> = {
   upstreams: 'Upstreams',
   pipelines: 'Pipelines',
   settings: 'Other settings',
-  requests: 'Requests of the past, by what the audit log has of them',
+  requests: 'Past requests, by the audit log',
 };
 
-/** What is different in pipelines, told once for all that it is alike in. */
+/** Merges equal changes of several pipelines into one. */
 function withPipelinesTogether(changes: readonly Change[]): readonly Change[] {
   const alike = Map.groupBy(changes, ({ section, subject, change, details }) =>
     JSON.stringify([section, section === 'pipelines' || subject, change, details]),
@@ -132,17 +132,17 @@ export function describeChanges(changes: readonly Change[], line_width: number):
 export const commands: readonly CommandRow[] = [
   {
     arguments: [
-      ['<old>', 'the gateway.yaml in force'],
-      ['<new>', 'the gateway.yaml to compare it with'],
+      ['<old>', 'current gateway.yaml'],
+      ['<new>', 'gateway.yaml to compare'],
     ],
     options: [
-      option('--ledger', 'look up who is already over a changed limit, in the database of the new one'),
+      option('--ledger', "also show who already exceeds a changed limit, from the new configuration's database"),
       option(
         '--audit <since>',
-        'tell what requests since then would have met, by person, from the audit log in that database: 7d, 12h or a date',
+        'also replay requests since this time from its audit log, per user: 7d, 12h or a date',
         moment,
       ),
-      option('--exit-code', 'exit with 1 when something changes'),
+      option('--exit-code', 'exit with 1 if anything changes'),
     ],
     json: 'print a JSON array of changes',
     examples: [

@@ -2,19 +2,19 @@ import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.
 
 export { EXIT_CONFIGURATION, EXIT_UNAVAILABLE } from '../../base/contract/start-error.ts';
 
-/** Everything went well. */
+/** Success. */
 export const EXIT_OK = 0;
-/** The command worked and found something to complain about. */
+/** The command found problems, or was rejected. */
 export const EXIT_FINDINGS = 1;
-/** The command line was wrong. */
+/** Wrong command line (sysexits EX_USAGE). */
 export const EXIT_USAGE = 64;
 
-/** The error for a command line that is wrong, with what to write instead. */
+/** The error of a wrong command line; the message names the remedy. */
 export function usageError(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_USAGE });
 }
 
-/** The error for a configuration that is missing or does not fit, with what to do. */
+/** The error of a missing or unsuitable configuration; the message names the remedy. */
 export function configurationError(message: string): StartError {
   return new StartError(message, { exit_code: EXIT_CONFIGURATION });
 }

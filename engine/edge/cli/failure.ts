@@ -11,22 +11,22 @@ function oneLine(text: string): string {
   return printableLine(text.replace(/\s*\n\s*/g, ' ')).trim();
 }
 
-/** What a failure says, without a line break, and the exit code it deserves. */
+/** A failure as one line, and its exit code. */
 export function describeFailure(error: unknown): { readonly line: string; readonly exit_code: number } {
   if (error instanceof StartError) return { line: oneLine(error.message), exit_code: error.exit_code };
   if (error instanceof StageNotCreated) return { line: oneLine(error.message), exit_code: EXIT_CONFIGURATION };
   if (error instanceof StageError && error.code === 'store_unavailable') {
-    return { line: `${oneLine(error.message)} Try again when the database is back.`, exit_code: EXIT_UNAVAILABLE };
+    return { line: `${oneLine(error.message)} Try again when the database is available.`, exit_code: EXIT_UNAVAILABLE };
   }
   const message = error instanceof Error ? error.message : String(error);
   return {
-    line: `unexpected error: ${oneLine(message)}; set APPSCLI_DEBUG=1 to see where it comes from, and please report it`,
+    line: `unexpected error: ${oneLine(message)}; please report it with the stack trace of APPSCLI_DEBUG=1`,
     exit_code: EXIT_FINDINGS,
   };
 }
 
 /**
- * Tells a person about a failure: the findings of a configuration, then one line. APPSCLI_DEBUG=1 adds the stack trace.
+ * Prints a failure: the findings of a configuration, then one line. APPSCLI_DEBUG=1 adds the stack trace.
  * @returns the exit code.
  */
 export async function reportFailure(error: unknown, terminal: Terminal, env: NodeJS.ProcessEnv): Promise<number> {

@@ -7,8 +7,8 @@ import { byFieldNames } from './options.ts';
 import { warner } from './program-name.ts';
 
 /**
- * The admin operations of a running gateway, as the person who signed in there: the one given, else that of APPSCLI_BASE_URL, else
- * the only one signed in at. Raises StartError, and so do the operations.
+ * The admin operations of a remote gateway, as the signed-in person: at `base_url`, else APPSCLI_BASE_URL, else the only
+ * gateway with a sign-in. Raises StartError, as do the operations.
  */
 export async function adminAtGateway(
   { terminal, env, clock }: CommandContext,
@@ -18,16 +18,18 @@ export async function adminAtGateway(
   return { base_url: client.base_url, admin: createAdminApi(client, exitCodeOf) };
 }
 
-/** The exit code for a status by which an operation was refused. */
+/** The exit code for the HTTP status of a failed operation. */
 export function exitCodeOf(status: number): number {
   if (status === 400) return EXIT_USAGE;
   return status >= 500 ? EXIT_UNAVAILABLE : EXIT_FINDINGS;
 }
 
-/** Keeps the values that the operation has fields for; dates become ISO strings. */
+/** The values that are fields of the operation's input; dates become ISO 8601 texts. */
 export function inputOf(name: keyof AdminOperations, values: object): object {
   const { path_names, query, body } = operationOf(name);
   const known = [...path_names, ...[query, body].flatMap((schema) => Object.keys(schema?.properties ?? {}))];
-  const meant = Object.entries(byFieldNames(values)).filter(([key]) => known.includes(key));
-  return Object.fromEntries(meant.map(([key, value]) => [key, value instanceof Date ? value.toISOString() : value]));
+  const known_values = Object.entries(byFieldNames(values)).filter(([key]) => known.includes(key));
+  return Object.fromEntries(
+    known_values.map(([key, value]) => [key, value instanceof Date ? value.toISOString() : value]),
+  );
 }

@@ -5,13 +5,13 @@ import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { listenAddress, option } from './options.ts';
 
-/** `appscli gateway`: runs the gateway until a signal ends it; SIGHUP reloads its configuration. The log goes to standard error, as JSON lines unless a person watches. */
+/** `appscli gateway`: runs the gateway until a signal; SIGHUP reloads. Logs to standard error, as JSON lines unless it is a terminal. */
 async function runGateway(
   context: CommandContext,
-  given: { readonly config: string; readonly watch?: true; readonly listen?: string },
+  options: { readonly config: string; readonly watch?: true; readonly listen?: string },
 ): Promise<number> {
   const { terminal, env } = context;
-  // Audit lines may go to standard output; who stops reading them must not stop the gateway.
+  // Audit lines may go to standard output; a reader that goes away must not stop the gateway.
   terminal.outliveReader();
   const log = createLog({
     write: (line) => terminal.info(line),
@@ -19,7 +19,7 @@ async function runGateway(
     debug: env.APPSCLI_DEBUG === '1',
   });
   const stages = await context.stages();
-  const { config: config_file, watch = false, listen } = given;
+  const { config: config_file, watch = false, listen } = options;
   return runUntilSignal(() => startGateway({ config_file, stages, env, log, watch, listen }), log);
 }
 
@@ -27,26 +27,22 @@ async function runGateway(
 export const commands: readonly CommandRow[] = [
   {
     options: [
-      option('-w, --watch', 'reload when a file of the configuration changes'),
-      option(
-        '--listen <host:port>',
-        'listen here, whatever server.listen says: for several on one machine',
-        listenAddress,
-      ),
+      option('-w, --watch', 'reload when a configuration file changes'),
+      option('--listen <host:port>', 'override server.listen, for several gateways on one machine', listenAddress),
     ],
     place: 'configuration',
-    notes: `A reload puts the configuration in force as its files now are: SIGHUP asks for
-one, and with --watch every change does. Requests under way end as they began.
-A configuration with errors is logged, and the one before stays in force; GET
-/readyz says so. What needs a restart instead: server.listen, TLS switched on or
-off, server.limits.header_bytes, database.
+    notes: `SIGHUP reloads the configuration files; --watch does so on every change.
+Requests in flight finish with the old configuration. If the new one has errors,
+they are logged, the old one stays in force, and GET /readyz reports it. These
+need a restart: server.listen, enabling or disabling TLS,
+server.limits.header_bytes, database.
 
-A gateway that was started in a terminal stops when that terminal is closed.`,
+A gateway started in a terminal stops when the terminal closes.`,
     examples: [
       'appscli gateway --config gateway.yaml',
       'appscli gateway --watch                   while writing pipelines',
       'appscli gateway --listen 127.0.0.1:8081   a second replica of the same file',
-      'kill -HUP PID                             reload, where nothing watches',
+      'kill -HUP PID                             reload without --watch',
     ],
     run: runGateway,
   },

@@ -5,7 +5,7 @@ import { reportFailure } from './failure.ts';
 import type { CreateProgram } from './make-program.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
 
-/** What a command line runs with. */
+/** Dependencies of a command line. */
 export interface CommandLineOptions {
   readonly create: CreateProgram;
   readonly terminal: Terminal;
@@ -13,7 +13,7 @@ export interface CommandLineOptions {
   readonly stages: () => Promise<readonly StageDefinition[]>;
 }
 
-/** Runs one command line; its exit code. A failure is one line on standard error. */
+/** Runs one command line; returns its exit code. Prints a failure as one line on standard error. */
 export async function runCommandLine(arguments_: readonly string[], options: CommandLineOptions): Promise<number> {
   let exit_code = EXIT_OK;
   try {
@@ -21,7 +21,7 @@ export async function runCommandLine(arguments_: readonly string[], options: Com
     await program.parseAsync(arguments_, { from: 'user' });
     return exit_code;
   } catch (error) {
-    // Commander has said already what there is to say; showing help or the version is no mistake.
+    // Commander has printed its error already; help and version are successes.
     if (!(error instanceof CommanderError)) return reportFailure(error, options.terminal, options.env);
     return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
   }
@@ -34,8 +34,8 @@ export async function main(
 ): Promise<void> {
   const terminal = { ...processTerminal(env), ...(gateway !== undefined && { gateway }) };
   process.exitCode = await runCommandLine(arguments_, { ...rest, env, terminal });
-  // A stage of the operator's may have left a timer or a socket behind, which would keep the process alive for ever.
+  // A custom stage may leave a timer or socket open, which would keep the process alive.
   const end = () => process.stderr.write('', () => process.exit());
-  // What could not be written is told to the terminal after this, which decides what becomes of the exit code.
+  // A write error of standard output arrives after this callback, and may change the exit code.
   process.stdout.write('', () => setImmediate(end));
 }

@@ -8,19 +8,19 @@ import { hint, programName } from './program-name.ts';
 
 type Finish = (exit_code: number) => void;
 
-/** A command, or a group of some, with its code, which is loaded for the one that is meant. */
+/** A command or group, whose code is loaded only when it runs. */
 export type LazyCommand = readonly [name: string, about: string, load: () => Promise<Commands>];
 
-/** What a program is made with; all of its commands are loaded where no arguments are given. */
+/** Options of a program. Without `arguments_` all commands are loaded. */
 export type ProgramOptions = CommandContext & { readonly finish: Finish; readonly arguments_?: readonly string[] };
 
 /**
- * Makes a command line. `finish` receives the exit code of a command that ran; a wrong command line rejects with CommanderError
- * after saying why, everything else with the command's error.
+ * Makes a command line. `finish` receives the exit code of the command. A wrong command line prints an error and rejects with
+ * CommanderError; a failed command rejects with its own error.
  */
 export type CreateProgram = (options: ProgramOptions) => Promise<Command>;
 
-/** Makes a command line of some commands, in the order in which help lists them. */
+/** Makes a command line; help lists the commands in this order. */
 export async function makeProgram(
   { finish, arguments_, ...context }: ProgramOptions,
   what: {
@@ -31,7 +31,7 @@ export async function makeProgram(
 ): Promise<Command> {
   const { terminal } = context;
   const program = new Command(programName(terminal));
-  // Before any command is added: they inherit both.
+  // Before any command is added: commands inherit both.
   program.exitOverride().configureOutput({
     writeOut: (text) => terminal.data(hint(terminal, text)),
     writeErr: (text) => terminal.info(hint(terminal, text)),
@@ -42,22 +42,22 @@ export async function makeProgram(
     .helpOption('-h, --help', 'show this help')
     .helpCommand(false)
     .addHelpText('after', examples(...what.examples));
-  const meant = arguments_?.find((word) => !word.startsWith('-'));
+  const named = arguments_?.find((word) => !word.startsWith('-'));
   for (const [name, about, load] of what.commands) {
-    const commands = arguments_ === undefined || name === meant ? await load() : { commands: [] };
-    addRows(program, name, about, commands, async (row, given) => finish(await row.run(context, given)));
+    const commands = arguments_ === undefined || name === named ? await load() : { commands: [] };
+    addRows(program, name, about, commands, async (row, options) => finish(await row.run(context, options)));
   }
   nameHelp(program, programName(terminal));
   program.hook('preAction', (_program, command) => chooseLocation(command, context));
   return program;
 }
 
-/** Lets a wrong command line end with the help of the command that it is about. */
+/** Makes errors of a wrong command line refer to the help of its command. */
 function nameHelp(command: Command, name: string): void {
   command.configureOutput({
     outputError: (text, write) => {
-      const said = printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim();
-      write(`appscli: ${said} (${name} --help shows how)\n`);
+      const message = printableLine(text.replace(/^error: /, '').replace(/\s*\n\s*/g, ' ')).trim();
+      write(`appscli: ${message} (see ${name} --help)\n`);
     },
   });
   for (const each of command.commands) nameHelp(each, `${name} ${each.name()}`);

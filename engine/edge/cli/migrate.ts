@@ -4,7 +4,7 @@ import { StartError } from '../../base/contract/start-error.ts';
 import { secretInFile } from '../../base/kit/secret-names.ts';
 import { findServer } from '../../base/store/database-server.ts';
 import { migrate } from '../../base/store/migrate.ts';
-import { createConnections, describeTrouble } from '../../base/store/postgres-client.ts';
+import { createConnections, describeOutage } from '../../base/store/postgres-client.ts';
 import { loadToRead } from '../gateway/reload.ts';
 import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
@@ -20,18 +20,18 @@ interface MigrateOptions {
   readonly json?: true;
 }
 
-/** `appscli migrate`: applies the migrations that a database lacks. */
-async function migrateDatabase(context: CommandContext, given: MigrateOptions): Promise<number> {
+/** `appscli migrate`: applies pending migrations. */
+async function migrateDatabase(context: CommandContext, options: MigrateOptions): Promise<number> {
   const { env } = context;
-  const loaded = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
-  const config = withUrl(loaded, given);
+  const loaded = await loadToRead(options.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const config = withUrl(loaded, options);
   const server = await findServer({ config, env, log: commandLog(context), supervise: false });
   const connections = createConnections(server);
   try {
     const applied = await migrate(connections, { secures: true });
-    showReport(context, given.json, { applied }, () => [
+    showReport(context, options.json, { applied }, () => [
       ...applied.map((name) => `Applied ${name}.`),
-      'The tables are up to date.',
+      'The schema is up to date.',
     ]);
     return EXIT_OK;
   } catch (error) {
@@ -39,7 +39,7 @@ async function migrateDatabase(context: CommandContext, given: MigrateOptions): 
     if (error instanceof StartError) {
       throw new StartError(`${where}: ${error.message}`, { exit_code: error.exit_code });
     }
-    const why = describeTrouble(error);
+    const why = describeOutage(error);
     throw new StartError(`${where}: ${why}; ${server.remedy}`, { cause: error });
   } finally {
     connections.cut();
@@ -52,7 +52,7 @@ function withUrl(config: GatewayConfig, { urlEnv, urlFile }: MigrateOptions): Ga
   if (url_env === undefined) return config;
   const { postgres } = config.database;
   if (postgres === undefined) {
-    throw configurationError('the configuration names no database of yours, so it has no URL (database.postgres)');
+    throw configurationError('--url-env and --url-file need an external database (database.postgres)');
   }
   return { ...config, database: { ...config.database, postgres: { ...postgres, url_env } } };
 }
@@ -61,13 +61,13 @@ function withUrl(config: GatewayConfig, { urlEnv, urlFile }: MigrateOptions): Ga
 export const commands: readonly CommandRow[] = [
   {
     about:
-      'bring the tables of the database up to date, as the role that owns them; a gateway does that itself where its role may. Gateways of this version and of the one before may run',
+      'apply pending migrations as the owner of the tables, if the role of the gateway may not; gateways of this and the previous version may run meanwhile',
     options: [
-      option('--url-env <name>', 'variable with the database URL of the owner; else that of the configuration'),
-      option('--url-file <path>', 'file with that URL').conflicts('urlEnv'),
+      option('--url-env <name>', "variable with the owner's database URL (default: the configured one)"),
+      option('--url-file <path>', 'file with this URL').conflicts('urlEnv'),
     ],
     place: 'configuration',
-    json: 'print the migrations that were applied as JSON',
+    json: 'print the applied migrations as JSON',
     examples: ['appscli migrate --config gateway.yaml --url-env OWNER_DATABASE_URL'],
     run: migrateDatabase,
   },

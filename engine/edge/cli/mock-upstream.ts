@@ -10,11 +10,11 @@ import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { option } from './options.ts';
 
-/** Whose models it lists, so that a gateway.yaml that names none serves them. */
+/** Providers whose models it lists, for a gateway.yaml without `models`. */
 const PROVIDERS = ['https://api.anthropic.com', 'https://api.openai.com'];
-const SAYS = 'This is a mock for a model. It says nothing else.';
+const SAYS = 'This is a mock model. It says nothing else.';
 
-/** `appscli mock-upstream`: an upstream that answers whatever it is asked, until a signal ends it. Raises StartError. */
+/** `appscli mock-upstream`: runs a mock provider until a signal. Raises StartError. */
 async function runMockUpstream(
   { terminal, env }: CommandContext,
   { listen }: { readonly listen: EchoPlace },
@@ -33,23 +33,22 @@ async function runMockUpstream(
   return runUntilSignal(start, log);
 }
 
-/** Where it listens if nobody says otherwise: the address that `appscli init` writes. */
+/** Default address, which `appscli init` writes. */
 const LISTEN = '127.0.0.1:8090';
 
 function place(text: string) {
   const found = parseListenAddress(text);
-  if (found === undefined) throw new InvalidArgumentError(`Write a host and a port of this machine: ${LISTEN}.`);
+  if (found === undefined)
+    throw new InvalidArgumentError(`Expected a host and port of this machine, such as ${LISTEN}.`);
   return found;
 }
 
 /** `appscli mock-upstream`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [
-      option('--listen <host:port>', 'where it takes requests', place).default(parseListenAddress(LISTEN), LISTEN),
-    ],
-    notes: `It speaks all three APIs, and always says the same. It is the upstream of what
-appscli init writes.`,
+    options: [option('--listen <host:port>', 'listen address', place).default(parseListenAddress(LISTEN), LISTEN)],
+    notes: `Supports all three APIs, and always returns the same text. The configuration of
+appscli init uses it as its upstream.`,
     examples: ['appscli mock-upstream', 'appscli mock-upstream --listen 127.0.0.1:9000'],
     run: runMockUpstream,
   },

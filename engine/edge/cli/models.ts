@@ -6,18 +6,18 @@ import { formatTable, numbers, withoutEmptyColumns } from './table.ts';
 
 const KINDS = ['input', 'output', 'cache_read', 'cache_write_5m'] as const;
 
-const COLUMNS = ['MODEL', ...numbers('WINDOW', 'ANSWER', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W')];
+const COLUMNS = ['MODEL', ...numbers('WINDOW', 'MAX OUTPUT', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W')];
 
 type Prices = Readonly<Record<(typeof KINDS)[number], number>>;
 
-/** `appscli models`: the models that the person who signed in may use, with what they cost. */
+/** `appscli models`: the models that the signed-in person may use, with prices. */
 export async function models(
   context: CommandContext,
-  given: { readonly baseUrl?: string; readonly json?: true },
+  options: { readonly baseUrl?: string; readonly json?: true },
 ): Promise<number> {
-  const { base_url, admin } = await adminAtGateway(context, given.baseUrl);
+  const { base_url, admin } = await adminAtGateway(context, options.baseUrl);
   const { models: usable, no_models_because } = await admin('listModels', {});
-  return showReport(context, given.json, { base_url, models: usable, no_models_because }, () => {
+  return showReport(context, options.json, { base_url, models: usable, no_models_because }, () => {
     if (usable.length === 0) return [`None: ${no_models_because}.`];
     const rows = usable.map(({ id, context_window, max_output_tokens, prices }) => [
       id,
@@ -28,7 +28,7 @@ export async function models(
     return [
       ...formatTable(table.columns, table.rows, context.terminal.table_columns),
       '',
-      'Window and answer in tokens, prices in USD per million tokens.',
+      'Window and maximum output in tokens, prices in USD per million tokens.',
     ];
   });
 }
@@ -37,13 +37,13 @@ export async function models(
 export const commands: readonly CommandRow[] = [
   {
     place: 'gateway',
-    json: 'print what the gateway says as JSON',
+    json: 'print the response of the gateway as JSON',
     examples: ['appscli models', 'appscli models --base-url https://gateway.example.com --json'],
     run: models,
   },
 ];
 
-/** One price, or from the lowest to the highest where upstreams differ. */
+/** One price, or the range across upstreams. */
 function range(prices: readonly Prices[keyof Prices][]): string {
   if (prices.length === 0) return '';
   const [least, most] = [Math.min(...prices), Math.max(...prices)];

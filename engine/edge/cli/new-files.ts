@@ -11,19 +11,19 @@ function inTheWay(paths: readonly string[]): StartError {
   return usageError(`${paths.join(', ')} ${exist} already; nothing was written`);
 }
 
-/** Whether something stands at a path, be it a link to nothing. */
+/** Whether a path exists, also as a broken link. */
 export function isTaken(path: string): boolean {
   try {
     return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
   } catch {
-    // Not even its directory can be looked at; writing there says why.
+    // An inaccessible directory: writing reports the reason.
     return false;
   }
 }
 
 /**
- * Writes files that are all new, by their path below a directory: either every one or none. Raises StartError that names
- * the file that is in the way or can't be written.
+ * Writes new files, by their path below a directory: all or none. Raises StartError that names an existing file, or one that
+ * cannot be written.
  */
 export async function writeNewFiles(directory: string, files: Readonly<Record<string, string>>): Promise<void> {
   const written: string[] = [];
@@ -45,15 +45,14 @@ export async function writeNewFiles(directory: string, files: Readonly<Record<st
 }
 
 /**
- * The line that lets a shell find this program by its name, once it stands in a directory; nothing where it finds it anyway.
- * `is_there`: whether it is installed there or above. Nobody is told to have npx look for it, which asks a registry for a name that
- * anybody can take.
+ * The line that puts this program on the PATH of a shell in a directory; empty if it is there already. `is_there`: whether it is
+ * installed in the directory or above. Never suggests npx, which would look up the name in a public registry.
  */
 export function programPath(
   directory: string,
   env: NodeJS.ProcessEnv,
 ): { readonly line: string; readonly is_there: boolean } {
-  // npm adds folders like this one for as long as it runs something.
+  // npm adds such folders only while it runs a script.
   const lasting = (env.PATH ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
   if (lasting.some((folder) => isTaken(join(folder, 'appscli')))) return { line: '', is_there: true };
   const above = folderWithProgram(resolve(directory));
@@ -66,12 +65,12 @@ function folderWithProgram(directory: string): string | undefined {
   return dirname(directory) === directory ? undefined : folderWithProgram(dirname(directory));
 }
 
-/** The line that takes a shell to a directory, ready to paste; nothing for the current one. */
+/** The `cd` line for a directory; empty for the current one. */
 export function enterDirectory(directory: string): string {
   return directory === '.' ? '' : `  cd ${shellWord(directory)}\n`;
 }
 
-/** A path as a shell takes it for one word. */
+/** A path quoted for a shell. */
 export function shellWord(path: string): string {
   return /^[\w./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
 }
@@ -89,7 +88,7 @@ const OPTIONS = {
   verbatimModuleSyntax: true,
 };
 
-/** Where packages beside this one, or in it, have their types. */
+/** The nearest node_modules/@types with the types of Node.js. */
 function typeRoots(root = PACKAGE_ROOT): string | undefined {
   const types = join(root, 'node_modules', '@types');
   if (existsSync(join(types, 'node'))) return types;
@@ -103,8 +102,8 @@ function isInstalledFor(directory: string): boolean {
 }
 
 /**
- * A tsconfig.json with which editors and `tsc` find the types of `appscli` and of Node.js from stages below a directory: as a
- * dependency, else at this installation.
+ * A tsconfig.json for stages below a directory, which resolves the types of `appscli` and Node.js: from a dependency, else
+ * from this installation.
  */
 export function stagesTsconfig(directory: string): string {
   const here = (path: string) => {

@@ -7,33 +7,30 @@ import { parseDate, parseDuration } from '../../base/kit/times.ts';
 import type { CommandContext } from './context.ts';
 import { configurationError, usageError } from './exit-codes.ts';
 
-/** `--config`. */
-export const config = () => new Option('--config <file>', 'the gateway.yaml to use').default('gateway.yaml');
-/** `--base-url`. */
+/** `--config <file>`. */
+export const config = () => new Option('--config <file>', 'path of gateway.yaml').default('gateway.yaml');
+/** `--base-url <url>` of a command for a remote gateway. */
 export const baseUrl = () =>
-  new Option(
-    '--base-url <url>',
-    'address of the gateway; else $APPSCLI_BASE_URL, or the only one you are signed in at',
-  );
-/** `--base-url` of a command that otherwise works on the database of `--config`. */
+  new Option('--base-url <url>', 'address of the gateway (default: $APPSCLI_BASE_URL, or your only sign-in)');
+/** `--base-url <url>` of a command that uses the local database by default. */
 export const atGateway = () =>
   new Option(
     '--base-url <url>',
-    'work at this running gateway, as who you signed in as; else $APPSCLI_BASE_URL, or the database of --config',
+    'use this remote gateway, with your sign-in (default: $APPSCLI_BASE_URL, or the database of --config)',
   ).conflicts('config');
-/** `--json`, with what it prints. */
+/** `--json`, with its description. */
 export const json = (what: string) => new Option('--json', what);
 
-/** Makes a value of a text; `before` is the value so far, of what may be repeated. */
+/** Parses the value of an option or argument; `before` is the value so far of a repeatable option. */
 export type Parse = (text: string, before: never) => unknown;
 
-/** An option. */
+/** An option with an optional parser. */
 export function option(flags: string, about: string, parse?: Parse): Option {
   const made = new Option(flags, about);
   return parse === undefined ? made : made.argParser<unknown>(parse as (text: string) => unknown);
 }
 
-/** An option that must be given. */
+/** A mandatory option. */
 export const required = (...words: Parameters<typeof option>) => option(...words).makeOptionMandatory();
 
 /** An option with a choice of values. */
@@ -45,26 +42,27 @@ export function examples(...lines: string[]): string {
   return `\nExamples:\n${lines.map((line) => `  ${line}`).join('\n')}\n`;
 }
 
-/** A moment in the past: a date, a time, or how long ago. */
+/** Parses a past time: a date, a time, or a duration ago. */
 export function moment(text: string): Date {
   const ago_ms = parseDuration(text);
   const date = ago_ms === undefined ? parseDate(text) : new Date(Date.now() - ago_ms);
-  if (date === undefined) throw new InvalidArgumentError('Write 7d, 12h or 90m for a time ago, or a date: 2027-01-31.');
+  if (date === undefined)
+    throw new InvalidArgumentError('Expected a duration such as 7d, 12h or 90m, or a date such as 2027-01-31.');
   return date;
 }
 
-/** A moment in the past; a date stays one, since where it begins depends on the time zone. */
+/** Parses a past time. A date stays a text, because its start depends on the time zone. */
 export function dayOrMoment(text: string): Date | string {
   return isDay(text) ? text : moment(text);
 }
 
-/** Takes a text as it is, where it is right. */
+/** Makes a parser of texts that fulfil a condition. */
 export const textThat = (isRight: (text: string) => boolean, help: string) => (text: string) => {
   if (isRight(text)) return text;
   throw new InvalidArgumentError(help);
 };
 
-/** Takes a number that is written so, where it is right. */
+/** Makes a parser of numbers in a format that fulfil a condition. */
 export const numberThat =
   (form: RegExp, help: string, isRight: (value: number) => boolean = () => true) =>
   (text: string): number => {
@@ -73,63 +71,64 @@ export const numberThat =
   };
 
 const isDay = (text: string) => /^\d{4}-\d{2}-\d{2}$/.test(text) && parseDate(text) !== undefined;
-/** A calendar day (YYYY-MM-DD). */
-export const day = textThat(isDay, 'Write a date: 2027-01-31.');
-/** The name of a time zone. */
-export const timeZone = textThat(isTimeZone, 'Write the name of a time zone: UTC or Europe/Berlin.');
-/** An e-mail address. */
-export const email = textThat(isEmail, 'Write an e-mail address.');
-/** A text that is not blank. */
-export const notEmpty = textThat((text) => text.trim() !== '', 'It is empty.');
-/** Where to listen, in the form of `server.listen`. */
+/** Parses a calendar day (YYYY-MM-DD). */
+export const day = textThat(isDay, 'Expected a date such as 2027-01-31.');
+/** Parses the name of a time zone. */
+export const timeZone = textThat(isTimeZone, 'Expected the name of a time zone such as UTC or Europe/Berlin.');
+/** Parses an e-mail address. */
+export const email = textThat(isEmail, 'Expected an e-mail address.');
+/** Parses a text that is not blank. */
+export const notEmpty = textThat((text) => text.trim() !== '', 'Expected a text that is not empty.');
+/** Parses a listen address in the format of `server.listen`. */
 export const listenAddress = textThat(
   (text) => parseListenAddress(text) !== undefined,
-  'Write host:port, such as 127.0.0.1:8080, with a port up to 65535.',
+  'Expected host:port, such as 127.0.0.1:8080, with a port up to 65535.',
 );
 
-/** A whole number up to six digits. */
-export const count = numberThat(/^\d{1,6}$/, 'Write a number from 0 to 999999.');
-/** A number of seconds up to an hour. */
+/** Parses a whole number of up to six digits. */
+export const count = numberThat(/^\d{1,6}$/, 'Expected a number from 0 to 999999.');
+/** Parses a number of seconds, up to an hour. */
 export const seconds = numberThat(
   /^\d+(?:\.\d+)?$/,
-  'Write a number of seconds above 0, up to 3600.',
+  'Expected a number of seconds above 0, up to 3600.',
   (value) => value > 0 && value <= 3600,
 );
 
-/** A moment to come: a date, a time, or how long from now. */
+/** Parses a future time: a date, a time, or a duration from now. */
 export function expiry(text: string): Date {
   const ahead_ms = parseDuration(text);
   const date = ahead_ms === undefined ? parseDate(text) : new Date(Date.now() + ahead_ms);
-  if (date === undefined) throw new InvalidArgumentError('Write 30d, 12h or 90m from now, or a date: 2027-01-31.');
-  if (date.getTime() <= Date.now()) throw new InvalidArgumentError('That is in the past.');
+  if (date === undefined)
+    throw new InvalidArgumentError('Expected a duration such as 30d, 12h or 90m, or a date such as 2027-01-31.');
+  if (date.getTime() <= Date.now()) throw new InvalidArgumentError('Expected a time in the future.');
   return date;
 }
 
-/** A moment to come, or a date, which begins where the gateway is. */
+/** Parses a future time. A date stays a text, because it begins in the gateway's time zone. */
 export function expiryThere(text: string): Date | string {
   return isDay(text) ? text : expiry(text);
 }
 
-/** Texts of an option that may be repeated. */
+/** Collects the texts of a repeatable option. */
 export function collected(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, notEmpty(text)];
 }
 
-/** A date or time, as milliseconds since the epoch. */
+/** Parses a date or time into milliseconds since the epoch. */
 export function time(text: string): number {
   const date = parseDate(text);
-  if (date === undefined) throw new InvalidArgumentError('Write a date or a time: 2027-01-31T22:30:00Z.');
+  if (date === undefined) throw new InvalidArgumentError('Expected a date or time such as 2027-01-31T22:30:00Z.');
   return date.getTime();
 }
 
 /**
- * Decides where a command works that has both `--config` and `--base-url` and was given neither: at the gateway of
- * APPSCLI_BASE_URL, else on the database of the gateway.yaml here, else at the only gateway signed in at. Raises StartError.
+ * Chooses the target of a command without `--config` and `--base-url`: the gateway of APPSCLI_BASE_URL, else the database of
+ * the local gateway.yaml, else the only gateway with a sign-in. Raises StartError.
  */
 export async function chooseLocation(command: Command, { env, terminal }: CommandContext): Promise<void> {
   const { config, baseUrl } = command.opts<{ config?: string; baseUrl?: string }>();
   const has_gateway = command.options.some(({ long }) => long === '--base-url');
-  // Where nothing is used without being named, a gateway is not in its place.
+  // Only commands with a default --config choose between both.
   const has_default = command.options.some(
     ({ long, defaultValue }) => long === '--config' && defaultValue !== undefined,
   );
@@ -141,20 +140,21 @@ export async function chooseLocation(command: Command, { env, terminal }: Comman
   const { openCredentials } = await import('../client/credentials.ts');
   const signed_in = preset === '' && !is_named ? [...openCredentials(env).read().keys()] : [];
   if (preset === '' && signed_in.length !== 1) {
-    const remedy =
-      'name the configuration to use with --config, or the gateway you signed in at with --base-url or APPSCLI_BASE_URL';
+    const remedy = 'name the configuration to use with --config, or a gateway with --base-url or APPSCLI_BASE_URL';
     throw configurationError(`${config} does not exist; ${remedy}`);
   }
   const { chooseBaseUrl } = await import('../client/base-url.ts');
   const chosen = chooseBaseUrl(undefined, preset === '' ? {} : env, signed_in);
   if (is_here) {
-    terminal.info(printableLines([`At ${chosen}, as APPSCLI_BASE_URL says; --config ${config} uses its database.`]));
+    terminal.info(
+      printableLines([`Using ${chosen} (APPSCLI_BASE_URL); to use the local database: --config ${config}`]),
+    );
   }
   command.setOptionValueWithSource('baseUrl', chosen, 'env');
 }
 
-/** Raises StartError when a period is over before it begins; a day (YYYY-MM-DD) may begin at any hour of UTC. */
-export function demandPeriod({
+/** Raises StartError unless `since` is before `until`. A day and a time are not compared, because of time zones. */
+export function assertPeriod({
   since,
   until,
 }: {
@@ -162,12 +162,12 @@ export function demandPeriod({
   readonly until?: Date | string | undefined;
 }): void {
   if (since === undefined || until === undefined || typeof since !== typeof until || since < until) return;
-  throw usageError('--since must be before --until, which is not included');
+  throw usageError('--since must be before --until (exclusive)');
 }
 
-/** Values by the names that fields have, of those that options have: `token_group` of `tokenGroup`. */
-export function byFieldNames(given: object): Readonly<Record<string, unknown>> {
-  const entries = Object.entries(given);
+/** Renames option names to field names: `tokenGroup` to `token_group`. */
+export function byFieldNames(values: object): Readonly<Record<string, unknown>> {
+  const entries = Object.entries(values);
   return Object.fromEntries(
     entries.map(([key, value]) => [key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`), value]),
   );

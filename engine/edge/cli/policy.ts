@@ -27,7 +27,7 @@ import { commandLog } from './with-database.ts';
 interface Person {
   readonly email: string;
   readonly groups: readonly string[];
-  /** `undefined` when the groups are those of the command line, `null` when the person never signed in. */
+  /** `undefined` if the command line names the groups; `null` if the person never signed in. */
   readonly signed_in_at?: Date | null;
 }
 
@@ -35,25 +35,26 @@ async function loadPolicies({ env, stages }: CommandContext, file: string) {
   return loadToRun(file, { stages: await stages(), env, environment: 'ignored' });
 }
 
-/** `appscli policy show`: what somebody gets, and from where. */
+/** `appscli policy show`: a person's effective settings, and their origins. */
 export async function show(
   context: CommandContext,
-  given: { readonly config: string; readonly user: string; readonly group?: readonly string[]; readonly json?: true },
+  options: { readonly config: string; readonly user: string; readonly group?: readonly string[]; readonly json?: true },
 ): Promise<number> {
   const { terminal } = context;
-  const { config, loaded } = await loadPolicies(context, given.config);
-  const email = given.user.toLowerCase();
-  const person = given.group === undefined ? await lastSignIn(context, config, email) : { email, groups: given.group };
+  const { config, loaded } = await loadPolicies(context, options.config);
+  const email = options.user.toLowerCase();
+  const person =
+    options.group === undefined ? await lastSignIn(context, config, email) : { email, groups: options.group };
   const applying = policiesFor(config.policies?.managed, loaded.policies, person);
-  if (applying.length === 0 && !given.json) say(context, describeNothing(config, person));
+  if (applying.length === 0 && !options.json) say(context, describeNothing(config, person));
   else
-    showReport(context, given.json, asJson(config, person, applying), () =>
+    showReport(context, options.json, asJson(config, person, applying), () =>
       describe(config, person, applying, terminal),
     );
   return applying.length === 0 ? EXIT_FINDINGS : EXIT_OK;
 }
 
-/** Somebody with the groups that the identity provider told last. Raises StartError when the database can't be asked. */
+/** A person with the groups of their last sign-in. Raises StartError if the database is unavailable. */
 async function lastSignIn(context: CommandContext, config: GatewayConfig, email: string): Promise<Person> {
   try {
     const database = await openDatabase({ config, env: context.env, log: commandLog(context), wait: 'until-ready' });
@@ -70,7 +71,7 @@ async function lastSignIn(context: CommandContext, config: GatewayConfig, email:
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     throw new StartError(
-      `the groups of ${email} are not known, as the database cannot be asked: ${reason}; name them with --group to do without it`,
+      `cannot read the groups of ${email} from the database: ${reason}; or name the groups with --group`,
       { cause: error },
     );
   }
@@ -94,8 +95,8 @@ function describeNothing(config: GatewayConfig, person: Person): string {
   const off =
     config.policies?.managed?.enabled === true
       ? ''
-      : ' Managed policies are not handed out: see policies.managed in gateway.yaml.';
-  return `No managed policy is meant for ${person.email} (${formatGroups(person)}).${off}`;
+      : ' Managed policies are disabled: see policies.managed in gateway.yaml.';
+  return `No managed policy applies to ${person.email} (${formatGroups(person)}).${off}`;
 }
 
 function mergedSettings(applying: readonly ApplyingPolicy[]) {
@@ -114,11 +115,11 @@ function describe(
   const allowed = models === undefined ? [] : [`models: ${[...models].join(', ') || 'none'} (by ${models_policy})`];
   const rows = applying.map((each) => [each.policy.name, reasonOf(each), shortPath(each.policy.file)]);
   return [
-    ...wrapText(`${person.email} (${formatGroups(person)}) gets, the last one having the last word:`, line_width),
+    ...wrapText(`${person.email} (${formatGroups(person)}) gets these policies, later ones override:`, line_width),
     '',
     ...formatList(WHY_COLUMNS, rows, table_columns),
     '',
-    ...wrapText('Mappings merge key by key, deny lists are united, everything else is replaced:', line_width),
+    ...wrapText('Mappings merge by key, deny lists are united, everything else is replaced:', line_width),
     '',
     ...describeSettings(mergedSettings(applying), ({ file, line }) => `${shortPath(file)}:${line}`, line_width),
     '',
@@ -143,22 +144,22 @@ function asJson(config: GatewayConfig, { email, groups, signed_in_at }: Person, 
   return { ...head, uuid, checksum, models: models === undefined ? null : [...models], settings, origins };
 }
 
-/** `appscli policy list`: every policy and whom it is meant for. */
+/** `appscli policy list`: all policies and their audiences. */
 export async function list(
   context: CommandContext,
-  given: { readonly config: string; readonly json?: true },
+  options: { readonly config: string; readonly json?: true },
 ): Promise<number> {
-  const { config, loaded } = await loadPolicies(context, given.config);
+  const { config, loaded } = await loadPolicies(context, options.config);
   const policies = ordered(config, loaded);
   const base = config.policies?.managed?.default_policy;
-  if (given.json) {
+  if (options.json) {
     const facts = policies.map(({ name, version, summary, match, priority, file }) => {
       return { name, version, summary, is_default: name === base, match, priority, file: shortPath(file) };
     });
-    return showReport(context, given.json, facts, () => []);
+    return showReport(context, options.json, facts, () => []);
   }
   return showList(context, policies, undefined, {
-    none: 'There are no managed policies; policies.managed of gateway.yaml says where they are.',
+    none: 'No managed policies; configure policies.managed in gateway.yaml.',
     columns: ['POLICY', ...numbers('PRIORITY'), 'FOR', 'SUMMARY'],
     cells: (policy) => [
       policy.name,
@@ -175,27 +176,27 @@ function ordered(config: GatewayConfig, { policies }: Loaded): Policy[] {
 }
 
 function audienceOf({ name, match }: Policy, base: string | undefined): string {
-  if (name === base) return 'everybody';
+  if (name === base) return 'all users';
   const words = [...match.groups, ...match.email_domains.map((domain) => `@${domain}`)];
-  return words.length === 0 ? 'nobody' : words.join(', ');
+  return words.length === 0 ? 'no users' : words.join(', ');
 }
 
-/** How a position is written, such as `policies/standard.yaml:7`. */
-export type TellPosition = (position: SourcePosition) => string;
+/** Formats a position, such as `policies/standard.yaml:7`. */
+export type FormatPosition = (position: SourcePosition) => string;
 
 interface Line {
   readonly text: string;
-  /** Absent for the head of a mapping or list, whose parts have positions of their own. */
+  /** Absent for the head of a mapping or list, whose parts have their own positions. */
   readonly from?: string;
 }
 
-/** A column further to the right leaves no room for positions. */
+/** Widest text with its position beside it. */
 const MAX_TEXT_WIDTH = 52;
 
-/** Settings as lines of YAML, each with the position it comes from as a comment: beside it, or above it where the line is too long. */
-export function describeSettings(settings: MapNode, tell: TellPosition, line_width: number): string[] {
+/** Settings as lines of YAML, each with its origin as a comment: beside it, or above a long line. */
+export function describeSettings(settings: MapNode, format: FormatPosition, line_width: number): string[] {
   if (settings.entries.length === 0) return ['{}'];
-  const lines = linesOf(settings, '', tell);
+  const lines = linesOf(settings, '', format);
   const fitting = lines.filter(({ text }) => text.length <= MAX_TEXT_WIDTH);
   const width = fitting.reduce((widest, { text }) => Math.max(widest, text.length), 0);
   return lines.flatMap(({ text, from }) => {
@@ -207,16 +208,16 @@ export function describeSettings(settings: MapNode, tell: TellPosition, line_wid
   });
 }
 
-function linesOf(owner: MapNode, indent: string, tell: TellPosition): Line[] {
+function linesOf(owner: MapNode, indent: string, format: FormatPosition): Line[] {
   return owner.entries.flatMap(({ key, key_mark, value }): Line[] => {
     const head = `${indent}${inYaml(key)}:`;
     if (value.kind === 'map' && value.entries.length > 0)
-      return [{ text: head }, ...linesOf(value, `${indent}  `, tell)];
+      return [{ text: head }, ...linesOf(value, `${indent}  `, format)];
     if (value.kind === 'list' && value.items.length > 0) {
-      const items = value.items.map((item) => ({ text: `${indent}  - ${flow(item)}`, from: tell(item.mark) }));
+      const items = value.items.map((item) => ({ text: `${indent}  - ${flow(item)}`, from: format(item.mark) }));
       return [{ text: head }, ...items];
     }
-    return [{ text: `${head} ${flow(value)}`, from: tell(key_mark) }];
+    return [{ text: `${head} ${flow(value)}`, from: format(key_mark) }];
   });
 }
 
@@ -225,19 +226,19 @@ function flow(node: Node): string {
   return typeof value === 'string' ? inYaml(value) : jsonText(value);
 }
 
-/** A text that YAML reads as this text, without quotes where it needs none. */
+/** A text as a YAML scalar, quoted if necessary. */
 function inYaml(text: string): string {
   const is_plain = /^[A-Za-z_][\w./@-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off|y|n)$/i.test(text);
   return is_plain ? text : jsonText(text);
 }
 
-/** The position of every part that is neither a mapping nor the list it stands in, by JSON pointer. */
-export function originsOf(settings: MapNode, tell: TellPosition, pointer = ''): Record<string, string> {
+/** The position of every scalar and list item, by JSON pointer. */
+export function originsOf(settings: MapNode, format: FormatPosition, pointer = ''): Record<string, string> {
   const origins = settings.entries.flatMap(({ key, key_mark, value }): [string, string][] => {
     const at = pointer + pointerToken(key);
-    if (value.kind === 'map' && value.entries.length > 0) return Object.entries(originsOf(value, tell, at));
-    if (value.kind !== 'list' || value.items.length === 0) return [[at, tell(key_mark)]];
-    return value.items.map((item, index) => [at + pointerToken(index), tell(item.mark)]);
+    if (value.kind === 'map' && value.entries.length > 0) return Object.entries(originsOf(value, format, at));
+    if (value.kind !== 'list' || value.items.length === 0) return [[at, format(key_mark)]];
+    return value.items.map((item, index) => [at + pointerToken(index), format(item.mark)]);
   });
   return Object.fromEntries(origins);
 }
@@ -246,12 +247,12 @@ export function originsOf(settings: MapNode, tell: TellPosition, pointer = ''): 
 export const commands: readonly CommandRow[] = [
   {
     name: 'show',
-    about: 'what somebody gets, and which file each part of it comes from; exits with 1 when it is nothing',
+    about: 'show the effective settings of a user, with the file of each part; exits 1 without any',
     options: [
-      required('--user <email>', 'whose settings', email),
+      required('--user <email>', 'the user', email),
       option(
         '--group <name>',
-        'group of the identity provider, or token group of their access token; may be repeated; those of their last sign-in where absent',
+        'group at the identity provider, or token group; repeatable (default: the groups of the last sign-in)',
         collected,
       ),
     ],
@@ -265,7 +266,7 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'list',
-    about: 'all policies, in the order in which they are laid over each other',
+    about: 'list all policies, in the order in which they apply',
     place: 'configuration',
     json: 'print a JSON array',
     examples: ['appscli policy list --config gateway.yaml'],

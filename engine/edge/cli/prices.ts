@@ -40,16 +40,16 @@ const WIDTH = 80;
 const DAYS = 90;
 const DAY_MS = 86_400_000;
 
-/** `appscli prices check`: whether everything that was used has a price, and every price is of use. */
+/** `appscli prices check`: whether all usage has a price, and all prices can apply. */
 async function checkPrices(
   context: CommandContext,
-  given: { readonly config: string; readonly since?: Date; readonly json?: true },
+  options: { readonly config: string; readonly since?: Date; readonly json?: true },
 ): Promise<number> {
-  const { since = new Date(Date.now() - DAYS * DAY_MS) } = given;
-  const { findings, config } = await withDatabase(context, given.config, async ({ config, database }) => {
+  const { since = new Date(Date.now() - DAYS * DAY_MS) } = options;
+  const { findings, config } = await withDatabase(context, options.config, async ({ config, database }) => {
     return { config, findings: findPriceProblems(config, await readUsedPrices(database, since), since.getTime()) };
   });
-  const catalogue = await compareWithCatalogue(context, given.config, config);
+  const catalogue = await compareWithCatalogue(context, options.config, config);
   const { used, idle, ...extent } = findings;
   const is_priced = used.length === 0 && idle.length === 0;
   const document = {
@@ -60,26 +60,26 @@ async function checkPrices(
     idle: idle.map(({ source, problem }) => ({ source, problem })),
     ...catalogueJson(catalogue),
   };
-  showReport(context, given.json, document, () => [
+  showReport(context, options.json, document, () => [
     ...describePriceFindings(findings, since, is_priced),
     ...describeCatalogue(catalogue),
   ]);
   return document.ok ? EXIT_OK : EXIT_FINDINGS;
 }
 
-const GIVE_PRICE = 'Give them a price: models[].pricing, or an entry of prices.rows.';
+const GIVE_PRICE = 'Set a price: models[].pricing, or an entry of prices.rows.';
 
-/** What is wrong with what was used: a title for so many, and what to do. */
+/** Titles and remedies by kind of problem. */
 const USED_KINDS: Readonly<Record<UsedPriceFinding['problem'], readonly [title: string, remedy: string]>> = {
-  unknown_model: ['Models without a price of their own, charged at prices.unknown_model:', GIVE_PRICE],
-  no_price: ['Models without any price at the upstream that served them:', GIVE_PRICE],
+  unknown_model: ['Models without their own price, charged at prices.unknown_model:', GIVE_PRICE],
+  no_price: ['Models without a price at the upstream that served them:', GIVE_PRICE],
   gone: [
     'Models that gateway.yaml no longer has:',
-    'Priced again, they would cost what prices.unknown_model says. An entry of prices.rows with their ids can say better; otherwise this passes as they grow old.',
+    'Repricing would use prices.unknown_model. Add an entry of prices.rows with their ids, or ignore this until their requests age out.',
   ],
   tool: [
-    'Tools that were used and have no price; their uses cost nothing:',
-    'Name them under server_tools of the price, in USD per 1,000 uses; 0 where they are free.',
+    'Used tools without a price, charged nothing:',
+    'Add them to server_tools of the price, in USD per 1,000 uses; 0 for free tools.',
   ],
 };
 
@@ -90,14 +90,14 @@ function describePriceFindings(findings: PriceFindings, since: Date, is_priced: 
     return describeFindings(title, those.map(describeUsed), remedy);
   });
   const idle = describeFindings(
-    'Entries of prices.rows that no request can meet:',
+    'Entries of prices.rows that never apply:',
     findings.idle.map((row) => describeIdle(row, since)),
-    'Correct them or take them out.',
+    'Correct or remove them.',
   );
   const { models, requests, rows } = findings;
   const extent = `${counted(requests, 'request')} to ${counted(models, 'model')} since ${dateOf(since)}, and ${counted(rows, 'entry', 'entries')} of prices.rows`;
-  const decision = is_priced ? 'Everything has a price' : 'Not everything has a price of use';
-  return [...used, ...idle, ...wrapText(`${decision}: looked at ${extent}.`, WIDTH)];
+  const decision = is_priced ? 'All usage has a price' : 'Some prices are missing or unused';
+  return [...used, ...idle, ...wrapText(`${decision}: checked ${extent}.`, WIDTH)];
 }
 
 function describeUsed({ model, upstream, tool, requests, uses, cost_nano_usd, last_at }: UsedPriceFinding): string {
@@ -112,9 +112,9 @@ function describeIdle({ source, row, problem }: IdleRow, since: Date): string {
   const why: Record<IdleRow['problem'], string> = {
     no_such_model: `no model matches ${row.models.join(', ')}`,
     no_such_upstream: `there is no upstream ${row.upstream}`,
-    no_such_time: `it ends on ${row.until}, and begins on ${row.from}`,
-    over: `it ended on ${row.until}, and only requests since ${dateOf(since)} are looked at`,
-    covered: 'earlier entries take every request that it is for',
+    no_such_time: `it ends on ${row.until}, before it begins on ${row.from}`,
+    over: `it ended on ${row.until}, before the checked period from ${dateOf(since)}`,
+    covered: 'earlier entries cover all of its requests',
   };
   return `${source}: ${why[problem]}`;
 }
@@ -123,13 +123,13 @@ function dateOf(moment: Date): string {
   return moment.toISOString().slice(0, 10);
 }
 
-/** How old the catalogue is, and what of gateway.yaml it says differently. */
+/** Age of the price catalogue, and prices of gateway.yaml that differ from it. */
 interface CatalogueComparison {
   readonly days: number;
-  /** Whether prices of it are in force, and it is so old that they may be wrong. */
+  /** Whether its prices are in use and may be outdated. */
   readonly is_old: boolean;
   readonly is_used: boolean;
-  /** With the line of gateway.yaml, where it is known. */
+  /** With the line of gateway.yaml, if known. */
   readonly other: readonly (OtherPrice & { readonly line: number | undefined })[];
 }
 
@@ -148,13 +148,12 @@ async function compareWithCatalogue(
 
 /** Lines for people. */
 export function describeCatalogue({ days, is_old, is_used, other }: CatalogueComparison): string[] {
-  const title = 'Prices of gateway.yaml that the catalogue has differently, in USD per million tokens:';
-  const remedy =
-    'Right, where a contract says so. Otherwise correct them, or leave `pricing` out to take those of the catalogue.';
+  const title = 'Prices of gateway.yaml that differ from the catalogue, in USD per million tokens:';
+  const remedy = 'If no contract sets them, correct them, or omit `pricing` to use the catalogue.';
   const apart = describeFindings(title, other.map(describeOther), remedy);
-  const age = `Catalogue of prices: ${CATALOGUE_DATE}, ${counted(days, 'day')} old${is_used ? '' : ', not in use here'}.`;
+  const age = `Price catalogue: ${CATALOGUE_DATE}, ${counted(days, 'day')} old${is_used ? '' : ', not in use here'}.`;
   const advice = is_old
-    ? ` That is more than ${CATALOGUE_DAYS_MAX} days: prices may have changed. A newer version of this program has a newer one; until then models[].pricing or prices.rows can say what a model costs.`
+    ? ` It is older than ${CATALOGUE_DAYS_MAX} days: prices may have changed. Upgrade this program, or set models[].pricing or prices.rows.`
     : '';
   return [...(apart.length > 0 ? ['', ...apart] : []), ...wrapText(`${age}${advice}`, WIDTH)];
 }
@@ -164,7 +163,7 @@ function describeOther({ model, kind, line, written, catalogue }: CatalogueCompa
   return `${model}, ${kind}${where}: ${written}, in the catalogue ${catalogue}`;
 }
 
-/** The same for programs. */
+/** The comparison as JSON. */
 function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): object {
   return {
     catalogue: { date: CATALOGUE_DATE, days, is_old, is_used },
@@ -181,7 +180,7 @@ function catalogueJson({ days, is_old, is_used, other }: CatalogueComparison): o
   };
 }
 
-/** Which prices are to be shown; the time in milliseconds since the epoch. */
+/** Options of `prices show`; the time in milliseconds since the epoch. */
 interface ShowPricesOptions {
   readonly config: string;
   readonly model?: string;
@@ -196,13 +195,13 @@ interface ShownPrice {
   readonly period: PricePeriod;
 }
 
-/** `appscli prices show`: what each model costs at each upstream, and where that is from. */
-async function showPrices(context: CommandContext, given: ShowPricesOptions): Promise<number> {
+/** `appscli prices show`: the price of each model at each upstream, and its source. */
+async function showPrices(context: CommandContext, options: ShowPricesOptions): Promise<number> {
   const { terminal, env } = context;
-  const { at = Date.now() } = given;
-  const config = await loadToRead(given.config, { stages: await context.stages(), env, environment: 'ignored' });
-  const shown = pricesAt(config, { ...given, at });
-  return showReport(context, given.json, shown.flatMap(priceJson), () =>
+  const { at = Date.now() } = options;
+  const config = await loadToRead(options.config, { stages: await context.stages(), env, environment: 'ignored' });
+  const shown = pricesAt(config, { ...options, at });
+  return showReport(context, options.json, shown.flatMap(priceJson), () =>
     describePrices(together(shown, config), terminal.table_columns),
   );
 }
@@ -215,7 +214,7 @@ function pricesAt(
   const models = model === undefined ? idsToShow(config) : [model];
   const known = config.upstreams.map(({ name }) => name);
   if (upstream !== undefined && !known.includes(upstream)) {
-    throw usageError(`there is no upstream "${upstream}" in ${known.join(', ')}`);
+    throw usageError(`unknown upstream "${upstream}"; there is ${known.join(', ')}`);
   }
   const shown = models.flatMap((id) =>
     (upstream === undefined ? known : [upstream]).map((name): ShownPrice => {
@@ -225,18 +224,18 @@ function pricesAt(
   if (model !== undefined && !shown.some(({ period }) => period.price !== undefined)) {
     const is_known = config.from_model_lists || config.models.some(({ id }) => id === model);
     const why = is_known ? 'has no price' : 'is not in gateway.yaml and has no price';
-    throw usageError(`the model "${model}" ${why}; prices.unknown_model can give it one`);
+    throw usageError(`the model "${model}" ${why}; set one with prices.unknown_model`);
   }
   return shown;
 }
 
-/** Where gateway.yaml names no models, those of the catalogue; which of them are served, the lists of the upstreams tell. */
+/** Models to show: those of gateway.yaml, else of the catalogue (which may exceed the lists of the upstreams). */
 function idsToShow(config: GatewayConfig): readonly string[] {
   if (!config.from_model_lists) return config.models.map(({ id }) => id);
   const ids = cataloguedModels(config).map(({ id }) => id);
   if (ids.length > 0) return ids;
   throw usageError(
-    'gateway.yaml names no models, and the upstreams are at no address of a provider that the catalogue knows; name a model: --model ID',
+    'gateway.yaml names no models, and the catalogue has no provider at the addresses of the upstreams; name a model: --model ID',
   );
 }
 
@@ -244,7 +243,7 @@ function periodAt(prices: PriceBook, model: string, upstream: string, at: number
   return prices.periods(model, upstream).find(({ until }) => at < until)!;
 }
 
-/** One line for upstreams at which a model costs the same for the same reason. */
+/** Merges upstreams with the same price from the same source. */
 function together(shown: readonly ShownPrice[], { upstreams }: GatewayConfig): ShownPrice[] {
   const alike = Map.groupBy(shown, ({ model, period }) => JSON.stringify([model, { ...period, from: 0 }]));
   return [...alike.values()].map((group): ShownPrice => {
@@ -262,7 +261,7 @@ const COLUMNS = [
 
 const TOOL_COLUMNS = ['TOOL', 'MODEL', 'UPSTREAM', ...numbers('USD PER 1,000 USES')];
 
-/** Lines of a table with the models as headings, and of one for tools where any has a price. */
+/** A table with the models as headings, and one for tools with prices. */
 function describePrices(shown: readonly ShownPrice[], line_width: number): string[] {
   const by_model = [...Map.groupBy(shown, ({ model }) => model)];
   const rows = by_model.map(([, own]) => own.flatMap(tableRows));
@@ -296,7 +295,7 @@ function tableRows({ upstreams, period: { price, until } }: ShownPrice): string[
   ];
 }
 
-/** The ways to be served that have prices of their own, every combination of them. */
+/** Combinations of tier and speed with their own prices. */
 function waysOf({ served }: EffectivePrice): { readonly way: Record<string, string>; readonly rates: TokenRates }[] {
   return Object.entries(served?.rates ?? {}).flatMap(([key, rates]) => {
     const names = key.split('/');
@@ -309,7 +308,7 @@ function usdPerMillion(pico: number): string {
   return formatUsd(BigInt(pico) * 1000n);
 }
 
-/** The day that a moment begins, at midnight UTC. */
+/** The date of a moment in UTC; `undefined` if it is infinite. */
 function dayBeginning(moment: number): string | undefined {
   return Number.isFinite(moment) ? new Date(moment).toISOString().slice(0, 10) : undefined;
 }
@@ -353,20 +352,20 @@ export const commands: readonly CommandRow[] = [
   {
     name: 'check',
     about:
-      'models and tools in the ledger that have no price of their own, and entries of prices.rows that no request can meet; exit code 1 when there are any, or when the catalogue of prices is old; also tells which prices of gateway.yaml are others than those of the catalogue',
-    options: [option('--since <when>', 'look at requests from then on: 7d, 12h or a date; 90d where absent', moment)],
+      'find used models and tools without a price, entries of prices.rows that never apply, and prices that differ from the catalogue; exits 1 for missing or unused prices and for an outdated catalogue',
+    options: [option('--since <when>', 'check requests from this time: 7d, 12h or a date (default: 90d)', moment)],
     place: 'configuration',
-    json: 'print what was looked at and found as JSON, amounts as exact decimals',
+    json: 'print the result as JSON, amounts as exact decimals',
     examples: ['appscli prices check', 'appscli prices check --since 2027-01-01 --json'],
     run: checkPrices,
   },
   {
     name: 'show',
-    about: 'the prices in force, in USD per million tokens, and where in gateway.yaml each is from',
+    about: 'show the prices in force, in USD per million tokens, and their sources',
     options: [
-      option('--model <id>', 'only this model, which gateway.yaml need not have', notEmpty),
+      option('--model <id>', 'only this model, also one that gateway.yaml lacks', notEmpty),
       option('--upstream <name>', 'only at this upstream', notEmpty),
-      option('--at <when>', 'at that time, past or to come; now where absent', time),
+      option('--at <when>', 'at this time, past or future (default: now)', time),
     ],
     place: 'configuration',
     json: 'print a JSON array of prices, every amount an exact decimal',

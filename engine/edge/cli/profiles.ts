@@ -8,24 +8,24 @@ import { createFindings } from '../../base/source/findings.ts';
 import { BUILT_IN, isBuiltIn, profileFile, readProfile, SHIPPED_PROFILE } from '../../pipeline/load/profile.ts';
 import { configurationError } from './exit-codes.ts';
 
-/** The profile that needs no file. */
+/** The built-in profile. */
 export const NEUTRAL_PROFILE = 'neutral';
 
 const SHIPPED = profileFile(SHIPPED_PROFILE, '');
 
-/** The file with the names that a gateway goes by, in the package that it serves. */
+/** The gateway's own profile, in the package that it serves. */
 const OF_GATEWAY = join(PACKAGE_ROOT, 'profile.yaml');
 
-/** What holds where nobody says `--profile`: the names of the gateway that this program was downloaded from, else the neutral ones. */
+/** Default of `--profile`: the profile of the gateway that served this package, else the neutral one. */
 export function defaultProfile(): string {
   return packageGateway() !== undefined && existsSync(OF_GATEWAY) ? OF_GATEWAY : NEUTRAL_PROFILE;
 }
 
-/** The files with names that may be in use here: the one that was given, else the default and those that others have. */
-export function profileFilesInUse(given: string | undefined): readonly [string, ...string[]] {
-  if (given !== undefined) return [given];
+/** Profiles that may be in use here: the chosen one, else the default, the neutral and the shipped one. */
+export function profileFilesInUse(chosen: string | undefined): readonly [string, ...string[]] {
+  if (chosen !== undefined) return [chosen];
   const own = defaultProfile();
-  // A package may have been cut down to what a gateway needs.
+  // A reduced package may lack the shipped profile.
   const others = [NEUTRAL_PROFILE, ...(existsSync(SHIPPED) ? [SHIPPED_PROFILE] : [])];
   return [own, ...others.filter((file) => file !== own && !isDeepStrictEqual(profileOf(file), profileOf(own)))];
 }
@@ -36,7 +36,7 @@ export interface InstalledClient {
   readonly program: string;
 }
 
-/** The coding clients that are installed here and read the names of the shipped profile. */
+/** Installed coding clients of the shipped profile. */
 export function installedClients(env: NodeJS.ProcessEnv): InstalledClient[] {
   if (!existsSync(SHIPPED)) return [];
   const { messages, coding_cli, build_cli } = profileOf(SHIPPED_PROFILE).clients ?? {};
@@ -46,10 +46,10 @@ export function installedClients(env: NodeJS.ProcessEnv): InstalledClient[] {
   );
 }
 
-/** What to say where files and variables have names that are nobody's. */
-export const NEUTRAL_NAMES_NOTE = `the names are neutral, and no shipped client reads them: claude, codex and grok read those of --profile ${SHIPPED_PROFILE}`;
+/** Warning about the neutral profile. */
+export const NEUTRAL_NAMES_NOTE = `using neutral names, which no real client reads; for claude, codex and grok use --profile ${SHIPPED_PROFILE}`;
 
-/** The profile in a file, or one that is built in. Raises StartError with the position of a mistake. */
+/** Reads a profile from a file, or a built-in one. Raises StartError with the position of an error. */
 export function profileOf(name: string): Profile {
   if (isBuiltIn(name)) return BUILT_IN[name];
   const file = profileFile(name, '');
@@ -59,5 +59,5 @@ export function profileOf(name: string): Profile {
   const [first] = findings.diagnostics();
   const position = first?.line === undefined ? file : `${file}:${first.line}:${first.column}`;
   const expected = first?.expected === undefined ? '' : `; expected ${first.expected}`;
-  throw configurationError(`--profile: ${position}: ${first?.message ?? 'it cannot be read'}${expected}`);
+  throw configurationError(`--profile: ${position}: ${first?.message ?? 'cannot read it'}${expected}`);
 }

@@ -4,32 +4,31 @@ import type { Terminal } from './terminal.ts';
 
 type From = Pick<Terminal, 'gateway'>;
 
-/** The commands of the package that gateways serve; all others are the operators', who have `appscli` itself. */
+/** The commands of the package that gateways serve; operators run all others with `appscli`. */
 const COMMAND = /(?<![\w./-])appscli(?=\s+(?:login|logout|token|whoami|usage|models|client|doctor)\b)/g;
 
-/** The gateway that texts have where they know none. */
+/** Placeholder of a gateway's address in texts. */
 const EXAMPLE = 'https://gateway.example.com';
 
-/** How a person calls this program on this machine: by the address of the gateway that it was downloaded from, if it was. */
+/** How to run this program: `appscli`, or npx with the address of the gateway that served it. */
 export function programName({ gateway }: From): string {
   return gateway === undefined ? 'appscli' : `npx --yes ${clientPackageUrl(gateway)}`;
 }
 
 /**
- * Help, a hint or an error with commands that a person can paste on this machine. Not for what stands in files, which must stay as
- * it is.
+ * Rewrites the commands in a help text, hint or error so that they can be pasted on this machine. Not for content of files.
  */
 export function hint(terminal: From, text: string): string {
   const { gateway } = terminal;
   if (gateway === undefined) return text;
   const named = text.replace(COMMAND, () => programName(terminal)).replaceAll(EXAMPLE, () => gateway);
-  // The program knows that one by itself.
+  // The gateway that served the program is its default.
   return named.replace(/ --base-url (\S+?)(?=[\s"'`),;]|$)/gm, (option, address) =>
     address === gateway ? '' : option,
   );
 }
 
-/** Makes what tells a person something on the side. */
+/** Makes a function that prints warnings. */
 export function warner(terminal: Terminal): (message: string) => void {
   return (message) => terminal.info(printableLines([`appscli: ${hint(terminal, message)}`]));
 }

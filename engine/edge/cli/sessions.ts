@@ -1,7 +1,7 @@
 import { printableLines } from '../../base/kit/text/printable.ts';
 import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import type { RefusedSignIn } from '../../domain/identity/provider/refused-sign-ins.ts';
-import type { KnownPerson } from '../../domain/identity/sessions/bindings.ts';
+import type { KnownPerson } from '../../domain/identity/sessions/people.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
 import { type AnswerOf, allEntries, listing, operation } from './admin.ts';
 import { counted } from './amounts.ts';
@@ -16,13 +16,13 @@ const BECAUSE = 'ended at the command line';
 interface Ended {
   readonly sessions: number;
   readonly tokens: number;
-  /** Those that go on, of a person who lost everything else. */
+  /** Service tokens of the person that stay valid. */
   readonly service_tokens?: readonly { readonly id: string; readonly name: string }[];
 }
 
 type Session = AnswerOf<'listSessions'>['sessions'][number];
 
-/** Sessions, the newest first, of one person where one is named. */
+/** Sessions, newest first, optionally of one user. */
 const sessionsOf = (admin: AdminApi, user: string | undefined, ended: boolean) =>
   allEntries<Session>(admin, 'listSessions', 'sessions', { user, ended: String(ended) });
 
@@ -32,7 +32,7 @@ interface WhichSessions {
   readonly withTokens?: true;
 }
 
-/** People who are no administrators end their own sessions one by one. */
+/** Ends all sessions of a user. Users without the admin role end their own sessions one by one. */
 async function endAll(admin: AdminApi, user: string, with_tokens: boolean, at_database: boolean): Promise<Ended> {
   if (at_database || with_tokens || (await admin('getMe', {})).roles.includes('admin')) {
     const tokens = with_tokens ? 'all' : 'none';
@@ -41,28 +41,28 @@ async function endAll(admin: AdminApi, user: string, with_tokens: boolean, at_da
     return with_tokens ? { ...lost, service_tokens } : lost;
   }
   const own = await sessionsOf(admin, user, false);
-  // The one that asks goes last: what comes after it would be refused.
+  // End the current session last: it authorises the others.
   own.sort((a, b) => Number(a.current) - Number(b.current));
   for (const { id } of own) await admin('endSession', { id });
   return { sessions: own.length, tokens: 0 };
 }
 
-/** What whoever ended all that somebody had may take for ended as well. */
+/** Lists service tokens that stay valid, which an administrator may believe to be revoked, too. */
 function describeGoingOn({ service_tokens = [] }: Ended): string[] {
   if (service_tokens.length === 0) return [];
   return [
-    'Still in force are service tokens that they answer for, and may know:',
+    'These service tokens of the user, who may know them, stay valid:',
     ...service_tokens.map(({ id, name }) => `  ${id}  ${name}`),
-    '"appscli service-tokens rotate ID" takes one over, "appscli service-tokens revoke ID" ends it.',
+    'Take one over with "appscli service-tokens rotate ID", or revoke it.',
   ];
 }
 
 interface SignIns {
   readonly user: string;
   readonly refused: readonly InJson<RefusedSignIn>[];
-  /** Refusals of people whose address did not come, where nothing is known of this one. */
+  /** Rejected sign-ins without an address, if this address is unknown. */
   readonly without_address: readonly InJson<RefusedSignIn>[];
-  /** The account the address is bound to; absent where nobody signed in with it. */
+  /** The account of the address; absent if it never signed in. */
   readonly account?: InJson<Pick<KnownPerson, 'subject' | 'issuer' | 'signed_in_at' | 'groups'>>;
   readonly sessions: readonly Session[];
 }
@@ -71,7 +71,7 @@ const REFUSED_SHOWN = 3;
 const LATEST = 100;
 const GROUPS_SHOWN = 20;
 const NO_GROUPS =
-  'none came: neither models, teams nor roles that go by groups are theirs. "appscli check --live" says where a scope for them is missing';
+  'none received, so no models, teams or roles by group; "appscli check --live" shows whether a scope is missing';
 const WIDTH = 80;
 const INDENT = ' '.repeat(12);
 
@@ -101,32 +101,30 @@ function describe({ user, refused, without_address, account, sessions }: SignIns
   const nothing = refused.length + sessions.length === 0 && account === undefined;
   return [
     user,
-    ...(nothing
-      ? line('unknown', 'nobody has tried to sign in with this address in the last 14 days, or it was another one')
-      : []),
+    ...(nothing ? line('unknown', 'no sign-in with this address in the last 14 days') : []),
     ...without_address
       .slice(0, REFUSED_SHOWN)
-      .flatMap((each) => line('perhaps', `${shown(each.at)}, refused without an address: ${each.detail}`)),
+      .flatMap((each) => line('perhaps', `${shown(each.at)}, rejected without an address: ${each.detail}`)),
     ...refused
       .slice(0, REFUSED_SHOWN)
       .flatMap((each) => [
-        ...line('refused', `${shown(each.at)}: ${each.detail}`),
+        ...line('rejected', `${shown(each.at)}: ${each.detail}`),
         ...line(
           '',
-          `${each.client || 'a program without a name'} from ${each.client_address}, ${each.request_id === '' ? 'asked about by the gateway itself' : `request ${each.request_id}`}`,
+          `${each.client || 'a program without a name'} from ${each.client_address}, ${each.request_id === '' ? 'at a refresh by the gateway' : `request ${each.request_id}`}`,
         ),
         ...(each.expected.length === 0
           ? []
           : [
-              ...line('came', each.groups.length === 0 ? 'no groups' : each.groups.join(', ')),
+              ...line('received', each.groups.length === 0 ? 'no groups' : each.groups.join(', ')),
               ...line('expected', `one of ${each.expected.join(', ')} (auth.oidc.allowed_groups)`),
             ]),
       ]),
-    ...(refused.length > REFUSED_SHOWN ? line('', `and ${refused.length - REFUSED_SHOWN} times before`) : []),
+    ...(refused.length > REFUSED_SHOWN ? line('', `and ${refused.length - REFUSED_SHOWN} earlier`) : []),
     ...(account === undefined
       ? []
       : [
-          ...line('account', `${account.subject} of ${account.issuer}, verified last ${shown(account.signed_in_at)}`),
+          ...line('account', `${account.subject} of ${account.issuer}, last verified ${shown(account.signed_in_at)}`),
           ...line('groups', account.groups.length === 0 ? NO_GROUPS : account.groups.slice(0, GROUPS_SHOWN).join(', ')),
         ]),
     ...(sessions.length === 0
@@ -135,7 +133,7 @@ function describe({ user, refused, without_address, account, sessions }: SignIns
     ...ended
       .slice(0, REFUSED_SHOWN)
       .flatMap(({ revoked_at, revoked_because }) =>
-        line('ended', `${shown(revoked_at)}: ${revoked_because ?? 'nobody said why'}`),
+        line('ended', `${shown(revoked_at)}: ${revoked_because ?? 'no reason given'}`),
       ),
   ];
 }
@@ -148,11 +146,11 @@ function shown(at: string | null): string {
 export const commands: readonly CommandRow[] = [
   listing<'listSessions', 'sessions', { readonly ended?: true }>('listSessions', 'sessions', {
     name: 'list',
-    about: 'sessions of people who signed in, the newest first',
-    options: [option('--user <email>', 'only those of this person', email), option('--ended', 'ended ones as well')],
+    about: 'list sign-in sessions, newest first',
+    options: [option('--user <email>', 'only sessions of this user', email), option('--ended', 'also ended sessions')],
     examples: ['appscli sessions list --user alice@example.com --ended'],
     input: ({ ended }) => ({ ended: String(ended === true) }),
-    none: 'Nobody is signed in.',
+    none: 'No sessions.',
     columns: [
       ['ID', ({ id }) => id],
       ['USER', ({ user }) => user],
@@ -166,31 +164,29 @@ export const commands: readonly CommandRow[] = [
   }),
   operation<'listSessions', { readonly email: string }, SignIns>('listSessions', {
     name: 'explain',
-    about: 'why a person was refused, or signed out',
-    arguments: [['<email>', 'address of the person', email]],
-    notes: `Names the groups that came and those that are expected, close misses first.
-Refused sign-ins are kept for 14 days, at most ten of one address.`,
+    about: 'explain why a sign-in was rejected, or a session ended',
+    arguments: [['<email>', 'e-mail address of the user', email]],
+    notes: `Shows the received and the expected groups, close matches first. Rejected
+sign-ins are kept for 14 days, at most ten per address.`,
     examples: ['appscli sessions explain dana@example.com'],
     call: (admin, { email }) => readSignIns(admin, email.toLowerCase()),
     lines: (found, { terminal }) => describe(found, Math.min(terminal.columns, WIDTH)),
   }),
   operation<'endSession', WhichSessions, Ended>('endSession', {
     name: 'end',
-    about: 'end a session, or all of a person; gateways refuse them within a second',
-    arguments: [['[id]', 'its id, as sessions list shows it']],
+    about: 'end a session, or all sessions of a user; takes effect within a second',
+    arguments: [['[id]', 'id of the session, see sessions list']],
     options: [
-      option('--user <email>', 'instead of the id: all of this person', email),
-      option('--with-tokens', 'with --user: revoke all access tokens as well'),
+      option('--user <email>', 'instead of the id: all sessions of this user', email),
+      option('--with-tokens', 'with --user: also revoke all access tokens'),
     ],
-    json: 'print a JSON object with how many were ended',
-    notes: `Somebody whose sessions are ended can sign in again, unless the identity
-provider or auth.oidc.allowed_groups says otherwise.`,
+    json: 'print a JSON object with the number of ended sessions and tokens',
+    notes: `The user can sign in again, unless the identity provider or
+auth.oidc.allowed_groups prevents it.`,
     examples: ['appscli sessions end ses_1a2b3c4d', 'appscli sessions end --user alice@example.com --with-tokens'],
     check({ id, user, withTokens }) {
       if ((id === undefined) !== (user === undefined) && (id === undefined || !withTokens)) return;
-      throw usageError(
-        'which session? Give its id, as "appscli sessions list" shows it, or --user for all of somebody',
-      );
+      throw usageError('no session: give an id from "appscli sessions list", or --user for all sessions of a user');
     },
     async call(admin, { id, user, withTokens, baseUrl }) {
       if (id === undefined) return endAll(admin, user!, withTokens === true, baseUrl === undefined);
@@ -200,8 +196,8 @@ provider or auth.oidc.allowed_groups says otherwise.`,
     show: (context, ended, { id, user, withTokens, json }) =>
       showResult(context, ended, json, () => {
         const tokens = withTokens ? ` and ${counted(ended.tokens, 'access token')}` : '';
-        const lost = `Ended of ${user}: ${counted(ended.sessions, 'session')}${tokens}.`;
-        const lines = id === undefined ? [lost, ...describeGoingOn(ended)] : [`Ended the session ${id}.`];
+        const lost = `Ended ${counted(ended.sessions, 'session')}${tokens} of ${user}.`;
+        const lines = id === undefined ? [lost, ...describeGoingOn(ended)] : [`Ended session ${id}.`];
         context.terminal.info(printableLines(lines));
       }),
   }),

@@ -2,23 +2,23 @@ import { jsonText, printable, printableLines } from '../../base/kit/text/printab
 import { wrapText } from '../../base/kit/text/wrap-text.ts';
 import type { CommandContext } from './context.ts';
 import { EXIT_OK } from './exit-codes.ts';
-import { type ColumnGiven, formatList, withoutEmptyColumns } from './table.ts';
+import { type ColumnSpec, formatList, withoutEmptyColumns } from './table.ts';
 
 const WIDTH = 80;
 
-/** Tells a person something, in lines of 80 columns. */
+/** Prints a text to standard error, wrapped at 80 columns. */
 export function say({ terminal }: CommandContext, text: string): void {
   terminal.info(printableLines(wrapText(text, WIDTH)));
 }
 
-/** Prints what came of a command as one line of JSON, or tells it to a person. */
-export function showResult(context: CommandContext, result: object, json: true | undefined, tell: () => void): number {
+/** Prints a result as one line of JSON, or as text with `print`. */
+export function showResult(context: CommandContext, result: object, json: true | undefined, print: () => void): number {
   if (json) context.terminal.data(`${jsonText(result)}\n`);
-  else tell();
+  else print();
   return EXIT_OK;
 }
 
-/** Prints a report: as JSON, or as lines for a person. */
+/** Prints a report as JSON or as lines of text. */
 export function showReport(
   { terminal }: Pick<CommandContext, 'terminal'>,
   json: true | undefined,
@@ -29,7 +29,7 @@ export function showReport(
   return EXIT_OK;
 }
 
-/** Prints a secret that was made: alone on standard output after a word about it, or all that is known of it as JSON. */
+/** Prints a new secret: alone on standard output after a sentence on standard error, or as JSON with its attributes. */
 export function showSecret(
   context: CommandContext,
   made: { readonly token: string },
@@ -37,19 +37,19 @@ export function showSecret(
   about: string,
 ): number {
   return showResult(context, made, json, () => {
-    say(context, `${about}, and is shown only this once:`);
+    say(context, `${about}, and is shown only once:`);
     context.terminal.data(`${made.token}\n`);
   });
 }
 
-/** Prints a list: as JSON, as a table with columns that say something, or as a sentence when it is empty. */
+/** Prints a list as JSON, as a table without empty columns, or as a sentence if it is empty. */
 export function showList<Entry>(
   { terminal }: CommandContext,
   entries: readonly Entry[],
   json: true | undefined,
   how: {
     readonly none: string;
-    readonly columns: readonly ColumnGiven[];
+    readonly columns: readonly ColumnSpec[];
     cells(entry: Entry): readonly string[];
     readonly width?: number;
   },
@@ -63,10 +63,10 @@ export function showList<Entry>(
   return EXIT_OK;
 }
 
-/** How many findings of a kind people are shown. */
+/** Most findings of a kind in a text report. */
 export const SHOWN = 20;
 
-/** Findings of a kind, the first of them one by one: none without any. @param others what is said of the rest. */
+/** Lines about findings of one kind: title, the first ones, remedy. @param others note about the rest. */
 export function describeFindings(
   title: string,
   findings: readonly string[],

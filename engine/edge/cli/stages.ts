@@ -9,22 +9,22 @@ import type { CommandRow } from './commands.ts';
 import type { CommandContext } from './context.ts';
 import { configurationError, EXIT_OK } from './exit-codes.ts';
 
-/** A stage that a pipeline can name. */
+/** An available stage. */
 export interface KnownStage {
   readonly stage: StageDefinition;
   readonly own: boolean;
 }
 
-/** What a command that looks at stages is told about the configuration. */
+/** Options of a command that reads stages from the configuration. */
 export interface StagesFrom {
   readonly config: string;
-  /** Whether the file was named on the command line; otherwise it need not be there. */
+  /** Whether the command line names the file; otherwise it is optional. */
   readonly config_named: boolean;
 }
 
 /**
- * The shipped stages, and those of the configuration where there is one. Mistakes in it do not matter, unless a stage
- * of it cannot be loaded. Raises ConfigurationError, StartError.
+ * The shipped stages and those of the configuration, if any. Ignores errors in the configuration, unless a stage cannot be
+ * loaded. Raises ConfigurationError, StartError.
  */
 export async function knownStages(
   { stages, env }: CommandContext,
@@ -43,7 +43,7 @@ export async function knownStages(
   return [...known, ...own.map((stage) => ({ stage, own: true }))];
 }
 
-/** A stage as data: everything of its definition but its code. */
+/** A stage's definition without its code. */
 export function stageData({ stage, own }: KnownStage) {
   const {
     name,
@@ -65,9 +65,9 @@ export function stageData({ stage, own }: KnownStage) {
 }
 
 const GROUPS: readonly [title: string, is_in: (stage: StageDefinition) => boolean][] = [
-  ['Pass a request on', ({ place, terminal }) => place === 'stages' && !terminal],
-  ['Answer it', ({ place, terminal }) => place === 'stages' && terminal],
-  ['After the response, under finally', ({ place }) => place === 'finally'],
+  ['Stages that process a request', ({ place, terminal }) => place === 'stages' && !terminal],
+  ['Stages that respond', ({ place, terminal }) => place === 'stages' && terminal],
+  ['Stages after the response (finally)', ({ place }) => place === 'finally'],
 ];
 
 function describeStages(known: readonly KnownStage[], line_width: number): string[] {
@@ -84,14 +84,14 @@ function describeStages(known: readonly KnownStage[], line_width: number): strin
 }
 
 /** `appscli stages`. */
-export async function stages(context: CommandContext, given: StagesFrom & { readonly json?: true }): Promise<number> {
+export async function stages(context: CommandContext, options: StagesFrom & { readonly json?: true }): Promise<number> {
   const { terminal } = context;
-  const known = await knownStages(context, given);
-  if (given.json) {
+  const known = await knownStages(context, options);
+  if (options.json) {
     terminal.data(`${jsonText(known.map(stageData), 2)}\n`);
   } else {
     terminal.data(printableLines(describeStages(known, terminal.columns)));
-    terminal.info('\nappscli explain stage NAME shows options and an example.\n');
+    terminal.info('\nSee appscli explain stage NAME for options and an example.\n');
   }
   return EXIT_OK;
 }

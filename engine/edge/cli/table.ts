@@ -4,14 +4,14 @@ import { printableLine } from '../../base/kit/text/printable.ts';
 export interface Column {
   readonly title: string;
   /**
-   * Texts and numbers are never cut: somebody searches for them, or copies them. Numbers stand on the right. What is brief
-   * may lose its end where the line is too long, because it stands in full elsewhere.
+   * Texts and numbers are never truncated, because people search for them and copy them. Numbers align right. Brief texts
+   * are truncated on long lines; they appear in full elsewhere.
    */
   readonly kind: 'text' | 'number' | 'brief';
 }
 
-/** A column; a title alone is one of texts. */
-export type ColumnGiven = string | Column;
+/** A column, or the title of a text column. */
+export type ColumnSpec = string | Column;
 
 /** Columns of numbers. */
 export function numbers(...titles: readonly string[]): Column[] {
@@ -29,7 +29,7 @@ function widthOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** Takes columns away from the longest brief text, one character at a time, until the line fits or nothing can shrink. */
+/** Narrows the widest brief column by one character until the line fits, or no brief column can shrink. */
 function shrinkToFit(columns: readonly Column[], widths: number[], line_width: number): void {
   const briefs = columns.flatMap((column, i) => (column.kind === 'brief' ? [i] : []));
   while (widthOf(widths) > line_width) {
@@ -44,23 +44,23 @@ function cell(text: string, width: number, kind: Column['kind']): string {
   return (kind === 'brief' && text.length > width ? `${text.slice(0, width - 1)}…` : text).padEnd(width);
 }
 
-/** What stands in a table was often written by somebody else. */
+/** Removes control characters: table content is untrusted. */
 function printableRows(rows: readonly (readonly string[])[]): string[][] {
   return rows.map((cells) => cells.map((text) => printableLine(text)));
 }
 
-function columnsOf(given: readonly ColumnGiven[]): Column[] {
-  return given.map((column) => (typeof column === 'string' ? { title: column, kind: 'text' } : column));
+function columnsOf(cells: readonly ColumnSpec[]): Column[] {
+  return cells.map((column) => (typeof column === 'string' ? { title: column, kind: 'text' } : column));
 }
 
-/** Lines of a table with a title row, one line for each row; brief texts shrink to keep within `line_width`. */
+/** A table with a title row; brief texts shrink to fit `line_width`. */
 export function formatTable(
-  titles: readonly ColumnGiven[],
-  given: readonly (readonly string[])[],
+  titles: readonly ColumnSpec[],
+  cell_rows: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
   const columns = columnsOf(titles);
-  const rows = printableRows(given);
+  const rows = printableRows(cell_rows);
   const widths = widest(columns, rows);
   shrinkToFit(columns, widths, line_width);
   const line = (cells: readonly string[]) =>
@@ -71,14 +71,14 @@ export function formatTable(
   return [line(columns.map((column) => column.title)), ...rows.map(line)];
 }
 
-/** Lines of a table where they fit; else of a record for each row, with a line for each cell that is not empty. */
+/** A table if it fits `line_width`, else a record per row with a line per cell that is not empty. */
 export function formatList(
-  titles: readonly ColumnGiven[],
-  given: readonly (readonly string[])[],
+  titles: readonly ColumnSpec[],
+  cell_rows: readonly (readonly string[])[],
   line_width: number,
 ): string[] {
   const columns = columnsOf(titles);
-  const rows = printableRows(given);
+  const rows = printableRows(cell_rows);
   if (widthOf(widest(columns, rows)) <= line_width) return formatTable(columns, rows, line_width);
   const label_width = Math.max(...columns.map(({ title }) => title.length)) + GAP.length;
   const records = rows.map((cells) =>
@@ -87,9 +87,9 @@ export function formatList(
   return records.flatMap((record, i) => (i === 0 ? record : ['', ...record]));
 }
 
-/** The table without the columns that say nothing: those that are empty in every row. */
+/** The table without columns that are empty in every row. */
 export function withoutEmptyColumns(
-  titles: readonly ColumnGiven[],
+  titles: readonly ColumnSpec[],
   rows: readonly (readonly string[])[],
 ): { columns: Column[]; rows: string[][] } {
   const columns = columnsOf(titles);

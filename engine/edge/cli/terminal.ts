@@ -1,26 +1,26 @@
 import { printable, printableLine, printableStyled } from '../../base/kit/text/printable.ts';
 
 /**
- * Where a command writes: data to standard output, information to standard error. What a terminal would act upon is taken out of
- * both on the way, but for colours of our own; what fits on a line or into JSON is for those who put it there.
+ * Output of a command: data to standard output, information to standard error. Both remove control characters except own
+ * colours; callers escape content for lines and JSON.
  */
 export interface Terminal {
-  /** Data: what a program may read. */
+  /** Writes data that programs may read. */
   data(text: string): void;
-  /** Data that a program takes to the letter, such as the contents of a file. */
+  /** Writes data unchanged, such as the content of a file. */
   verbatim(text: string): void;
   info(text: string): void;
-  /** Writes over the line that was written last; an empty text takes it away. */
+  /** Replaces the current line of standard error; an empty text clears it. */
   rewrite(line: string): void;
-  /** From now on a reader of standard output that goes away doesn't end the process. */
+  /** From now on a closed standard output does not end the process. */
   outliveReader(): void;
-  /** Columns for sentences on standard output: COLUMNS where it is set, else the width of the terminal, else 80. */
+  /** Width for sentences: COLUMNS, else the width of the terminal, else 80. */
   readonly columns: number;
-  /** The same for tables; without end when no terminal is there, so that each row of a table is one line for a program. */
+  /** Width for tables; infinite without a terminal, so that each row is one line for programs. */
   readonly table_columns: number;
-  /** Address of the gateway that this program was downloaded from; absent where it was installed. */
+  /** Address of the gateway that served this program; absent for an installed program. */
   readonly gateway?: string;
-  /** Whether a person reads standard error at a terminal. */
+  /** Whether standard error is a terminal. */
   readonly interactive: boolean;
   readonly data_color: boolean;
   readonly info_color: boolean;
@@ -28,7 +28,7 @@ export interface Terminal {
 
 const DEFAULT_COLUMNS = 80;
 
-/** The process's own streams. A reader of standard output that goes away, such as `head`, ends the process quietly. */
+/** The process's own streams. A closed standard output, as with `head`, ends the process silently. */
 export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
   let outlive = false;
   const colorful = (env.NO_COLOR ?? '') === '' && env.TERM !== 'dumb';
@@ -36,10 +36,10 @@ export function processTerminal(env: NodeJS.ProcessEnv): Terminal {
     if (outlive) return;
     if (error.code === 'EPIPE') process.exit(0);
     process.exitCode = 1;
-    process.stderr.write(`appscli: standard output cannot be written: ${error.message}\n`, () => process.exit());
+    process.stderr.write(`appscli: cannot write to standard output: ${error.message}\n`, () => process.exit());
   });
   process.stderr.on('error', () => {});
-  // A terminal that does not know its width says that it is 0.
+  // A terminal of unknown width reports 0.
   const own_columns = process.stdout.columns === 0 ? undefined : process.stdout.columns;
   const columns = /^[1-9]\d{0,3}$/.test(env.COLUMNS ?? '') ? Number(env.COLUMNS) : own_columns;
   const data_color = colorful && process.stdout.isTTY === true;

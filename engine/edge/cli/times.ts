@@ -2,8 +2,7 @@ import { isTimeZone } from '../../base/kit/net/addresses.ts';
 import { formatInZone } from '../../base/kit/zoned-time.ts';
 
 /**
- * The time zone of the person at this machine, by its name: what TZ says, else what the system is set to. Node.js takes a
- * TZ that it doesn't know for UTC.
+ * The local time zone by name: TZ, else the system's. Node.js treats an unknown TZ as UTC.
  */
 function localZone(): string {
   return new Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -11,7 +10,7 @@ function localZone(): string {
 
 const two = (number: number) => String(number).padStart(2, '0');
 
-/** Formats a moment, which somebody else may have written down (ISO 8601): what is no moment stays as it is. */
+/** Formats a moment, possibly from an untrusted text (ISO 8601); invalid texts stay unchanged. */
 function format(moment: Date | string, as: (date: Date) => string): string {
   const date = new Date(moment);
   return Number.isNaN(date.getTime()) ? String(moment) : as(date);
@@ -27,12 +26,12 @@ export function formatMinute(moment: Date | string): string {
   return format(moment, (date) => `${formatDay(date)} ${two(date.getHours())}:${two(date.getMinutes())}`);
 }
 
-/** A moment to the minute with a time zone, the local one where none is told, as 2027-01-31 14:05 Europe/Berlin. */
+/** A moment to the minute with its time zone (default: local), as 2027-01-31 14:05 Europe/Berlin. */
 export function formatMoment(moment: Date | string, time_zone = localZone()): string {
   return format(moment, (date) => formatInZone(date.getTime(), isTimeZone(time_zone) ? time_zone : 'UTC'));
 }
 
-/** A moment to the millisecond in one word (ISO 8601): the local time with its distance from UTC. */
+/** A moment to the millisecond as one word (ISO 8601): local time with its UTC offset. */
 export function formatTimestamp(moment: Date | string): string {
   return format(moment, (date) => {
     const minutes = -date.getTimezoneOffset();
@@ -43,7 +42,7 @@ export function formatTimestamp(moment: Date | string): string {
   });
 }
 
-/** A title of a column of days, with a short name of the time zone they are in: there is no room for a long one. */
+/** The title of a column of dates, with the short name of the local time zone. */
 export function titleInZone(title: string): string {
   const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts();
   return `${title} (${parts.find(({ type }) => type === 'timeZoneName')?.value ?? localZone()})`;

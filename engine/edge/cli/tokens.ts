@@ -4,7 +4,7 @@ import { parseDuration } from '../../base/kit/times.ts';
 import { isWellFormedToken } from '../../domain/identity/tokens/token-format.ts';
 import { MAX_OVERLAP_SECONDS, nothingToDo, type ShownToken, theOne } from '../../domain/identity/tokens/tokens.ts';
 import type { AdminApi, InJson } from '../admin/operations.ts';
-import { type AnswerOf, allEntries, type Given, listing, operation } from './admin.ts';
+import { type AnswerOf, allEntries, type CommandOptions, listing, operation } from './admin.ts';
 import type { CommandRow } from './commands.ts';
 import { usageError } from './exit-codes.ts';
 import { email, expiry, notEmpty, option, required } from './options.ts';
@@ -12,56 +12,56 @@ import { formatDay, formatMoment, titleInZone } from './times.ts';
 
 type Shown = InJson<ShownToken>;
 
-/** What a command is given that names one token: its id, or whose it is and what it is called. */
+/** Options that select one token: its id, or its user and name. */
 interface WhichToken {
   readonly id?: string;
   readonly user?: string;
   readonly name?: string;
 }
 
-/** When a token ends, and how long the one before it works on, in seconds. */
+/** Expiry of a token, and overlap with the previous one in seconds. */
 export interface Ending {
   readonly expires?: Date;
   readonly overlap?: number;
 }
 
-/** The same by the names of the admin API. */
+/** Expiry and overlap as fields of the admin API. */
 export const endIn = ({ expires, overlap }: Ending) => ({
   expires_at: expires?.toISOString(),
   overlap_seconds: overlap,
 });
 
-/** What is said of the option. */
-export const OVERLAP = 'how long the old one works on: 24h unless given, 0 for not at all';
+/** Help text of `--overlap`. */
+export const OVERLAP = 'how long the old token stays valid (default: 24h); 0 ends it at once';
 
-/** How long two tokens live side by side, in seconds. */
+/** Parses `--overlap` into seconds. */
 export function overlap(text: string): number {
   const seconds = text === '0' ? 0 : (parseDuration(text) ?? Number.NaN) / 1000;
   if (seconds >= 0 && seconds <= MAX_OVERLAP_SECONDS) return seconds;
-  throw new InvalidArgumentError('Write 24h, 90m or 7d, up to 30d, or 0 to end the old one at once.');
+  throw new InvalidArgumentError('Expected a duration such as 24h, 90m or 7d, up to 30d, or 0.');
 }
 
-/** Raises StartError where there is no token: a script that gets an empty one would go on with it. */
+/** Raises StartError without a valid token: a script would continue with an empty one. */
 export function secretOf(made: { readonly token: string }, isWellFormed: (token: string) => boolean, what: string) {
   if (isWellFormed(made.token)) return;
-  throw new StartError(`the answer holds no ${what}; is it the address of a gateway?`);
+  throw new StartError(`the response contains no ${what}; check the address of the gateway`);
 }
 
-function demandOwner({ user, group, baseUrl }: Given<WhichToken & { readonly group?: string }>): void {
+function assertOwner({ user, group, baseUrl }: CommandOptions<WhichToken & { readonly group?: string }>): void {
   if (baseUrl !== undefined || (user !== undefined && group !== undefined)) return;
-  throw usageError('whose token, and which models may it use? Give --user and --group, or --base-url to make your own');
+  throw usageError('no owner: use --user and --group, or --base-url to create your own token');
 }
 
-function demandOne({ id, user, name, baseUrl }: Given<WhichToken>): void {
+function assertOneToken({ id, user, name, baseUrl }: CommandOptions<WhichToken>): void {
   if (id !== undefined && user === undefined && name === undefined) return;
   if (id === undefined && name !== undefined && (user !== undefined || baseUrl !== undefined)) return;
-  throw usageError('which token? Give its id, as "appscli tokens list" shows it, or both --user and --name');
+  throw usageError('no token: give an id from "appscli tokens list", or both --user and --name');
 }
 
-/** The id of the one token that is meant; by name alone it is one of whoever signed in. */
-async function idOf(admin: AdminApi, given: WhichToken): Promise<string> {
-  if (given.id !== undefined) return given.id;
-  const which = { user: given.user ?? (await admin('getMe', {})).email, name: given.name! };
+/** The id of the selected token; `--name` alone selects among the signed-in person's tokens. */
+async function idOf(admin: AdminApi, options: WhichToken): Promise<string> {
+  if (options.id !== undefined) return options.id;
+  const which = { user: options.user ?? (await admin('getMe', {})).email, name: options.name! };
   const all = await allEntries<Shown>(admin, 'listTokens', 'tokens', { user: which.user });
   const named = all.filter(({ name }) => name === which.name).map(withDates);
   const token = theOne(which, named, Date.now());
@@ -82,7 +82,7 @@ function endOf({ expires_at }: Shown): string {
 
 const WARN_MS = 7 * 86_400_000;
 
-/** What somebody has to do something about comes before the end. */
+/** State of a token; an upcoming suspension takes precedence over the expiry. */
 function stateOf({ state, expires_at, suspends_at }: Shown): string {
   if (suspends_at !== null && Date.parse(suspends_at) < Date.now() + WARN_MS) {
     return `suspended from ${formatDay(suspends_at)}`;
@@ -90,37 +90,37 @@ function stateOf({ state, expires_at, suspends_at }: Shown): string {
   return state === 'active' && expires_at !== null ? `until ${formatDay(expires_at)}` : state;
 }
 
-/** Nothing for the command line, which is the rule where nobody signs in: the column then goes away. */
+/** Creator of a token; empty for the command line, so that the column disappears without an identity provider. */
 function makerOf({ created_by, user }: Shown): string {
   if (created_by.startsWith('command')) return '';
   return created_by === user ? 'self' : created_by;
 }
 
 const BY_NAME = [
-  option('--user <email>', 'instead of the id: whose it is, together with --name', email),
-  option('--name <name>', 'instead of the id: what it is called, together with --user', notEmpty),
+  option('--user <email>', 'instead of the id: its user, with --name', email),
+  option('--name <name>', 'instead of the id: its name, with --user', notEmpty),
 ];
 
 /** `appscli tokens`. */
 export const commands: readonly CommandRow[] = [
   operation<'createToken', WhichToken & Ending & { readonly group?: string }>('createToken', {
     name: 'create',
-    about: 'make an access token and print it; it is shown only this once',
+    about: 'create an access token and print it once',
     options: [
-      option('--user <email>', 'whose requests it makes; you, with --base-url', email),
-      option('--group <name>', 'token group: which models it may use; yours, with --base-url', notEmpty),
-      required('--name <name>', 'what it is for, such as the device it lives on', notEmpty),
-      option('--team <name>', 'team whose budget its requests share', notEmpty),
-      option('--project <name>', 'project its requests are counted under', notEmpty),
-      option('--expires <when>', 'end of its life: 30d, 12h or a date; without it, none', expiry),
+      option('--user <email>', 'its user (default with --base-url: you)', email),
+      option('--group <name>', 'token group, which sets its models (default with --base-url: yours)', notEmpty),
+      required('--name <name>', 'its purpose, such as the device', notEmpty),
+      option('--team <name>', 'team for budgets', notEmpty),
+      option('--project <name>', 'project for budgets', notEmpty),
+      option('--expires <when>', 'expiry: 30d, 12h or a date (default: none)', expiry),
     ],
-    json: 'print a JSON object with the token and what is known about it',
+    json: 'print a JSON object with the token and its attributes',
     examples: [
       'appscli tokens create --user alice@example.com --group all --name laptop',
       'TOKEN=$(appscli tokens create --user ci@example.com --group all --name ci)',
       'appscli tokens create --base-url https://gateway.example.com --name editor',
     ],
-    check: demandOwner,
+    check: assertOwner,
     input: endIn,
     secret(made) {
       secretOf(made, isWellFormedToken, 'access token');
@@ -129,10 +129,10 @@ export const commands: readonly CommandRow[] = [
   }),
   listing('listTokens', 'tokens', {
     name: 'list',
-    about: 'all access tokens, without the tokens themselves',
-    options: [option('--user <email>', 'only those of this user')],
+    about: 'list access tokens, without their secrets',
+    options: [option('--user <email>', 'only tokens of this user')],
     examples: ['appscli tokens list --user alice@example.com'],
-    none: 'There are no access tokens; "appscli tokens create --help" shows how to make one.',
+    none: 'No access tokens; see "appscli tokens create --help".',
     columns: [
       ['ID', ({ id }) => id],
       ['USER', ({ user }) => user],
@@ -146,45 +146,43 @@ export const commands: readonly CommandRow[] = [
     ],
     below: (tokens) =>
       tokens.some((token) => /^suspended/.test(stateOf(token)))
-        ? 'Suspended tokens are refused until their owner, who made them, signs in again with "appscli login".'
+        ? 'Suspended tokens are rejected until their owner signs in again with "appscli login".'
         : undefined,
   }),
   operation<'rotateToken', WhichToken & Ending>('rotateToken', {
     name: 'rotate',
-    about: "put a new access token in another's place and print it; the old one works on for a while",
-    arguments: [['[id]', 'id of the old one, as tokens list shows it']],
+    about: 'replace an access token and print the new one; the old one stays valid for a while',
+    arguments: [['[id]', 'id of the old token, see tokens list']],
     options: [
       ...BY_NAME,
       option('--overlap <time>', OVERLAP, overlap),
-      option('--expires <when>', 'end of the new one: 30d, 12h or a date; else that of the old one', expiry),
+      option('--expires <when>', 'expiry of the new token: 30d, 12h or a date (default: as the old one)', expiry),
     ],
-    json: 'print a JSON object with the token and what is known about both',
+    json: 'print a JSON object with the token and the attributes of both',
     examples: [
       'appscli tokens rotate tok_1a2b3c4d --expires 90d',
       'appscli tokens rotate --user ci@example.com --name ci --overlap 0',
     ],
-    check: demandOne,
-    call: async (admin, given) => admin('rotateToken', { id: await idOf(admin, given), ...endIn(given) }),
+    check: assertOneToken,
+    call: async (admin, options) => admin('rotateToken', { id: await idOf(admin, options), ...endIn(options) }),
     secret(made: AnswerOf<'rotateToken'>) {
       secretOf(made, isWellFormedToken, 'access token');
       const { state, expires_at, id } = made.replaces;
       const old =
-        state === 'replaced' && expires_at !== null
-          ? `which works until ${formatMoment(expires_at)}`
-          : 'which has ended';
-      return `Access token ${made.id} takes the place of ${id}, "${made.name}" of ${made.user}, ${old}. ${endOf(made)}`;
+        state === 'replaced' && expires_at !== null ? `valid until ${formatMoment(expires_at)}` : 'now revoked';
+      return `Access token ${made.id} replaces ${id} ("${made.name}" of ${made.user}, ${old}). ${endOf(made)}`;
     },
   }),
   operation<'revokeToken', WhichToken>('revokeToken', {
     name: 'revoke',
-    about: 'end the life of an access token and of those it replaced; gateways refuse them within a second',
-    arguments: [['[id]', 'its id, as tokens list shows it']],
+    about: 'revoke an access token and those it replaced; takes effect within a second',
+    arguments: [['[id]', 'id of the token, see tokens list']],
     options: BY_NAME,
     examples: ['appscli tokens revoke tok_1a2b3c4d', 'appscli tokens revoke --user alice@example.com --name laptop'],
-    check: demandOne,
-    call: async (admin, given) => admin('revokeToken', { id: await idOf(admin, given) }),
+    check: assertOneToken,
+    call: async (admin, options) => admin('revokeToken', { id: await idOf(admin, options) }),
     sentence({ id, name, user, also_revoked }) {
-      const also = also_revoked.length === 0 ? '' : `, and ${also_revoked.join(', ')}, which it had replaced`;
+      const also = also_revoked.length === 0 ? '' : `, and ${also_revoked.join(', ')}, which it replaced`;
       return `Revoked ${id}: "${name}" of ${user}${also}.`;
     },
   }),

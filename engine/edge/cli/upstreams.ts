@@ -8,12 +8,12 @@ import { formatTimestamp } from './times.ts';
 
 type Shown = AnswerOf<'listUpstreams'>['upstreams'][number];
 
-/** An upstream that is meant. */
+/** The upstream argument. */
 interface Which {
   readonly name: string;
 }
 
-/** A row for the upstream, and one for each of its models that is not as it should be. */
+/** A row for the upstream, and one for each of its unhealthy models. */
 function rowsOf({ name, configured, in_flight, breaker, drained, models, ...whole }: Shown): string[][] {
   const note = !configured ? ' (not in gateway.yaml)' : breaker === 'shadow' ? ' (shadow)' : '';
   const stateCells = ({ state, until }: Pick<Shown, 'state' | 'until'>) => {
@@ -30,7 +30,7 @@ function rowsOf({ name, configured, in_flight, breaker, drained, models, ...whol
   ];
 }
 
-const REASON = [option('--reason <text>', 'for the list of changes', notEmpty)];
+const REASON = [option('--reason <text>', 'reason for the audit log', notEmpty)];
 const brief = (title: string): Column => ({ title, kind: 'brief' });
 const COLUMNS = [
   ...['UPSTREAM', 'MODEL', 'STATE', 'UNTIL', ...numbers('IN FLIGHT')],
@@ -41,46 +41,46 @@ const COLUMNS = [
 export const commands: readonly CommandRow[] = [
   operation('listUpstreams', {
     name: 'list',
-    about: 'all upstreams: state, until when, last failure, requests in flight, by whom drained',
-    notes: `The database knows which upstreams are drained. Each running gateway knows the
-rest, for itself: ask one with --base-url or APPSCLI_BASE_URL.`,
+    about: 'list upstreams: state, last failure, requests in flight, who drained them',
+    notes: `The database contains only drained upstreams. Each running gateway has its own
+view of the rest: use --base-url or APPSCLI_BASE_URL.`,
     examples: ['appscli upstreams list', 'appscli upstreams list --base-url https://gateway.example.com'],
     show(context, found, { json }) {
       const { columns, rows } = withoutEmptyColumns(COLUMNS, found.upstreams.flatMap(rowsOf));
       showReport(context, json, found, () => formatList(columns, rows, context.terminal.table_columns));
       const whose =
         found.replica === null
-          ? 'The database knows which upstreams are drained, and nothing else about them. For that, ask a running gateway: --base-url <url>, or APPSCLI_BASE_URL.'
-          : `As the replica ${found.replica} sees them; others may differ, except in what is drained.`;
+          ? 'The database contains only drained upstreams. For all states use a running gateway: --base-url <url>, or APPSCLI_BASE_URL.'
+          : `As seen by replica ${found.replica}; others may differ, except for drained upstreams.`;
       if (!json) say(context, whose);
       return 0;
     },
   }),
   operation<'drainUpstream', Which>('drainUpstream', {
     name: 'drain',
-    about: 'send an upstream no new requests, at every gateway; those under way end as they would',
-    arguments: [['<name>', 'its name in gateway.yaml', notEmpty]],
+    about: 'stop sending new requests to an upstream, at every gateway; requests in flight finish',
+    arguments: [['<name>', 'name of the upstream in gateway.yaml', notEmpty]],
     options: REASON,
-    json: 'print a JSON object: the upstream, and routes that have none left',
+    json: 'print a JSON object: the upstream, and routes without another one',
     examples: ['appscli upstreams drain main --reason "moving to another account"'],
     sentence({ upstream: { in_flight }, routes_without_upstream: routes }, { name }) {
-      const left = in_flight ? ` ${in_flight} are still under way at the replica asked.` : '';
-      const drained = `Drained "${name}": it gets no new requests until "appscli upstreams resume" is run.${left}`;
+      const left = in_flight ? ` The replica still has ${in_flight} in flight.` : '';
+      const drained = `Drained "${name}": no new requests until "appscli upstreams resume".${left}`;
       if (routes.length === 0) return drained;
       const [of, have] = routes.length === 1 ? ['The route', 'has'] : ['The routes', 'have'];
-      return [drained, `${of} ${listed(routes)} ${have} no other upstream: such requests are refused.`];
+      return [drained, `${of} ${listed(routes)} ${have} no other upstream: these requests are rejected.`];
     },
   }),
   operation<'resumeUpstream', Which>('resumeUpstream', {
     name: 'resume',
-    about: 'let an upstream that is drained have requests again, at every gateway',
-    arguments: [['<name>', 'its name, as upstreams list shows it', notEmpty]],
+    about: 'resume a drained upstream, at every gateway',
+    arguments: [['<name>', 'name of the upstream, see upstreams list', notEmpty]],
     options: REASON,
     json: 'print a JSON object: the upstream, and who had drained it',
     examples: ['appscli upstreams resume main'],
     sentence({ upstream, was_drained: { by, reason } }, { name }) {
       const resumed = `Resumed "${name}", which was drained by ${by}${reason === null ? '' : `: ${reason}`}.`;
-      return upstream.configured ? resumed : [resumed, 'The gateway.yaml asked has no such upstream.'];
+      return upstream.configured ? resumed : [resumed, 'gateway.yaml has no such upstream.'];
     },
   }),
 ];

@@ -6,12 +6,12 @@ import { StartError } from '../../base/contract/start-error.ts';
 import { createLog } from '../../base/kit/log.ts';
 import { printable } from '../../base/kit/text/printable.ts';
 import { type Database, openDatabase } from '../../base/store/database.ts';
-import { describeTrouble, isTrouble } from '../../base/store/postgres-client.ts';
+import { describeOutage, isOutage } from '../../base/store/postgres-client.ts';
 import type { Actor } from '../../domain/audit/admin-changes.ts';
 import { loadToRead } from '../gateway/reload.ts';
 import type { CommandContext } from './context.ts';
 
-/** The log of a command that ends by itself: only trouble, unless APPSCLI_DEBUG=1. */
+/** The log of a short-lived command: only warnings and errors, unless APPSCLI_DEBUG=1. */
 export function commandLog({ terminal, env }: CommandContext): Log {
   const debug = env.APPSCLI_DEBUG === '1';
   const log = createLog({ write: (line) => terminal.info(line), format: 'readable', debug });
@@ -19,8 +19,8 @@ export function commandLog({ terminal, env }: CommandContext): Log {
 }
 
 /**
- * Gives a command the configuration and its database, and closes that afterwards. It makes no difference whether a
- * gateway is running. Raises StartError when there is no using the database.
+ * Runs `use` with the configuration and its database, and closes the database afterwards. Gateways may run meanwhile. Raises
+ * StartError if the database is unavailable.
  */
 export async function withDatabase<T>(
   context: CommandContext,
@@ -34,10 +34,13 @@ export async function withDatabase<T>(
   try {
     return await use({ config, database, log });
   } catch (error) {
-    if (error instanceof StartError || error instanceof StageError || !isTrouble(error)) throw error;
-    throw new StartError(`lost the database: ${describeTrouble(error)}; run the command again when it is back`, {
-      cause: error,
-    });
+    if (error instanceof StartError || error instanceof StageError || !isOutage(error)) throw error;
+    throw new StartError(
+      `lost the database connection: ${describeOutage(error)}; try again when the database is available`,
+      {
+        cause: error,
+      },
+    );
   } finally {
     await database.close();
   }
@@ -45,7 +48,7 @@ export async function withDatabase<T>(
 
 const MAX_CHARS = 200;
 
-/** Whoever runs this command, as the list of changes names them: account and host. */
+/** The actor of this command in the audit log: account and host. */
 export function operator(): Actor {
   return { kind: 'command', name: printable(`${account()}@${hostname()}`).slice(0, MAX_CHARS) };
 }
@@ -54,7 +57,7 @@ function account(): string {
   try {
     return userInfo().username;
   } catch {
-    // An account without a name, as in many containers.
+    // Containers often run under an account without a name.
     return `uid-${process.getuid?.() ?? 'unknown'}`;
   }
 }

@@ -1,7 +1,7 @@
-/** Why a text of a user can't be changed: one sentence, and the line where it shows, counted from 1. */
+/** A user's file that cannot be changed: one sentence, and the line of the problem, counted from 1. */
 export class BrokenFile extends Error {
   readonly line: number | undefined;
-  /** Of the file, once it is known. */
+  /** Path of the file, once it is known. */
   readonly path: string | undefined;
 
   constructor(message: string, line?: number, path?: string) {
@@ -12,7 +12,7 @@ export class BrokenFile extends Error {
   }
 }
 
-/** Runs something about one file; what it raises names the file. Raises BrokenFile. */
+/** Runs `run` and adds the path to a BrokenFile that it raises. */
 export function inFile<T>(path: string, run: () => T): T {
   try {
     return run();
@@ -22,15 +22,15 @@ export function inFile<T>(path: string, run: () => T): T {
   }
 }
 
-/** A value that is put into a user's file; a list is one of its own, in the place of the one that is there. */
+/** A value for a user's file. A list replaces the existing list. */
 export type Scalar = string | number | boolean | readonly string[];
 
-/** Keys to set in a user's file; everything else in it stays. */
+/** Keys to set in a user's file; all other keys stay. */
 export interface Values {
   readonly [key: string]: Scalar | Values;
 }
 
-/** Whether a value of a user's file has keys of its own. */
+/** Whether a value of a user's file is a table. */
 export function isTable(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof Date);
 }
@@ -50,23 +50,23 @@ export function valueAt(values: unknown, path: readonly string[]): unknown {
   );
 }
 
-/** A copy of what a user's file says with these values in it. Raises BrokenFile where a table is needed and something else stands. */
+/** A copy of a file's content with these values set. Raises BrokenFile if another value stands in place of a table. */
 export function overlay(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
   const result = { ...found };
   for (const [key, value] of Object.entries(values)) {
     if (!isTable(value)) {
-      if (isTable(result[key])) throw new BrokenFile(`${key} has keys of its own, where a single value is needed`);
+      if (isTable(result[key])) throw new BrokenFile(`${key} is a table, expected a single value`);
       result[key] = value;
       continue;
     }
     const inner = Object.hasOwn(result, key) ? result[key] : {};
-    if (!isTable(inner)) throw new BrokenFile(`${key} is a single value or a list, where keys of their own are needed`);
+    if (!isTable(inner)) throw new BrokenFile(`${key} is a single value or a list, expected a table`);
     result[key] = overlay(inner, value);
   }
   return result;
 }
 
-/** Whether two files say the same; who made their objects, and with which prototype, does not count. */
+/** Whether the contents of two files are equal, regardless of the prototypes of their objects. */
 export function saysTheSame(a: unknown, b: unknown): boolean {
   if (a instanceof Date && b instanceof Date)
     return a.constructor === b.constructor && a.toISOString() === b.toISOString();

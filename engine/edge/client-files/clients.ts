@@ -15,12 +15,12 @@ import type { ClientNames } from './names.ts';
 import { telemetryRows } from './telemetry.ts';
 import { mergeToml, parseToml } from './toml-text.ts';
 
-/** A kind of coding client, by the name that commands give it. */
+/** A kind of coding client, by its name in commands. */
 export type ClientKind = 'messages' | 'coding-cli' | 'build-cli';
 
 /**
- * How a client gets its credential: from a variable it reads itself, as a text in its files, from a command that it runs,
- * or by signing in at the gateway.
+ * Where a client gets its credential: from a variable, from its files, from a key helper, or by its own sign-in at the
+ * gateway.
  */
 export type Credential =
   | { readonly variable: string }
@@ -28,16 +28,16 @@ export type Credential =
   | { readonly helper: KeyHelper }
   | { readonly sign_in: true };
 
-/** Tiers of models that have a variable of their own. */
+/** Model tiers with their own variable. */
 export const TIERS = ['opus', 'sonnet', 'haiku', 'fable'] as const;
 
-/** What a client is set up with. */
+/** Settings of a client for a gateway. */
 export interface ClientSpec {
   /** Address of the gateway without `/v1` and without a trailing slash. */
   readonly root_url: string;
-  /** Left out, nothing is said about it. */
+  /** Absent: the credential stays unchanged. */
   readonly credential?: Credential | undefined;
-  /** What telemetry the client sends to the gateway; an empty list is none, `undefined` leaves it as it is. */
+  /** Telemetry signals to send to the gateway; an empty list for none, `undefined` for no change. */
   readonly telemetry?: readonly Signal[] | undefined;
   readonly model?: string | undefined;
   /** In tokens. */
@@ -45,61 +45,61 @@ export interface ClientSpec {
   /** Name of the entry of the build CLI, or of the provider of the coding CLI. */
   readonly alias?: string | undefined;
   readonly display_name?: string | undefined;
-  /** Models by tier, of the Messages client, as are the others. */
+  /** Models by tier. This and the following are for the Messages client only. */
   readonly tiers?: Readonly<Partial<Record<(typeof TIERS)[number], string>>>;
-  /** Whether it asks the gateway which models there are. */
+  /** Whether it reads the gateway's model list. */
   readonly discovery?: boolean;
-  /** Whether it asks for prompts to be kept for an hour. */
+  /** Whether it requests a one-hour prompt cache. */
   readonly cache_1h?: boolean;
 }
 
-/** What a client is set up with by `appscli client`, which always gives it a way to a credential. */
+/** Settings of `appscli client`, which always configures a credential. */
 export type SetUpSpec = ClientSpec & { readonly credential: Credential };
 
-/** What the file of a client, or its environment below `env`, has to say about a gateway. */
+/** One setting in a client's file or, below `env`, in its environment. */
 export interface Row {
-  /** The file with the key of the coding CLI; else the configuration of the client. */
+  /** `auth`: the key file of the coding CLI; else the client's configuration. */
   readonly file?: 'auth';
   readonly path: readonly string[];
-  /** A table takes the place of one that says anything else; `undefined` means that the key must not be there. */
+  /** A table replaces a different table; `undefined` removes the key. */
   readonly value: Scalar | Values | undefined;
-  /** Last part of the id of a finding. What has none is written, and not compared. */
+  /** Last part of the id of a finding. A row without one is written, but not compared. */
   readonly id?: string;
-  /** What the client does where the file says something else. */
+  /** What the client does with another value. */
   readonly why?: string;
   readonly is_minor?: boolean;
-  /** What is different where nothing is said. */
+  /** Overrides for an absent key. */
   readonly absent?: Pick<Row, 'why' | 'is_minor'>;
-  /** Whether `client` leaves it to people, and only warns. */
+  /** Whether `client` only warns, and does not write it. */
   readonly is_kept?: boolean;
-  /** Whether `doctor` leaves it to people as well. */
+  /** Whether `doctor` does not fix it either. */
   readonly is_manual?: boolean;
-  /** What else is right; `all` is what the files say together. */
+  /** Accepts further values; `all` is the merged content of all files. */
   readonly ok?: (found: unknown, all: Readonly<Record<string, unknown>>) => boolean;
 }
 
-/** A file of a user as it should be. */
+/** The new content of a user's file. */
 export interface Draft {
   readonly path: string;
-  /** `undefined` where there is no file yet. */
+  /** `undefined` for a new file. */
   readonly before: string | undefined;
   readonly after: string;
-  /** Whether it gets a credential, so that nobody else may read it. */
+  /** Whether it contains a credential, so that only its owner may read it. */
   readonly secret: boolean;
-  /** Whether everybody who works at the machine must be able to read it, which a new file then allows. */
+  /** Whether a new file is readable by all users of the machine. */
   readonly shared?: boolean;
 }
 
-/** What a client's files should say, and what a person should know about them. */
+/** File changes for a client, with warnings for the user. */
 export interface ClientPlan {
   readonly drafts: readonly Draft[];
   readonly warnings: readonly string[];
 }
 
-/** Where the files of a client are, and what they say. */
+/** Paths of a client's files, and how to read them. */
 export interface ClientPlace {
   readonly path: string;
-  /** Of the file with the key, where the client has one. */
+  /** Path of the key file, if the client has one. */
   readonly auth?: string | undefined;
   readonly platform: ClientPlatform;
   readonly read: (path: string) => string | undefined;
@@ -107,7 +107,7 @@ export interface ClientPlace {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What is known of a client: its files, and what they say of a gateway. */
+/** Definition of a client: its files, and their settings for a gateway. */
 interface ClientTable {
   readonly title: string;
   readonly parse: (text: string) => Record<string, unknown>;
@@ -124,9 +124,9 @@ interface ClientTable {
   ours(found: Fields, root_url: string, names: ClientNames): string[][];
 }
 
-/** No model takes more; a catalogue that says so means something else. In tokens. */
+/** Above the context window of any model, in tokens. */
 const LARGEST_WINDOW = 2_000_000;
-/** What the client itself sends takes more. In tokens. */
+/** Below the size of a client's own prompts, in tokens. */
 const SMALLEST_WINDOW = 10_000;
 
 /** Whether a number of tokens can be the context window of a model. */
@@ -134,32 +134,32 @@ export function isWindow(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= SMALLEST_WINDOW && Number(value) <= LARGEST_WINDOW;
 }
 
-/** Part of the context window at which a client shortens its conversation: it must do so before the window is full. */
+/** Share of the context window at which a client compacts its conversation. */
 const COMPACT_AT = 0.95;
 
-/** Whether a variable that switches something on does not. */
+/** Whether a switch variable is off. */
 const isOff = (value: unknown) =>
   value === undefined || ['', '0', 'false', 'no', 'off'].includes(String(value).trim().toLowerCase());
 const isUnset = (value: unknown) => value === undefined || value === '';
 const isName = (value: unknown) => typeof value === 'string' && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value);
 
-const given = (credential: Credential | undefined) => ({
+const partsOf = (credential: Credential | undefined) => ({
   token: credential !== undefined && 'token' in credential ? credential.token : undefined,
   variable: credential !== undefined && 'variable' in credential ? credential.variable : undefined,
   helper: credential !== undefined && 'helper' in credential ? credential.helper : undefined,
   signs_in: credential !== undefined && 'sign_in' in credential,
 });
 
-/** Settings of the Messages client that say how people sign in, and at which gateway; and the command of a key helper. */
+/** Settings of the Messages client: sign-in method, sign-in gateway, and key helper command. */
 export const SIGN_IN = { method: 'forceLoginMethod', address: 'forceLoginGatewayUrl' };
 export const HELPER = 'apiKeyHelper';
 
 const CLOUDS = ['BEDROCK', 'VERTEX', 'FOUNDRY', 'MANTLE'];
 
-/** What a client does where its files say something else, by the ids of findings. */
+/** Consequences of a wrong setting, by the ids of findings. */
 type Whys = Readonly<Record<string, string>>;
 
-/** A row; the id of its finding comes last, with a reason of its own where that of the client's other rows is not meant. */
+/** Makes a row. A finding is an id with the client's usual reason, or a pair of id and reason. */
 type MakeRow = (
   path: readonly string[],
   value: Row['value'],
@@ -174,39 +174,38 @@ const rowsWith =
     return { path, value, ...(id !== undefined && { id, why: why! }), ...more };
   };
 
-/** Left to people by `client`, which warns; the client works all the same; left to people by `doctor` as well. */
+/** KEPT: `client` only warns. MINOR: the client also still works. MANUAL: `doctor` does not fix it either. */
 const KEPT = { is_kept: true };
 const MINOR = { is_kept: true, is_minor: true };
 const MANUAL = { ...MINOR, is_manual: true };
 
-const ROOT = 'the client adds /v1 and the rest of the path itself';
-const V1 = 'it has to end in /v1, behind which the client adds the rest of the path';
+const ROOT = 'the client appends /v1 and the rest of the path itself';
+const V1 = 'it must end in /v1, and the client appends the rest of the path';
 const isText = (found: unknown) => typeof found === 'string' && found !== '';
 
 const messagesRow = rowsWith({
   address: ROOT,
   sign_in: ROOT,
-  context_window:
-    'conversations are shortened too late, or far too early; of a model it does not know the client guesses the window',
-  key: 'the client sends it as it is',
-  cache_1h: 'prompts are not kept for an hour',
-  provider: 'the client goes to that cloud, and not to the gateway',
-  compaction: 'long sessions end at the limit of the model',
+  context_window: 'the client guesses the window of unknown models, and compacts conversations too late or too early',
+  key: 'the client sends it unchanged',
+  cache_1h: 'prompts are not cached for an hour',
+  provider: 'the client uses that cloud instead of the gateway',
+  compaction: 'long sessions fail at the context limit of the model',
 });
 
 function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platform: ClientPlatform): readonly Row[] {
   const { variable_prefix: prefix, feature_prefix: feature } = names;
   const { root_url, credential, model, context_window: window, tiers = {}, discovery, cache_1h } = spec;
-  const { token, variable, helper, signs_in } = given(credential);
+  const { token, variable, helper, signs_in } = partsOf(credential);
   const row = messagesRow;
   const env = (name: string, value?: string, finding?: Parameters<MakeRow>[2], more?: Partial<Row>) =>
     row(['env', name], value, finding, more);
   const off = (names: readonly string[], id: string, more: Partial<Row>) =>
     names.map((name) => env(name, undefined, id, { ok: isOff, ...more }));
-  // The address comes with the sign-in; set besides, it would stand for a gateway without one.
+  // The sign-in configures the address; with BASE_URL the client would not sign in.
   const beside = signs_in
     ? 'the client does not sign in'
-    : 'the client sends that token beside that of the key helper, and which of them counts is up to the gateway';
+    : "the client sends that token in addition to the key helper's, and the gateway decides between them";
   const of_token: Partial<Row> =
     token === undefined ? { ok: isUnset, is_minor: !signs_in, is_manual: helper !== undefined } : {};
   return [
@@ -245,7 +244,7 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
     env(
       `${prefix}_API_KEY`,
       undefined,
-      ['key', 'it is sent beside the token, and which of them counts is up to the gateway'],
+      ['key', 'the client sends it in addition to the token, and the gateway decides between them'],
       {
         ...MINOR,
         ok: (found) => isUnset(found) || found === token,
@@ -261,11 +260,11 @@ function messagesRows(spec: ClientSpec, { messages: names }: ClientNames, platfo
   ];
 }
 
-/** The client knows the windows of its vendor's models, which are called after tiers. */
+/** The client knows the windows of its vendor's models, whose ids contain their tier. */
 const knowsWindow = (model: string | undefined) =>
   model === undefined || TIERS.some((tier) => model.toLowerCase().includes(tier));
 
-/** Every variable that may be in the settings because of a gateway. */
+/** Every variable that `appscli client` may write to the settings. */
 function messagesVariables(names: ClientNames): string[][] {
   const tiers = Object.fromEntries(TIERS.map((tier) => [tier, tier]));
   const credential = { token: '-' };
@@ -274,7 +273,7 @@ function messagesVariables(names: ClientNames): string[][] {
   return rows.map(({ path }) => [...path]);
 }
 
-/** What the coding CLI is told at the top of its file because of the provider. */
+/** Top-level keys of the coding CLI that belong to the provider. */
 const OF_THE_PROVIDER = [
   'model_provider',
   'model',
@@ -282,31 +281,31 @@ const OF_THE_PROVIDER = [
   'model_context_window',
   'model_auto_compact_token_limit',
 ];
-/** Name of the provider's section, which the client does not know as one of its own. */
+/** Name of the provider's section; must not be a built-in provider. */
 const PROVIDER = 'custom';
-const LATE = 'conversations are not shortened in time, and long sessions fail at the limit of the model';
+const LATE = 'conversations are not compacted in time, and long sessions fail at the context limit of the model';
 
 const codingRow = rowsWith({
-  provider: 'there is no section of that name, and the client does not start',
-  model: 'the client asks the gateway for a model of its vendor, which it need not have',
+  provider: 'no section has that name, and the client does not start',
+  model: 'the client requests a model of its vendor, which the gateway may lack',
   context_window: LATE,
   compact_limit: LATE,
   name: 'the client does not start',
   base_url: V1,
-  wire_api: 'the client speaks responses alone, and does not start',
-  supports_websockets: 'the client tries WebSockets several times before it asks in the usual way',
-  profile: 'a profile may set another model or provider than the one at the top of the file',
-  catalogue: 'a catalogue of models may state another context window, and the conversation is not shortened in time',
-  forced_sign_in: 'it allows no key, and the client does not start',
-  key: 'the client sends it as it is, or no key',
-  sign_in: 'a sign-in of the vendor is there as well, and the client may send that in place of the key',
-  store: 'the key in its file is not read',
-  key_variable: 'single runs send that, and not the key of the file',
+  wire_api: 'the client only supports responses, and does not start',
+  supports_websockets: 'the client tries WebSockets several times before plain HTTP',
+  profile: 'a profile may override the model and the provider',
+  catalogue: 'a model catalogue may override the context window, and conversations are not compacted in time',
+  forced_sign_in: 'it forbids keys, and the client does not start',
+  key: 'the client sends it unchanged, or sends no key',
+  sign_in: 'there is also a vendor sign-in, which the client may send instead of the key',
+  store: 'the client does not read the key file',
+  key_variable: 'single runs send it instead of the key in the file',
 });
 
 function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): readonly Row[] {
   const { root_url, credential, model, context_window: window = 0, alias = PROVIDER, display_name } = spec;
-  const { token, variable, helper } = given(credential);
+  const { token, variable, helper } = partsOf(credential);
   const compact = Math.floor(window * COMPACT_AT);
   const isCompact = (found: unknown) => Number.isSafeInteger(found) && Number(found) > 0 && Number(found) <= compact;
   const of = (key: string) => ['model_providers', alias, key];
@@ -316,12 +315,11 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
     timeout_ms: HELPER_WAIT_SECONDS * 1000,
     refresh_interval_ms: HELPER_KEEP_MS,
   };
-  const flag_why =
-    helper === undefined ? 'the client sends no key' : 'the client does not start with two ways to a key';
+  const flag_why = helper === undefined ? 'the client sends no key' : 'the client does not start with two key sources';
   const row = codingRow;
   return [
     ...(token === undefined ? [] : authRows(token, names)),
-    row(['model_provider'], alias, 'provider', { absent: { why: 'the client asks its vendor' } }),
+    row(['model_provider'], alias, 'provider', { absent: { why: 'the client uses its vendor' } }),
     row(['model'], model, 'model', { is_manual: model === undefined, ok: isText }),
     row(['model_reasoning_effort'], 'none'),
     row(['model_context_window'], window, 'context_window', { ok: isWindow }),
@@ -329,7 +327,7 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
     row(of('name'), display_name ?? PROVIDER, 'name', { ok: isText }),
     row(of('base_url'), `${root_url}/v1`, 'base_url'),
     row(of('wire_api'), 'responses', 'wire_api', {
-      absent: { why: 'what the client speaks then depends on its version', is_minor: true },
+      absent: { why: 'the default depends on the version of the client', is_minor: true },
     }),
     ...(credential === undefined
       ? []
@@ -356,7 +354,7 @@ function codingRows(spec: ClientSpec, { coding_cli: names }: ClientNames): reado
   ];
 }
 
-const NO_VARIABLE = 'the client does not start a turn without a variable of this name that is set';
+const NO_VARIABLE = 'the client cannot send requests unless this names a variable that is set';
 
 function authRows(token: string, { key_name, key_variable }: ClientNames['coding_cli']): readonly Row[] {
   const [row, file] = [codingRow, 'auth' as const];
@@ -366,7 +364,7 @@ function authRows(token: string, { key_name, key_variable }: ClientNames['coding
       file,
       ...KEPT,
       absent: {
-        why: 'a sign-in of the vendor is beside the key, and which of both the client sends depends on its version',
+        why: 'there is also a vendor sign-in, and the version of the client decides which one it sends',
         is_minor: true,
       },
       ok: (mode, { tokens }) => mode === 'apikey' || ((mode ?? null) === null && (tokens ?? null) === null),
@@ -382,22 +380,22 @@ function authRows(token: string, { key_name, key_variable }: ClientNames['coding
   ];
 }
 
-/** What the build CLI asks a model for besides; each is by default a model of its vendor. */
+/** Side tasks of the build CLI, which use a model of its vendor by default. */
 const SIDE_ROLES = ['session_summary', 'image_description'];
 
 const buildRow = rowsWith({
-  default_model: 'it has to name an entry [model.<alias>], or the client asks its vendor, with a sign-in in a browser',
-  side_models: 'the client asks for a model of its vendor, which the gateway need not have',
+  default_model: 'it must name an entry [model.<alias>]; otherwise the client uses its vendor, with a browser sign-in',
+  side_models: 'the client requests a model of its vendor, which the gateway may lack',
   base_url: V1,
-  context_window: 'the client shortens conversations by that, whatever the model takes',
-  api_key: 'the client sends what stands there, and without it wants a sign-in in a browser',
-  env_key: 'the name of a variable that holds the key belongs there, and the client finds no key otherwise',
-  overlay: 'what it says wins over the files, and is not looked at here',
+  context_window: 'the client compacts conversations by this value',
+  api_key: 'the client sends it unchanged, and without it requires a browser sign-in',
+  env_key: 'it must be the name of a variable with the key, or the client finds no key',
+  overlay: 'it overrides the files, and appscli does not check it',
 });
 
 function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonly Row[] {
   const { root_url, credential, model, context_window: window, alias = '', display_name } = spec;
-  const { token, variable, helper } = given(credential);
+  const { token, variable, helper } = partsOf(credential);
   const isEntry = (found: unknown, { model: entries }: Fields) =>
     tablesIn(entries).some(([name, entry]) => found === name || found === entry.model);
   const isNamed = (name: unknown) => name === undefined || (isName(name) && name !== token);
@@ -412,12 +410,12 @@ function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonl
     row(of('name'), display_name ?? model),
     row(of('context_window'), window, 'context_window', {
       ok: isWindow,
-      absent: { why: 'the client goes by 200000 tokens, whatever the model takes' },
+      absent: { why: 'the client assumes 200000 tokens' },
     }),
     ...(credential === undefined
       ? []
       : [
-          // Of all ways to a credential the client prefers the literal key, then the variable.
+          // The client prefers the literal key, then the variable.
           row(of('api_key'), token, 'api_key'),
           row(of('env_key'), variable, 'env_key', {
             ok: (found) => [found].flat().every((name) => name === variable || (token !== undefined && isNamed(name))),
@@ -428,14 +426,14 @@ function buildRows(spec: ClientSpec, { build_cli: names }: ClientNames): readonl
     row(
       ['env', names.model_variable],
       undefined,
-      ['default_model', 'it wins over the file, and has to name an entry [model.<alias>]'],
+      ['default_model', 'it overrides the file, and must name an entry [model.<alias>]'],
       { ...KEPT, ok: (found, all) => isUnset(found) || valueAt(all, ['model', String(found)]) !== undefined },
     ),
     ...names.overlay_variables.map((name) => row(['env', name], undefined, 'overlay', { ...MINOR, ok: isUnset })),
   ];
 }
 
-/** Every coding client, in the order in which they are looked at. */
+/** All coding clients, in the order of diagnosis. */
 export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
   messages: {
     title: 'Messages client',
@@ -447,7 +445,7 @@ export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
       const signs_in = found[SIGN_IN.address] === root_url;
       const has_helper = callsHelper(found[HELPER], root_url);
       const address = valueAt(found, ['env', `${names.messages.variable_prefix}_BASE_URL`]);
-      // With a sign-in or helper there need be none; one of another gateway has the variables.
+      // A sign-in or helper needs no address; the address of another gateway owns the variables.
       const has_variables = address === root_url || (isUnset(address) && (signs_in || has_helper));
       return [
         ...(signs_in ? [[SIGN_IN.method], [SIGN_IN.address]] : []),
@@ -494,7 +492,7 @@ export const CLIENTS: Readonly<Record<ClientKind, ClientTable>> = {
 /** Every kind of client. */
 export const CLIENT_KINDS = Object.keys(CLIENTS) as ClientKind[];
 
-/** Values at their paths, as one table. */
+/** The values of rows as one nested table. */
 export function nested(rows: readonly Pick<Row, 'path' | 'value'>[]): Values {
   const result: Record<string, Values[string]> = {};
   for (const { path, value } of rows) {
@@ -508,17 +506,17 @@ export function nested(rows: readonly Pick<Row, 'path' | 'value'>[]): Values {
   return result;
 }
 
-/** The text of a file in which these rows are so. Raises BrokenFile. */
+/** The text of a file with these rows applied. Raises BrokenFile. */
 export function withRows(client: ClientKind, row_file: Row['file'], text: string, rows: readonly Row[]): string {
   const { parse, merge } = row_file === 'auth' ? { parse: parseObject, merge: mergeJson } : CLIENTS[client];
   const found = text.trim() === '' ? {} : parse(text);
-  // A table takes the place of the one that is there.
+  // A table replaces the existing one.
   const differs = ({ path, value }: Row) => isTable(value) && !saysTheSame(valueAt(found, path), value);
   const drops = rows.filter((row) => row.value === undefined || differs(row)).map(({ path }) => path);
   return merge(text, nested(rows.filter(({ value }) => value !== undefined)), drops);
 }
 
-/** Whether the file with the key of the coding CLI has that of a gateway: its section says that the client takes it from there. */
+/** Whether the coding CLI's key file contains the gateway's key, as its provider section states. */
 function hasOurKey(
   found: Fields,
   { root_url }: ClientSpec,
@@ -530,9 +528,9 @@ function hasOurKey(
   return inFile(auth, () => Object.hasOwn(parseObject(read(auth)?.trim() || '{}'), key_name));
 }
 
-/** The files of a client with the gateway in them. Raises BrokenFile. */
+/** Plans the file changes that set up a client. Raises BrokenFile. */
 export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNames, place: ClientPlace): ClientPlan {
-  const { token } = given(spec.credential);
+  const { token } = partsOf(spec.credential);
   const { parse, rows: rowsFor } = CLIENTS[client];
   const { path: main, auth, platform, read } = place;
   const text = read(main) ?? '';
@@ -561,31 +559,31 @@ export function planClient(client: ClientKind, spec: ClientSpec, names: ClientNa
     return inFile(path, () => {
       const after = withRows(client, file, before ?? '', own);
       const secret = token !== undefined && own.some(({ value }) => JSON.stringify(value ?? '').includes(token));
-      const said = file === 'auth' ? parseObject(after) : parse(after);
-      return { draft: { path, before, after, secret }, warnings: rowWarnings(all, said, path) };
+      const result = file === 'auth' ? parseObject(after) : parse(after);
+      return { draft: { path, before, after, secret }, warnings: rowWarnings(all, result, path) };
     });
   });
   return { drafts: plans.map(({ draft }) => draft), warnings: plans.flatMap(({ warnings }) => warnings) };
 }
 
-/** What is set, in a file or in an environment below `env`, and would defeat what a client is told. */
+/** Warnings about settings, in a file or below `env`, that override the client's set-up. */
 export function rowWarnings(rows: readonly Row[], set: Fields, where: string): string[] {
   return rows.flatMap((row) => {
     const { path, value, why } = row;
     const found = valueAt(set, path);
     if (why === undefined || (found === undefined && value === undefined) || isRight(row, found, set)) return [];
-    if (value === undefined) return [`${path.at(-1)} is set in ${where}: remove it, or ${why}`];
+    if (value === undefined) return [`${path.at(-1)} is set in ${where}: remove it, otherwise ${why}`];
     return row.is_kept ? [`${path.at(-1)} is not "${String(value)}" in ${where}: ${why}`] : [];
   });
 }
 
-/** Whether a file says what it has to. */
+/** Whether a setting is right. */
 export function isRight({ value, ok }: Row, found: unknown, all: Fields): boolean {
   if (value === undefined && ok !== undefined) return ok(found, all);
   return saysTheSame(found, value) || ok?.(found, all) === true;
 }
 
-/** The files of a client without what belongs to a gateway. Raises BrokenFile. */
+/** Plans the removal of a gateway's settings from the files of a client. Raises BrokenFile. */
 export function planRemoval(client: ClientKind, root_url: string, names: ClientNames, place: ClientPlace): ClientPlan {
   const { parse, merge, ours } = CLIENTS[client];
   const { path, auth, platform, read } = place;
@@ -602,7 +600,7 @@ export function planRemoval(client: ClientKind, root_url: string, names: ClientN
   return { drafts: [{ path: auth!, before: kept, after, secret: true }, main], warnings: [] };
 }
 
-/** The variables that a shell is told in place of the settings of the Messages client, but for its credential. */
+/** Shell variables that replace the Messages client's settings, without its credential. */
 export function shellVariables(spec: ClientSpec, names: ClientNames): Record<string, string> {
   const rows = [
     ...messagesRows(spec, names, 'linux'),
@@ -611,7 +609,7 @@ export function shellVariables(spec: ClientSpec, names: ClientNames): Record<str
   const { feature_prefix } = names.messages;
   return Object.fromEntries([
     ...rows.flatMap(({ path, value }) => (path[0] === 'env' && typeof value === 'string' ? [[path[1]!, value]] : [])),
-    // Whatever else was set in a shell is also that of other programs.
+    // Only this switch: other programs share the OTEL variables of a shell.
     ...(spec.telemetry?.length === 0 ? [[`${feature_prefix}_ENABLE_TELEMETRY`, '0']] : []),
   ]);
 }

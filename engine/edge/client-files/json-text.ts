@@ -4,16 +4,16 @@ import { BrokenFile, isTable, overlay, saysTheSame, type Values } from './broken
 const BYTE_ORDER_MARK = '\uFEFF';
 
 /**
- * A JSON text with these values in its object and without the members at these paths; every other byte stays. A text of
- * nothing but white space becomes an object. Raises BrokenFile for a text that is no JSON object.
+ * A JSON text with these values set and the members at these paths removed; every other byte stays. A blank text becomes an
+ * object. Raises BrokenFile unless the text is a JSON object.
  */
 export function mergeJson(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
   const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
-  const given = text.slice(mark.length);
-  if (given.trim() === '') return `${mark}${JSON.stringify(values, null, 2)}\n`;
-  parseObject(given);
-  const root = parseTree(given)!.offset;
-  const body = drops.reduce((rest, path) => withoutMember(rest, root, path), given);
+  const content = text.slice(mark.length);
+  if (content.trim() === '') return `${mark}${JSON.stringify(values, null, 2)}\n`;
+  parseObject(content);
+  const root = parseTree(content)!.offset;
+  const body = drops.reduce((rest, path) => withoutMember(rest, root, path), content);
   const found = parseObject(body);
   const wanted = overlay(found, values);
   if (saysTheSame(found, wanted)) return mark + body;
@@ -22,22 +22,20 @@ export function mergeJson(text: string, values: Values, drops: readonly (readonl
     indent: /\n([ \t]+)["}]/.exec(body)?.[1] ?? '  ',
   };
   const result = setAll(body, root, values, style);
-  if (!saysTheSame(parseObject(result), wanted)) throw new BrokenFile('its form cannot be changed safely');
+  if (!saysTheSame(parseObject(result), wanted))
+    throw new BrokenFile('its format cannot be changed safely; edit it by hand');
   return mark + result;
 }
 
-/** What a JSON text says. Raises BrokenFile, with the line, for one that is no JSON object. */
+/** Parses a JSON object. Raises BrokenFile with the line for any other text. */
 export function parseObject(text: string): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(text.startsWith(BYTE_ORDER_MARK) ? text.slice(BYTE_ORDER_MARK.length) : text);
   } catch {
-    throw new BrokenFile(
-      'it is not JSON; comments and commas before a closing bracket are not allowed',
-      lineOfFault(text),
-    );
+    throw new BrokenFile('invalid JSON; comments and trailing commas are not allowed', lineOfFault(text));
   }
-  if (!isTable(value)) throw new BrokenFile('it is JSON, but not an object in braces', 1);
+  if (!isTable(value)) throw new BrokenFile('not a JSON object', 1);
   return value;
 }
 
@@ -46,7 +44,7 @@ function lineOfFault(text: string): number | undefined {
   try {
     parse(text, errors, { disallowComments: true });
   } catch {
-    // It is nested too deeply to be looked at.
+    // The parser raises for deep nesting.
   }
   return errors[0] && text.trimEnd().slice(0, errors[0].offset).split('\n').length;
 }
@@ -56,7 +54,7 @@ interface Style {
   readonly indent: string;
 }
 
-/** A member of an object: its key and its value, with where they stand. */
+/** A member of an object, with its offsets. */
 interface Member {
   readonly key: string;
   readonly start: number;
@@ -77,7 +75,7 @@ function objectAt(text: string, start: number): { readonly members: readonly Mem
 function setAll(text: string, start: number, values: Values, style: Style): string {
   let result = text;
   for (const [key, value] of Object.entries(values)) {
-    // The last of several is the one that counts.
+    // Of duplicate keys the last is effective.
     const member = objectAt(result, start).members.findLast((each) => each.key === key);
     if (member === undefined) result = insert(result, start, key, value, style);
     else if (isTable(value)) result = setAll(result, member.value.offset, value, style);
@@ -86,7 +84,7 @@ function setAll(text: string, start: number, values: Values, style: Style): stri
   return result;
 }
 
-/** A valid text without a member; one that held nothing else goes with it. */
+/** A valid text without a member. Removes a parent that becomes empty. */
 function withoutMember(text: string, start: number, [key, ...deeper]: readonly string[]): string {
   const { members, end } = objectAt(text, start);
   const index = members.findLastIndex((each) => each.key === key);
@@ -101,7 +99,7 @@ function withoutMember(text: string, start: number, [key, ...deeper]: readonly s
   const [before, next] = [members[index - 1], members[index + 1]];
   const from = next === undefined ? (before?.end ?? start + 1) : member.start;
   const to = next?.start ?? (before === undefined ? end - 1 : member.end);
-  // A key may stand there more than once.
+  // Remove duplicates of the key, too.
   return withoutMember(text.slice(0, from) + text.slice(to), start, [key!]);
 }
 

@@ -3,14 +3,14 @@ import { basename, join, resolve } from 'node:path';
 import { NEUTRAL_FEATURE_PREFIX } from '../../base/contract/client-telemetry.ts';
 import type { BuildCliNames, CodingCliNames, MessagesClientNames, Profile } from '../../base/contract/config.ts';
 
-/** What the files, keys and variables of coding clients are called. */
+/** Names of the files, keys and variables of coding clients. */
 export interface ClientNames {
   readonly messages: MessagesClientNames;
   readonly coding_cli: CodingCliNames;
   readonly build_cli: BuildCliNames;
 }
 
-/** Names that are nobody's. */
+/** Neutral names, which no real client uses. */
 const NEUTRAL: ClientNames = {
   messages: {
     program: 'client',
@@ -55,7 +55,7 @@ const NEUTRAL: ClientNames = {
   },
 };
 
-/** The names a profile gives; the neutral ones where it gives none. */
+/** The names in a profile; neutral ones by default. */
 export function clientNames(profile: Profile | undefined): ClientNames {
   const { messages, coding_cli, build_cli } = profile?.clients ?? {};
   return {
@@ -66,8 +66,7 @@ export function clientNames(profile: Profile | undefined): ClientNames {
 }
 
 /**
- * Where a file of a client is; `~/` is the home directory of the environment. A client whose folder was moved by a variable
- * has its files there instead.
+ * The path of a client's file. `~/` is HOME of the environment; a folder variable replaces the whole folder.
  */
 export function pathOfFile(name: string, env: NodeJS.ProcessEnv, folder_variable?: string): string {
   if (!name.startsWith('~/')) return name;

@@ -1,10 +1,10 @@
-/** Shells that lines can be written for. */
+/** Supported shells. */
 export const SHELLS = ['sh', 'fish', 'powershell'] as const;
 
-/** A shell that lines can be written for. */
+/** A supported shell. */
 export type Shell = (typeof SHELLS)[number];
 
-/** The shell of the person at this machine, as far as it can be told. */
+/** The user's shell, by the environment. */
 export function shellOf(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): Shell {
   if (/(?:^|\/)fish$/.test(env.SHELL ?? '')) return 'fish';
   return platform === 'win32' || /(?:^|\/)pwsh$/.test(env.SHELL ?? '') ? 'powershell' : 'sh';
@@ -13,9 +13,9 @@ export function shellOf(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): Shel
 interface Dialect {
   quote(text: string): string;
   assign(name: string, value: string): string;
-  /** The value of another variable. */
+  /** Expands another variable. */
   reading(name: string): string;
-  /** What stands between two values that become one. */
+  /** Concatenates two values. */
   readonly joint: string;
 }
 
@@ -40,7 +40,7 @@ const DIALECTS: Readonly<Record<Shell, Dialect>> = {
   },
 };
 
-/** Lines that set variables: some to texts, some to the value that another variable has, which may have a text before it. */
+/** Lines that set variables: to texts, to other variables, or to a text followed by another variable. */
 export function shellLines(
   shell: Shell,
   {

@@ -4,20 +4,20 @@ import type { Draft } from './clients.ts';
 
 const CONTEXT_LINES = 3;
 
-/** What stands in the place of a credential. */
+/** Replaces a credential. */
 const MASK = '<hidden>';
 
-/** Keys whose value is a credential, in TOML and JSON; names of variables (`env_key`) and numbers of tokens are none. */
+/** Keys with a credential as value, in TOML and JSON. Does not match variable names (`env_key`) and token counts. */
 const CREDENTIAL =
   /((?:api[_-]?key|token|secret|password|credential|authorization|bearer|headers)["']?\s*[=:]\s*)("{3}[\s\S]*?"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\]|\\.)*"|'[^']*')/gi;
 
-/** Headers as an object or an inline table, and as a table of TOML up to the next one; in a diff lines have a mark before them. */
+/** Headers as an object, an inline table or a TOML table; lines of a diff begin with a marker. */
 const HEADERS = [/headers["']?\s*[=:]\s*\{[^}]*\}/gi, /^[ +-]?\[[^\]\n]*headers["']?\](?:\n(?![ +-]?\[|@@).*)*/gim];
 
-/** A value of a header, behind its name. */
+/** The value of a header. */
 const HEADER_VALUE = /([\w"'.-]\s*[=:]\s*)("(?:[^"\\]|\\.)*"|'[^']*')/g;
 
-/** A text of a user's file as it may be shown: no credential, nothing a terminal acts upon. */
+/** A file's text for display: credentials masked, control characters removed. */
 export function withoutCredentials(text: string, hides: string | undefined | readonly string[]): string {
   const hide = (_: string, key: string) => `${key}"${MASK}"`;
   const without_headers = HEADERS.reduce(
@@ -28,15 +28,15 @@ export function withoutCredentials(text: string, hides: string | undefined | rea
   return printable(withoutTexts(masked, secretTexts([hides ?? []].flat())).replaceAll('\r\n', '\n'));
 }
 
-/** A shorter text is part of many words, which would be hidden in its place and tell what it is. */
+/** A shorter secret is part of many words; masking those would reveal it. */
 const SECRET_LENGTH_MIN = 6;
 
-/** Those of some texts that may be hidden wherever they stand: what a file has as a key may also be `x`. */
+/** The texts that are long enough to mask everywhere: a configured key may be as short as `x`. */
 export function secretTexts(texts: readonly string[]): string[] {
   return texts.filter(({ length }) => length >= SECRET_LENGTH_MIN);
 }
 
-/** At once, so that the mask of one is no place for another; the longest first. */
+/** Masks all texts in one pass, the longest first, so that no mask is masked again. */
 function withoutTexts(text: string, hides: readonly string[]): string {
   if (hides.length === 0) return text;
   const longest_first = hides.toSorted((a, b) => b.length - a.length);
@@ -45,7 +45,7 @@ function withoutTexts(text: string, hides: readonly string[]): string {
 
 const literally = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
-/** What a draft changes, as a unified diff in which no credential can be read. Only a credential that changes leaves a line. */
+/** A draft as a unified diff with masked credentials. A changed credential still shows as a changed line. */
 export function showDiff(
   { path, before, after }: Draft,
   hides: string | undefined | readonly string[],

@@ -10,23 +10,23 @@ import type { ClientKind, ClientSpec, Credential, Row } from './clients.ts';
 import { type ClientPlatform, callsHelper, HELPER_KEEP_MS, headersHelper, helperLine } from './key-helper.ts';
 import type { ClientNames } from './names.ts';
 
-/** The variable with what every client sends along with its telemetry; it wins over what a file says. */
+/** The variable with the headers of a client's telemetry; it overrides configuration files. */
 export const HEADERS_VARIABLE = 'OTEL_EXPORTER_OTLP_HEADERS';
-/** Begins the value of the variable; a token is behind it. */
+/** Prefix of the variable's value, before the token. */
 export const BEARER_HEADER = 'Authorization=Bearer ';
-/** The setting of the Messages client that names the command which prints these headers. */
+/** The Messages client's setting for a command that prints these headers. */
 const HEADERS_HELPER = 'otelHeadersHelper';
 
-/** Keys of the coding CLI's section about telemetry, by signal. */
+/** Keys of the coding CLI's telemetry section, by signal. */
 const EXPORTERS = { metrics: 'metrics_exporter', logs: 'exporter', traces: 'trace_exporter' } as const;
 
 type Fields = Readonly<Record<string, unknown>>;
 
 interface TelemetryTable {
-  /** Variables that win over what the file says. */
-  readonly decisive: RegExp;
+  /** Variables that override the file. */
+  readonly overrides: RegExp;
   sends(found: Fields, root_url: string, names: ClientNames): Signal[];
-  /** What makes the client send these signals to the gateway, and no texts. */
+  /** Settings that send these signals to the gateway, without content. */
   rows(signals: readonly Signal[], spec: ClientSpec, names: ClientNames, platform: ClientPlatform): Row[];
 }
 
@@ -35,7 +35,7 @@ const tokenOf = ({ credential }: ClientSpec) =>
 
 const TELEMETRY: Readonly<Record<ClientKind, TelemetryTable>> = {
   messages: {
-    decisive: /^OTEL_EXPORTER_OTLP_(?:METRICS|LOGS|TRACES)_(?:ENDPOINT|HEADERS|PROTOCOL)$/,
+    overrides: /^OTEL_EXPORTER_OTLP_(?:METRICS|LOGS|TRACES)_(?:ENDPOINT|HEADERS|PROTOCOL)$/,
     sends(found, root_url, { messages: { feature_prefix } }) {
       const env = isTable(found.env) ? found.env : {};
       const is_on = env[`${feature_prefix}_ENABLE_TELEMETRY`] === '1' && env.OTEL_EXPORTER_OTLP_ENDPOINT === root_url;
@@ -45,7 +45,7 @@ const TELEMETRY: Readonly<Record<ClientKind, TelemetryTable>> = {
       const { root_url: address, credential } = spec;
       const token = tokenOf(spec);
       const helper = credential !== undefined && 'helper' in credential ? credential.helper : undefined;
-      // A character that would end a header in a list of them is written as a URL has it.
+      // Percent-encode characters that would end a header in the list.
       const written = token?.replace(/[%,;"\\]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
       const variables = {
         [tracesVariable(feature_prefix)]: undefined,
@@ -60,14 +60,14 @@ const TELEMETRY: Readonly<Record<ClientKind, TelemetryTable>> = {
     },
   },
   'coding-cli': {
-    decisive: /^OTEL_EXPORTER_OTLP_(?:(?:METRICS|LOGS|TRACES)_)?HEADERS$/,
+    overrides: /^OTEL_EXPORTER_OTLP_(?:(?:METRICS|LOGS|TRACES)_)?HEADERS$/,
     sends: (found, root_url) =>
       SIGNALS.filter(
         (signal) => valueAt(found, ['otel', EXPORTERS[signal], 'otlp-http', 'endpoint']) === `${root_url}/v1/${signal}`,
       ),
     rows(signals, spec) {
       const token = tokenOf(spec);
-      // A header given in both places is sent as the variable has it.
+      // The variable overrides this header.
       const headers = token === undefined ? undefined : { headers: { authorization: `Bearer ${token}` } };
       const exporter = (signal: Signal): Values => ({
         'otlp-http': { endpoint: `${spec.root_url}/v1/${signal}`, protocol: 'binary', ...headers },
@@ -79,7 +79,7 @@ const TELEMETRY: Readonly<Record<ClientKind, TelemetryTable>> = {
     },
   },
   'build-cli': {
-    decisive:
+    overrides:
       /^OTEL_(?:EXPORTER_OTLP_(?:(?:METRICS|LOGS)_)?(?:ENDPOINT|PROTOCOL)|(?:METRICS|LOGS)_EXPORTER|LOG_[A-Z_]+)$/,
     sends({ telemetry }, root_url) {
       const table = isTable(telemetry) ? telemetry : {};
@@ -104,12 +104,12 @@ const TELEMETRY: Readonly<Record<ClientKind, TelemetryTable>> = {
   },
 };
 
-/** The signals that a file of a client sends to a gateway. */
+/** The telemetry signals that a client's file sends to a gateway. */
 export function signalsIn(client: ClientKind, found: Fields, root_url: string, names: ClientNames): Signal[] {
   return TELEMETRY[client].sends(found, root_url, names);
 }
 
-/** What a file has to say about telemetry. Where nobody speaks of it, what goes to the gateway already gets the credential of today. */
+/** Telemetry settings of a file. Without `spec.telemetry`, signals that already go to the gateway get the current credential. */
 export function telemetryRows(
   client: ClientKind,
   spec: ClientSpec,
@@ -120,7 +120,7 @@ export function telemetryRows(
   const { sends, rows } = TELEMETRY[client];
   const now = sends(found, root_url, names);
   const helper = found[HEADERS_HELPER];
-  // Whoever has the credential in a variable, or from a helper of their own, goes on as before.
+  // Keep the set-up of users with a variable or their own helper.
   const is_theirs =
     credential === undefined || 'variable' in credential || (helper !== undefined && !callsHelper(helper, root_url));
   const signals = spec.telemetry ?? (is_theirs ? [] : now);
@@ -139,7 +139,7 @@ export function telemetryRows(
   return without(rows(client === 'coding-cli' ? now : SIGNALS, spec, names, platform));
 }
 
-/** Variables that are set and win over what the file of a client says about telemetry. */
+/** Warnings about variables that override the telemetry settings of a client's file. */
 export function telemetryWarnings(
   client: ClientKind,
   { telemetry = [] }: ClientSpec,
@@ -148,11 +148,11 @@ export function telemetryWarnings(
 ): string[] {
   if (telemetry.length === 0) return [];
   return Object.keys(set)
-    .filter((name) => TELEMETRY[client].decisive.test(name) && set[name] !== undefined && set[name] !== '')
-    .map((name) => `${name} is set in ${where}: remove it, or it decides over the client's telemetry`);
+    .filter((name) => TELEMETRY[client].overrides.test(name) && set[name] !== undefined && set[name] !== '')
+    .map((name) => `${name} is set in ${where}: remove it, because it overrides the client's telemetry settings`);
 }
 
-/** How a client that reads its headers from the variable alone is started so that the gateway knows who it is. */
+/** How to start a client that reads its telemetry headers only from the variable. */
 export function howToAuthenticate(credential: Credential, root_url: string): string {
   const value =
     'variable' in credential
@@ -160,6 +160,6 @@ export function howToAuthenticate(credential: Credential, root_url: string): str
       : 'helper' in credential
         ? `$(appscli token --base-url ${root_url})`
         : '<API_KEY>';
-  const ends = 'helper' in credential ? ' It is good as long as that token is; one of tokens create lasts longer.' : '';
-  return `The client takes the credential of its telemetry from its environment alone, for example ${HEADERS_VARIABLE}="${BEARER_HEADER}${value}".${ends}`;
+  const ends = 'helper' in credential ? ' It expires with that token; a token of `tokens create` lasts longer.' : '';
+  return `The client reads its telemetry credential only from its environment, for example ${HEADERS_VARIABLE}="${BEARER_HEADER}${value}".${ends}`;
 }

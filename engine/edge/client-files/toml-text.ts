@@ -4,8 +4,8 @@ import { BrokenFile, isTable, overlay, type Scalar, saysTheSame, type Values } f
 const BYTE_ORDER_MARK = '\uFEFF';
 
 /**
- * A TOML text with these values in it and without the keys at these paths; comments, order and form of everything else
- * stay. Raises BrokenFile for a text that is no TOML, or that can't be changed without a loss.
+ * A TOML text with these values set and the keys at these paths removed; keeps comments, order and format. Raises BrokenFile
+ * for invalid TOML, and for a text that cannot be changed without a loss.
  */
 export function mergeToml(text: string, values: Values, drops: readonly (readonly string[])[] = []): string {
   const mark = text.startsWith(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK : '';
@@ -14,8 +14,7 @@ export function mergeToml(text: string, values: Values, drops: readonly (readonl
   const wanted = overlay(found, values);
   if (saysTheSame(found, wanted)) return mark + body;
   const candidates = [
-    // Lines of our own put no key behind the comment of the next table, as the library does; but they know only tables
-    // with a header.
+    // The library puts new keys after the next table's comment. Inserted lines do not, but support only tables with a header.
     () => insertKeys(patch(body, overlayKnown(found, values)), missing(found, values)),
     () => patch(body, wanted),
   ];
@@ -27,10 +26,10 @@ export function mergeToml(text: string, values: Values, drops: readonly (readonl
 }
 
 function cannotChange(): BrokenFile {
-  return new BrokenFile('its form cannot be changed without losing something; write the keys into it by hand');
+  return new BrokenFile('its format cannot be changed without a loss; add the keys by hand');
 }
 
-/** A text without some keys; a table that held nothing else goes with it, and so does a comment that belongs to one. */
+/** A text without some keys. Also removes tables that become empty, and comments that belong to removed keys. */
 function withoutKeys(text: string, drops: readonly (readonly string[])[]): string {
   const found = parseToml(text);
   const wanted = drops.reduce(withoutKey, found);
@@ -50,14 +49,13 @@ function withoutKey(found: Record<string, unknown>, [key, ...deeper]: readonly s
   return Object.keys(inner).length === 0 ? rest : { ...found, [key]: inner };
 }
 
-/** Parts of a dotted key: the library takes minutes for thousands of them. */
+/** Most parts of a dotted key: the library takes minutes for thousands. */
 const KEY_PARTS_MAX = 32;
 const LONG_KEY = new RegExp(String.raw`(?:["'\w-]{1,100}[ \t]{0,20}\.[ \t]{0,20}){${KEY_PARTS_MAX}}`);
 
-/** What a TOML text says. Raises BrokenFile, with the line, for one that is none. */
+/** Parses a TOML text. Raises BrokenFile with the line for invalid TOML. */
 export function parseToml(text: string): Record<string, unknown> {
-  if (LONG_KEY.test(text))
-    throw new BrokenFile(`it has a key of more than ${KEY_PARTS_MAX} parts with dots between them`);
+  if (LONG_KEY.test(text)) throw new BrokenFile(`it has a dotted key of more than ${KEY_PARTS_MAX} parts`);
   try {
     return parse(text.startsWith(BYTE_ORDER_MARK) ? text.slice(BYTE_ORDER_MARK.length) : text) as Record<
       string,
@@ -65,18 +63,18 @@ export function parseToml(text: string): Record<string, unknown> {
     >;
   } catch (error) {
     const { message, line } = error as Error & { readonly line?: number };
-    throw new BrokenFile(`it is not TOML: ${line === undefined ? 'it is nested too deeply' : reasonOf(message)}`, line);
+    throw new BrokenFile(`invalid TOML: ${line === undefined ? 'nested too deeply' : reasonOf(message)}`, line);
   }
 }
 
-/** Why a text is no TOML, by the words of the library without those of the file, which may be a secret. */
+/** The library's error message without quotes of the file, which may be secret. */
 function reasonOf(message: string): string {
-  // The lines before the last repeat the file, and so does what is quoted, unless it is a bracket or the like.
-  const said = message
+  // The lines before the last quote the file, and so do quoted words, unless they are brackets or the like.
+  const reason = message
     .split('\n')
     .at(-1)!
     .replace(/ ?"(.*)"/, (quoted, text: string) => (/^[^\w\s]{1,2}$/.test(text) ? quoted : ''));
-  return /^Invalid (?:integer|float)$/.test(said) ? 'a text needs quotes around it' : said;
+  return /^Invalid (?:integer|float)$/.test(reason) ? 'a text needs quotes around it' : reason;
 }
 
 function attempt(make: () => string): string | undefined {
@@ -95,7 +93,7 @@ function says(text: string, wanted: unknown): boolean {
   }
 }
 
-/** Whether every line that is a comment is still there, as often as before. */
+/** Whether every comment line is still there, as often as before. */
 function keepsComments(before: string, after: string): boolean {
   const count = (text: string) => {
     const counts = new Map<string, number>();
@@ -109,7 +107,7 @@ function keepsComments(before: string, after: string): boolean {
   return [...count(before)].every(([comment, times]) => (kept.get(comment) ?? 0) >= times);
 }
 
-/** A copy of what was found with new values for the keys that are there already. */
+/** A copy of the content with new values for existing keys only. */
 function overlayKnown(found: Readonly<Record<string, unknown>>, values: Values): Record<string, unknown> {
   const result = { ...found };
   for (const [key, value] of Object.entries(values)) {
@@ -120,7 +118,7 @@ function overlayKnown(found: Readonly<Record<string, unknown>>, values: Values):
   return result;
 }
 
-/** What is not there yet, table by table; the root, with an empty path, first. */
+/** Missing keys by table; the root, with an empty path, first. */
 function missing(found: unknown, values: Values, path: readonly string[] = []): Missing[] {
   const table = isTable(found) ? found : {};
   const keys = Object.entries(values).filter(
@@ -132,13 +130,13 @@ function missing(found: unknown, values: Values, path: readonly string[] = []): 
   return [...(keys.length > 0 ? [{ path, keys }] : []), ...inner];
 }
 
-/** A table of a file with the keys it lacks. */
+/** A table with the keys to add. */
 export interface Missing {
   readonly path: readonly string[];
   readonly keys: readonly (readonly [key: string, value: Scalar])[];
 }
 
-/** A table of a file: where its header stands (-1 for the root) and the line after its last. */
+/** A table's lines: its header (-1 for the root) and the line after its last. */
 interface Section {
   /** `undefined` for a list of tables. */
   readonly path: string | undefined;
@@ -147,13 +145,12 @@ interface Section {
 }
 
 /**
- * Puts keys that are missing into a TOML text, as lines: at the end of the table they belong to, or in a new table at the
- * end of the text. Knows tables by their headers only, and takes a line of a multi-line text for one that looks like it:
- * the caller parses the result.
+ * Inserts missing keys into a TOML text as lines: at the end of their table, or in a new table at the end. Recognises tables
+ * by their header lines only, also within multi-line strings, so the caller must verify the result.
  */
 function insertKeys(text: string, missing: readonly Missing[]): string {
   const newline = text.includes('\r\n') ? '\r\n' : '\n';
-  // Each line keeps the line break it has.
+  // Each line keeps its own line break.
   let lines = text === '' ? [] : text.split(/(?<=\n)/);
   if (!(lines.at(-1) ?? '\n').endsWith('\n')) lines.push(`${lines.pop()!}${newline}`);
   for (const { path, keys } of missing) lines = withKeys(lines, path, keys, newline);
@@ -176,7 +173,7 @@ function withKeys(lines: readonly string[], path: readonly string[], keys: Missi
   return [...lines.slice(0, at), ...format(indent), ...lines.slice(at)];
 }
 
-/** Keys of a root that has none: below the comment that heads the file, which an empty line ends. */
+/** Adds keys to an empty root: below the leading comment of the file, which ends at an empty line. */
 function atTheTop(
   lines: readonly string[],
   own: readonly string[],
@@ -192,8 +189,8 @@ function atTheTop(
 }
 
 /**
- * The line of a key or of the header of a table in a TOML text, counted from 1; `undefined` where it stands neither below the
- * header of its table nor in its own, as in an inline table. Like `insertKeys` it goes by the form of lines.
+ * The line of a key or table header in a TOML text, counted from 1; `undefined` in an inline table. Like `insertKeys` it
+ * relies on the form of lines.
  */
 export function lineInToml(text: string, path: readonly string[]): number | undefined {
   const lines = text.split(/(?<=\n)/);
@@ -222,7 +219,7 @@ function sectionsOf(lines: readonly string[]): Section[] {
   }));
 }
 
-/** The path that a header names, as JSON; `undefined` for what is no header of a table. */
+/** The path in a table header, as JSON; `undefined` for any other line. */
 function pathOf(header: string): string | undefined {
   const path: string[] = [];
   try {
@@ -245,6 +242,6 @@ function formatKey(key: string): string {
 
 function formatValue(value: Scalar): string {
   if (typeof value === 'object') return `[${value.map(formatValue).join(', ')}]`;
-  // The escapes of a JSON text are those of a TOML text, but for DEL, which JSON leaves as it is.
+  // JSON and TOML share escapes, except for DEL, which JSON does not escape.
   return JSON.stringify(value).replaceAll('\x7f', '\\u007f');
 }

@@ -25,15 +25,15 @@ import type { Draft } from './clients.ts';
 const FILE_BYTES_MAX = 1024 * 1024;
 const BACKUPS_MAX = 10_000;
 
-/** The text of a user's file; `undefined` where there is none. Raises StartError for what is no file, too large or no UTF-8. */
+/** The text of a user's file; `undefined` if it does not exist. Raises StartError unless it is a regular file in UTF-8, 1 MiB at most. */
 export function readUserFile(path: string): string | undefined {
   try {
     if (lstatSync(path, { throwIfNoEntry: false }) === undefined) return undefined;
-    // Without NONBLOCK a named pipe in its place would keep us waiting for ever.
+    // NONBLOCK: opening a named pipe would otherwise block forever.
     const file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     try {
       const stat = fstatSync(file);
-      if (!stat.isFile()) throw new StartError(`${path} is no file: move it away`);
+      if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away`);
       if (stat.size > FILE_BYTES_MAX) throw new StartError(`${path} is larger than 1 MiB: change it by hand`);
       return decode(path, readFileSync(file));
     } finally {
@@ -41,7 +41,7 @@ export function readUserFile(path: string): string | undefined {
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
-      throw new StartError(`${path} is a link to a file that is not there: make the file, or remove the link`);
+      throw new StartError(`${path} is a broken link: create its target, or remove the link`);
     }
     return failFile(path, 'read', error);
   }
@@ -55,9 +55,9 @@ function decode(path: string, bytes: Buffer): string {
   }
 }
 
-/** A draft on the disk, beside the file it will replace. */
+/** A draft on disk, beside the file that it will replace. */
 interface Prepared {
-  /** The file itself, where the path is a link. */
+  /** The path with links resolved. */
   readonly target: string;
   readonly draft: string;
   readonly backup: string | undefined;
@@ -65,9 +65,8 @@ interface Prepared {
 }
 
 /**
- * Puts drafts in the place of the files they were made from, each in one step, after a backup beside it: all of them, or
- * none when one can't be.  A link is followed. Returns the path of the
- * backup of each, `undefined` for a new file and for one that only gets other rights. Raises StartError.
+ * Replaces files by their drafts, each atomically and with a backup beside it: all of them or none. Follows links. Returns
+ * the path of each backup; `undefined` for a new file, and if only the mode changes. Raises StartError.
  */
 export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[] {
   const prepared: Prepared[] = [];
@@ -76,9 +75,7 @@ export function writeUserFiles(drafts: readonly Draft[]): (string | undefined)[]
     for (const draft of drafts) {
       current = draft.path;
       if (readUserFile(draft.path) !== draft.before) {
-        throw new StartError(
-          `${draft.path} was changed by another program meanwhile; nothing was written, run this again`,
-        );
+        throw new StartError(`another program has changed ${draft.path}; nothing was written, run this again`);
       }
       prepared.push(prepare(draft));
     }
@@ -102,7 +99,7 @@ function remove(path: string | undefined): void {
   if (path !== undefined) rmSync(path, { force: true });
 }
 
-/** Undoes a replacement, because another one failed: what was there before comes back from its backup. */
+/** Rolls back a replacement from its backup. */
 function putBack({ target, backup, is_new }: Prepared): void {
   if (backup !== undefined) renameSync(backup, target);
   else if (is_new) remove(target);
@@ -135,7 +132,7 @@ function writeDraft(
   const file = openSync(path, 'wx', PRIVATE_FILE);
   try {
     writeFileSync(file, text);
-    // Run by root, it must stay the file of the user it belongs to.
+    // Run as root, keep the owner of the file.
     if (owner !== undefined && process.getuid?.() === 0) fchownSync(file, owner.uid, owner.gid);
     if (process.platform !== 'win32') fchmodSync(file, mode);
     fsyncSync(file);

@@ -6,7 +6,7 @@ import { type HttpAnswer, sentence } from './http.ts';
 
 const YEAR_SECONDS = 365 * 86_400;
 
-/** What a sign-in or a refresh gives (RFC 6749 section 5.1). */
+/** Token response of a sign-in or refresh (RFC 6749 section 5.1). */
 export interface Tokens {
   readonly access_token: string;
   readonly refresh_token: string | undefined;
@@ -14,48 +14,48 @@ export interface Tokens {
   readonly lifetime_seconds: number;
 }
 
-/** A device code and how to have it approved (RFC 8628 section 3.2). All texts are safe to show. */
+/** Device authorization response (RFC 8628 section 3.2). All texts are safe to print. */
 export interface DeviceCode {
   readonly device_code: string;
   readonly user_code: string;
   readonly verification_uri: string;
-  /** The same with the code filled in. */
+  /** The verification URI with the code filled in. */
   readonly verification_uri_complete: string | undefined;
   readonly lifetime_seconds: number;
   readonly interval_seconds: number;
   readonly login_notice: string | undefined;
 }
 
-/** The longest a sign-in is waited for, and the longest between two questions, whatever the gateway asks for. */
+/** Upper limits of the code's lifetime and the polling interval, whatever the gateway requests. */
 const DEVICE_SECONDS_MAX = 1800;
 const INTERVAL_SECONDS_MAX = 60;
 const INTERVAL_SECONDS_DEFAULT = 5;
 const NOTICE_LENGTH_MAX = 500;
 const URL_LENGTH_MAX = 2000;
 
-/** The object an answer is; no own properties when it is none. */
+/** The fields of a JSON object; empty for any other value. */
 export function fieldsOf(body: unknown): Readonly<Record<string, unknown>> {
   return typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
 }
 
-/** The OAuth error of an answer (RFC 6749 section 5.2): its code, and what it says for people. */
+/** The OAuth error of a response (RFC 6749 section 5.2): its code and description. */
 export function oauthError({ body }: HttpAnswer): { readonly code: string; readonly text: string | undefined } {
   const { error, error_description } = fieldsOf(body);
   return { code: typeof error === 'string' ? error : '', text: sentence(error_description) };
 }
 
-/** The error of an answer that was not expected, with what the gateway says about it. */
+/** The error of an unexpected response, with the gateway's reason. */
 export function unexpected(what: string, answer: HttpAnswer): StartError {
   const { code, text } = oauthError(answer);
-  const says = text ?? sentence(code) ?? (answer.kind === 'other' ? 'not in JSON' : 'without a reason');
-  return new StartError(`${what} failed: the gateway answered with status ${answer.status}, ${says}`);
+  const says = text ?? sentence(code) ?? (answer.kind === 'other' ? 'not in JSON' : 'no reason given');
+  return new StartError(`${what} failed: the gateway responded with status ${answer.status}, ${says}`);
 }
 
 function malformed(what: string, field: string): StartError {
-  return new StartError(`${what} failed: the gateway sent no valid "${field}"; is it the address of a gateway?`);
+  return new StartError(`${what} failed: the response has no valid "${field}"; check the address of the gateway`);
 }
 
-/** What goes into headers and onto standard output must be no more than a token. */
+/** Whether a value is a token, which is safe in headers and on standard output. */
 function isToken(value: unknown): value is string {
   return typeof value === 'string' && /^[\x21-\x7e]{1,16384}$/.test(value);
 }
@@ -64,7 +64,7 @@ function within(value: unknown, min: number, max: number): number | undefined {
   return typeof value === 'number' && value > 0 ? Math.min(Math.max(value, min), max) : undefined;
 }
 
-/** Reads the answer that holds tokens. Raises StartError that names the field that is wrong. */
+/** Reads a token response. Raises StartError that names the invalid field. */
 export function readTokens(what: string, { body }: HttpAnswer): Tokens {
   const { access_token, token_type = 'Bearer', expires_in, refresh_token, email } = fieldsOf(body);
   if (!isToken(access_token)) throw malformed(what, 'access_token');
@@ -75,7 +75,7 @@ export function readTokens(what: string, { body }: HttpAnswer): Tokens {
   return { access_token, refresh_token, lifetime_seconds, email: sentence(email) };
 }
 
-/** Reads the answer to a device authorization request. Raises StartError that names the field that is wrong. */
+/** Reads a device authorization response. Raises StartError that names the invalid field. */
 export function readDeviceCode({ body }: HttpAnswer, base_url: string): DeviceCode {
   const what = 'sign-in';
   const fields = fieldsOf(body);
@@ -92,16 +92,16 @@ export function readDeviceCode({ body }: HttpAnswer, base_url: string): DeviceCo
     verification_uri: readPage(fields.verification_uri, 'verification_uri', base_url),
     verification_uri_complete:
       complete === undefined ? undefined : readPage(complete, 'verification_uri_complete', base_url),
-    // Zero, or nonsense, asks for nothing in particular; once a second is often enough for everybody.
+    // An invalid interval becomes one second.
     interval_seconds: within(interval, 1, INTERVAL_SECONDS_MAX) ?? 1,
     login_notice: typeof login_notice === 'string' ? login_notice.slice(0, NOTICE_LENGTH_MAX) : undefined,
   };
 }
 
-/** A page of the gateway itself: anything else could be a copy of it. */
+/** A page URL with the gateway's own origin: another origin could be phishing. */
 function readPage(value: unknown, field: string, base_url: string): string {
   if (typeof value !== 'string' || !sameOrigin(value, base_url)) throw malformed('sign-in', field);
-  // Written anew, it holds nothing that a terminal would act upon.
+  // The normalised URL contains no control characters.
   const { href } = new URL(value);
   if (href.length > URL_LENGTH_MAX) throw malformed('sign-in', field);
   return href;
@@ -109,7 +109,7 @@ function readPage(value: unknown, field: string, base_url: string): string {
 
 const NESTING_MAX = 20;
 
-/** An answer without what moves the cursor, and without what is nested deeper than anything a gateway says. */
+/** A response without control characters, cut at `levels` of nesting. */
 export function safeToShow(value: unknown, levels = NESTING_MAX): unknown {
   if (typeof value === 'string') return printable(value);
   if (typeof value !== 'object' || value === null) return value;
@@ -119,8 +119,8 @@ export function safeToShow(value: unknown, levels = NESTING_MAX): unknown {
 }
 
 /**
- * An answer in the form its schema has, whatever was sent: what is missing or of another kind is `null` where that may be,
- * else empty; what the schema does not have is left out. Texts are safe to show.
+ * Coerces a response to its schema: a missing or mistyped value becomes `null` if allowed, else empty; unknown fields are
+ * dropped. Texts are safe to print.
  */
 export function shapeAnswer(schema: JsonSchema, value: unknown): unknown {
   const types = [schema.type].flat();
@@ -151,7 +151,7 @@ function emptyOf(types: readonly unknown[], empty: number | string): number | st
   return types.includes('null') ? null : empty;
 }
 
-/** Of what need not be there only what is. */
+/** The object's fields by its schema; absent optional fields stay absent. */
 function shapeObject(schema: JsonSchema, fields: Readonly<Record<string, unknown>>): object {
   const {
     properties = {},

@@ -3,56 +3,59 @@ import { isLoopbackUrl, urlProblem } from '../../base/kit/net/addresses.ts';
 
 const EXIT_USAGE = 64;
 
-/** Whether an address may be one of another machine over http, where everybody on the way can read what is sent. */
+/** Whether http is allowed for another machine, where the network can read the traffic. */
 export type PlainHttp = 'refused' | 'taken';
 
-/** The address of a gateway as everything here writes it: no trailing slash. Raises StartError that says where it came from. */
+/** Parses and normalises a gateway's address (no trailing slash). Raises StartError that names its origin. */
 export function parseBaseUrl(text: string, origin = '--base-url', plain_http: PlainHttp = 'refused'): string {
   const wrong = (what: string) => {
-    throw new StartError(`${origin} is no address of a gateway: ${what}; write https://gateway.example.com`, {
-      exit_code: EXIT_USAGE,
-    });
+    throw new StartError(
+      `${origin} is not a gateway address: ${what}; expected an address such as https://gateway.example.com`,
+      {
+        exit_code: EXIT_USAGE,
+      },
+    );
   };
   const problem = urlProblem(text, 'base');
   if (problem !== undefined) return wrong(problem);
   const { protocol, href } = new URL(text);
   if (protocol === 'http:' && plain_http === 'refused' && !isLoopbackUrl(href)) {
-    return wrong('over http everybody on the way could read your token, so it is taken for this machine only');
+    return wrong('http exposes your token to the network, so it is allowed only for this machine');
   }
   return href.replace(/\/+$/, '');
 }
 
 /**
- * Which gateway is meant: the one given, else that of APPSCLI_BASE_URL, else the only one known. Raises StartError that
- * lists those there are.
+ * Chooses the gateway: `base_url`, else APPSCLI_BASE_URL, else the only known one. Raises StartError that lists the known
+ * ones.
  */
 export function chooseBaseUrl(
-  given: string | undefined,
+  base_url: string | undefined,
   env: NodeJS.ProcessEnv,
   known: readonly string[],
   plain_http: PlainHttp = 'refused',
 ): string {
-  if (given !== undefined) return parseBaseUrl(given, '--base-url', plain_http);
+  if (base_url !== undefined) return parseBaseUrl(base_url, '--base-url', plain_http);
   const preset = env.APPSCLI_BASE_URL ?? '';
   if (preset !== '') return parseBaseUrl(preset, 'APPSCLI_BASE_URL', plain_http);
   if (known.length === 1) return known[0]!;
   throw new StartError(
     known.length === 0
-      ? 'which gateway? You are signed in at none: name one with --base-url https://gateway.example.com, or sign in: appscli login --base-url https://gateway.example.com'
-      : `which gateway? You are signed in at ${known.join(', ')}: name one with --base-url or APPSCLI_BASE_URL`,
+      ? 'no gateway: name one with --base-url https://gateway.example.com, or sign in: appscli login --base-url https://gateway.example.com'
+      : `several gateways: choose one of ${known.join(', ')} with --base-url or APPSCLI_BASE_URL`,
     { exit_code: EXIT_USAGE },
   );
 }
 
-/** What somebody may have copied behind the address of a gateway: the form of other clients, or the path of an API. */
+/** An API path that people may copy along with a gateway's address. */
 export const API_PATH = /\/v1(?:\/(?:messages(?:\/count_tokens)?|chat\/completions|responses|models))?$/;
 
-/** The address of a gateway without the `/v1` or the path of an API that it was given with. */
+/** A gateway's address without `/v1` or an API path. */
 export function withoutApiPath(base_url: string): string {
   return base_url.replace(API_PATH, '').replace(/\/+$/, '');
 }
 
-/** Whether two addresses are of one origin: same scheme, host and port. */
+/** Whether two URLs have the same origin: scheme, host and port. */
 export function sameOrigin(a: string, b: string): boolean {
   return URL.canParse(a) && URL.canParse(b) && new URL(a).origin === new URL(b).origin;
 }

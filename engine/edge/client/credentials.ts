@@ -21,10 +21,10 @@ import { parseBaseUrl } from './base-url.ts';
 
 const FILE_BYTES_MAX = 1024 * 1024;
 const OTHERS = 0o077;
-/** Four requests at their slowest. */
-const PATIENCE_SECONDS = 40;
+/** Longest time that a process of this program holds the lock: four requests with timeouts. */
+const LOCK_TIMEOUT_SECONDS = 40;
 
-/** Where the file is: APPSCLI_CREDENTIALS, else below XDG_CONFIG_HOME, else below ~/.config. */
+/** Path of the credentials file: APPSCLI_CREDENTIALS, else below XDG_CONFIG_HOME, else below ~/.config. */
 export function credentialsPath(env: NodeJS.ProcessEnv): string {
   const set = (name: string) => (env[name] === '' ? undefined : env[name]);
   const own = set('APPSCLI_CREDENTIALS');
@@ -32,7 +32,7 @@ export function credentialsPath(env: NodeJS.ProcessEnv): string {
   return join(set('XDG_CONFIG_HOME') ?? join(set('HOME') ?? homedir(), '.config'), 'appscli', 'credentials.json');
 }
 
-/** Opens the credentials file of a person. `warn` is told when others could read it, which is put right. */
+/** Opens the user's credentials file. Makes a readable file private, and calls `warn`. */
 export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => void = () => {}) {
   const path = credentialsPath(env);
   function read(): ReadonlyMap<string, Credentials> {
@@ -46,9 +46,9 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => 
 
   return {
     path,
-    /** Everything in it; nothing where there is no file. Raises StartError for one that can't be read or understood. */
+    /** All credentials by gateway; empty without a file. Raises StartError for an unreadable or invalid file. */
     read,
-    /** Sets or removes what belongs to one gateway; the others stay. Hold the lock. Raises StartError; then nothing changed. */
+    /** Sets or removes the credentials of one gateway. The caller must hold the lock. Raises StartError without a change. */
     write(base_url: string, credentials: Credentials | undefined): void {
       const all = new Map(read());
       if (credentials === undefined) all.delete(base_url);
@@ -60,14 +60,14 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => 
       }
     },
     /**
-     * Runs something while no other process changes the file. Raises StartError when one keeps it for longer than this, or
-     * when nothing can be written there. Without a number it is longer than any of ours can take.
+     * Runs `run` under an exclusive lock on the file. Raises StartError after the timeout, or if the directory is not writable.
+     * The default timeout exceeds the longest run of this program.
      */
-    async locked<T>(run: () => Promise<T>, patience_seconds = PATIENCE_SECONDS): Promise<T> {
+    async locked<T>(run: () => Promise<T>, lock_timeout_seconds = LOCK_TIMEOUT_SECONDS): Promise<T> {
       let within: unknown;
       try {
         makeDirectory(dirname(path));
-        return await withLock(`${path}.lock`, patience_seconds, () =>
+        return await withLock(`${path}.lock`, lock_timeout_seconds, () =>
           run().catch((error) => {
             within = error;
             throw error;
@@ -81,14 +81,14 @@ export function openCredentials(env: NodeJS.ProcessEnv, warn: (text: string) => 
   };
 }
 
-/** The file that holds what `appscli login` was given, by address of the gateway. */
+/** The file with the credentials of `appscli login`, by gateway address. */
 export type CredentialsFile = ReturnType<typeof openCredentials>;
 
-/** The text of a file; `undefined` where there is none. One that others may read becomes private. */
+/** The text of a file; `undefined` if it does not exist. Makes a readable file private. */
 function readPrivate(path: string, warn: (text: string) => void): string | undefined {
   let file: number;
   try {
-    // Without NONBLOCK a named pipe in its place would keep us waiting for ever.
+    // NONBLOCK: opening a named pipe would otherwise block forever.
     file = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
@@ -96,8 +96,9 @@ function readPrivate(path: string, warn: (text: string) => void): string | undef
   }
   try {
     const stat = fstatSync(file);
-    if (!stat.isFile()) throw new StartError(`${path} is no file: move it away and sign in again`);
-    if (stat.size > FILE_BYTES_MAX) throw new StartError(`${path} is larger than 1 MiB, so it is no credentials file`);
+    if (!stat.isFile()) throw new StartError(`${path} is not a regular file: move it away and sign in again`);
+    if (stat.size > FILE_BYTES_MAX)
+      throw new StartError(`${path} is not a credentials file (larger than 1 MiB): move it away and sign in again`);
     if (process.platform !== 'win32' && (stat.mode & OTHERS) !== 0) protect(path, warn);
     return readFileSync(file, 'utf8');
   } finally {
@@ -108,13 +109,13 @@ function readPrivate(path: string, warn: (text: string) => void): string | undef
 function protect(path: string, warn: (text: string) => void): void {
   try {
     chmodSync(path, PRIVATE_FILE);
-    warn(`other users could read ${path}; it is private now, but sign in again if one of them may have`);
+    warn(`other users could read ${path}; it is private now; sign in again if somebody may have read it`);
   } catch {
-    warn(`other users can read ${path}, and it can't be made private: chmod 600 it`);
+    warn(`other users can read ${path}, and its mode cannot be changed: chmod 600 it`);
   }
 }
 
-/** Puts a new file in the place of the old one in one step, so that nobody ever sees half of it; a link is replaced, not followed. */
+/** Replaces a file atomically. Replaces a symbolic link instead of following it. */
 function replaceFile(path: string, text: string): void {
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
@@ -134,19 +135,19 @@ function replaceFile(path: string, text: string): void {
 
 const VERSION = 1;
 
-/** What a person holds for one gateway. */
+/** The user's credentials for one gateway. */
 export interface Credentials {
   readonly access_token: string;
-  /** By the clock of this machine, ISO 8601. */
+  /** ISO 8601, by this machine's clock. */
   readonly expires_at: string;
-  /** How long it was good for when it was given. */
+  /** Lifetime of the access token at issue. */
   readonly lifetime_seconds: number;
-  /** `undefined` when the gateway gave none: the sign-in then ends with the access token. */
+  /** Without one the sign-in ends with the access token. */
   readonly refresh_token?: string;
   readonly email?: string;
 }
 
-/** Credentials from tokens that have just come; a refresh that names no new refresh token or e-mail leaves them as they were. */
+/** Credentials from a token response. Keeps the previous refresh token and e-mail if the response omits them. */
 export function credentialsFrom(tokens: Tokens, now_ms: number, before?: Credentials): Credentials {
   const { access_token, lifetime_seconds } = tokens;
   const refresh_token = tokens.refresh_token ?? before?.refresh_token;
@@ -165,7 +166,7 @@ export function formatCredentials(all: ReadonlyMap<string, Credentials>): string
   return `${JSON.stringify({ version: VERSION, gateways: Object.fromEntries(all) }, null, 2)}\n`;
 }
 
-/** Reads the text of a credentials file. Raises StartError that says where the file is wrong, without repeating any of it. */
+/** Parses a credentials file. Raises StartError with the problem, without quoting the file. */
 export function parseCredentials(text: string, path: string): Map<string, Credentials> {
   const wrong = (what: string): never => {
     throw new StartError(`${path} is not a credentials file of appscli: ${what}; move it away and sign in again`);
@@ -183,13 +184,13 @@ export function parseCredentials(text: string, path: string): Map<string, Creden
   const all = new Map<string, Credentials>();
   for (const [base_url, value] of Object.entries(gateways)) {
     const credentials = isBaseUrl(base_url) ? readCredentials(value) : undefined;
-    if (credentials === undefined) return wrong('the entry of a gateway is damaged');
+    if (credentials === undefined) return wrong('the entry of a gateway is invalid');
     all.set(base_url, credentials);
   }
   return all;
 }
 
-/** Anything else would be asked over and over, or get the refresh token in the clear. */
+/** Whether an address is normalised, and does not send the refresh token over plain http. */
 function isBaseUrl(text: string): boolean {
   try {
     return parseBaseUrl(text) === text;
@@ -201,7 +202,7 @@ function isBaseUrl(text: string): boolean {
 function readCredentials(value: unknown): Credentials | undefined {
   const fields = fieldsOf(value);
   const { access_token, expires_at, lifetime_seconds, refresh_token, email } = fields;
-  // They become header values.
+  // Tokens become header values.
   const isToken = (text: unknown): text is string => typeof text === 'string' && /^[\x21-\x7e]+$/.test(text);
   if (!isToken(access_token) || typeof expires_at !== 'string' || Number.isNaN(Date.parse(expires_at)))
     return undefined;

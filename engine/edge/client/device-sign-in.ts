@@ -14,12 +14,12 @@ import { sameOrigin } from './base-url.ts';
 import { type Ask, EXIT_REFUSED, type HttpAnswer, sentence, Unreachable } from './http.ts';
 
 const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
-/** What slow_down adds to the interval (RFC 8628 section 3.5). */
+/** Added to the interval on slow_down (RFC 8628 section 3.5). */
 const SLOWER_SECONDS = 5;
 const RETRY_AFTER_SECONDS_MAX = 60;
 const SECOND_MS = 1000;
 
-/** Asks for a device code (RFC 8628 section 3.1). Raises StartError, Unreachable. */
+/** Requests a device code (RFC 8628 section 3.1). Raises StartError, Unreachable. */
 export async function requestDeviceCode(
   ask: Ask,
   endpoints: Endpoints,
@@ -31,47 +31,47 @@ export async function requestDeviceCode(
   return readDeviceCode(answer, base_url);
 }
 
-/** What happens while a person signs in at the browser. */
+/** State of a sign-in that waits for the person's approval in the browser. */
 export interface Waiting {
   readonly ask: Ask;
   readonly clock: Clock;
   readonly token_endpoint: string;
   readonly code: DeviceCode;
-  /** Ends the waiting; its reason is raised. */
+  /** Aborts the wait; its reason is raised. */
   readonly signal: AbortSignal;
-  /** Told each second how long the code is good for, and why the last question got no answer, if so. */
-  onWait(left_seconds: number, trouble: string | undefined): void;
+  /** Called each second with the code's remaining lifetime, and the problem of the last poll, if any. */
+  onWait(left_seconds: number, problem: string | undefined): void;
 }
 
 /**
- * Waits until a device code is approved (RFC 8628 section 3.4). A gateway that can't be reached is asked again until the
- * code expires. Raises StartError: exit code 1 when the sign-in was refused or took too long, 69 for an answer that is none.
+ * Polls until a device code is approved (RFC 8628 section 3.4). Retries an unreachable gateway until the code expires.
+ * Raises StartError: exit code 1 for a denied or expired sign-in, 69 for an invalid response.
  */
 export async function awaitApproval(waiting: Waiting): Promise<Tokens> {
   const { clock, code } = waiting;
   const end_ms = clock.now() + code.lifetime_seconds * SECOND_MS;
   let interval_seconds = code.interval_seconds;
-  let trouble: string | undefined;
+  let problem: string | undefined;
   for (let wait_seconds = interval_seconds; ; ) {
-    await waitAndTell(waiting, wait_seconds, end_ms, trouble);
+    await waitAndTell(waiting, wait_seconds, end_ms, problem);
     const polled = await poll(waiting);
-    trouble = undefined;
+    problem = undefined;
     wait_seconds = interval_seconds;
     if (polled.outcome === 'approved') return polled.tokens;
     if (polled.outcome === 'slow_down') {
       interval_seconds += SLOWER_SECONDS;
       wait_seconds = interval_seconds;
-    } else if (polled.outcome === 'trouble') {
-      trouble = polled.text;
+    } else if (polled.outcome === 'retry') {
+      problem = polled.text;
       wait_seconds = Math.max(interval_seconds, polled.retry_after_seconds);
     }
-    if (clock.now() >= end_ms) throw expired(trouble);
+    if (clock.now() >= end_ms) throw expired(problem);
   }
 }
 
-function expired(trouble: string | undefined): StartError {
-  if (trouble !== undefined) return new Unreachable(`the sign-in could not be completed: ${trouble}`);
-  return new StartError('the code has expired before the sign-in was completed; start again', {
+function expired(problem: string | undefined): StartError {
+  if (problem !== undefined) return new Unreachable(`sign-in failed: ${problem}`);
+  return new StartError('the code expired before the sign-in was complete; start again', {
     exit_code: EXIT_REFUSED,
   });
 }
@@ -80,11 +80,11 @@ async function waitAndTell(
   { clock, signal, onWait }: Waiting,
   seconds: number,
   end_ms: number,
-  trouble: string | undefined,
+  problem: string | undefined,
 ): Promise<void> {
   const until_ms = Math.min(clock.now() + seconds * SECOND_MS, end_ms);
   for (let now_ms = clock.now(); now_ms < until_ms; now_ms = clock.now()) {
-    onWait(Math.ceil((end_ms - now_ms) / SECOND_MS), trouble);
+    onWait(Math.ceil((end_ms - now_ms) / SECOND_MS), problem);
     await pause(clock, Math.min(SECOND_MS, until_ms - now_ms), signal);
   }
 }
@@ -92,7 +92,7 @@ async function waitAndTell(
 type Polled =
   | { readonly outcome: 'approved'; readonly tokens: Tokens }
   | { readonly outcome: 'pending' | 'slow_down' }
-  | { readonly outcome: 'trouble'; readonly text: string; readonly retry_after_seconds: number };
+  | { readonly outcome: 'retry'; readonly text: string; readonly retry_after_seconds: number };
 
 async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Polled> {
   let answer: HttpAnswer;
@@ -101,7 +101,7 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
     answer = await ask('POST', token_endpoint, { form, signal });
   } catch (error) {
     if (!(error instanceof Unreachable)) throw error;
-    return { outcome: 'trouble', text: error.message, retry_after_seconds: 0 };
+    return { outcome: 'retry', text: error.message, retry_after_seconds: 0 };
   }
   if (answer.status === 200) return { outcome: 'approved', tokens: readTokens('sign-in', answer) };
   const error = oauthError(answer);
@@ -109,22 +109,22 @@ async function poll({ ask, token_endpoint, code, signal }: Waiting): Promise<Pol
   if (error.code === 'slow_down') return { outcome: 'slow_down' };
   if (answer.status >= 500 || answer.status === 429) {
     const retry_after_seconds = Math.min(answer.retry_after_seconds ?? 0, RETRY_AFTER_SECONDS_MAX);
-    return { outcome: 'trouble', text: unexpected('asking for the token', answer).message, retry_after_seconds };
+    return { outcome: 'retry', text: unexpected('requesting the token', answer).message, retry_after_seconds };
   }
   throw refusal(error, answer);
 }
 
 function refusal({ code, text }: ReturnType<typeof oauthError>, answer: HttpAnswer): StartError {
   const refused = (sentence: string) => new StartError(sentence, { exit_code: EXIT_REFUSED });
-  if (code === 'access_denied') return refused(`the sign-in was refused${text === undefined ? '' : `: ${text}`}`);
+  if (code === 'access_denied') return refused(`the sign-in was denied${text === undefined ? '' : `: ${text}`}`);
   if (code === 'expired_token') return expired(undefined);
   if (code === 'invalid_grant') {
-    return refused('the gateway does not know the code any more; was it used by another program? Start again');
+    return refused('the gateway no longer knows the code; start again');
   }
   return unexpected('sign-in', answer);
 }
 
-/** Waits; rejects with the signal's reason when that comes first. */
+/** Waits; rejects with the signal's reason if it aborts first. */
 export function pause(clock: Clock, milliseconds: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = () => {
@@ -140,21 +140,21 @@ export function pause(clock: Clock, milliseconds: number, signal?: AbortSignal):
   });
 }
 
-/** Whether a browser that this process opens would appear before the person who runs it. */
+/** Whether this process can open a browser on the user's screen. */
 export function hasBrowser(env: NodeJS.ProcessEnv, platform: NodeJS.Platform): boolean {
   const set = (name: string) => (env[name] ?? '') !== '';
   if (set('SSH_CONNECTION') || set('SSH_CLIENT') || set('SSH_TTY')) return false;
-  // Without a display xdg-open takes the terminal for a browser that shows text.
+  // Without a display xdg-open starts a text browser in the terminal.
   return platform === 'darwin' || platform === 'win32' || set('DISPLAY') || set('WAYLAND_DISPLAY');
 }
 
 const OPENERS: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   darwin: ['open'],
-  // Not "start": that is a word of the shell, which would also read the address.
+  // Not "start": a shell built-in, which would interpret the address.
   win32: ['rundll32', 'url.dll,FileProtocolHandler'],
 };
 
-/** Opens a page in the person's browser, without a shell. That it fails makes no difference: the address is shown as well. */
+/** Opens a page in the user's browser, without a shell. Ignores failures: the address is also printed. */
 export function openBrowser(url: string, platform: NodeJS.Platform = process.platform): void {
   const [program = 'xdg-open', ...before] = OPENERS[platform] ?? ['xdg-open'];
   const opener = spawn(program, [...before, url], { stdio: 'ignore', detached: true });
@@ -162,62 +162,61 @@ export function openBrowser(url: string, platform: NodeJS.Platform = process.pla
   opener.unref();
 }
 
-/** Where a gateway takes what belongs to sign-in; all on its own origin. */
+/** OAuth endpoints of a gateway, all on its own origin. */
 export interface Endpoints {
   readonly device_authorization: string;
   readonly token: string;
-  /** `undefined` when tokens can't be revoked there. */
+  /** `undefined` if the gateway does not support revocation. */
   readonly revocation: string | undefined;
 }
 
 const discoveryOf = (base_url: string) => `${base_url}/.well-known/oauth-authorization-server`;
 
-/** Errors of gateways say their type. */
+/** Whether a response is a gateway's error, which has a type. */
 const isOfGateway = ({ body }: HttpAnswer) => typeof fieldsOf(fieldsOf(body).error).type === 'string';
 
 const NO_SIGN_IN =
-  'it has no identity provider (auth.oidc), so nobody signs in there; its administrator makes access tokens with appscli tokens create';
+  'it has no identity provider (auth.oidc); ask its administrator for an access token (appscli tokens create)';
 
-/** Raises StartError where a gateway says that nobody can sign in; whatever else it answers says nothing of that. */
-export async function demandSignIn(ask: Ask, base_url: string): Promise<void> {
+/** Raises StartError if the gateway reports that sign-in is disabled. */
+export async function assertSignInAvailable(ask: Ask, base_url: string): Promise<void> {
   const answer = await ask('GET', discoveryOf(base_url)).catch(() => undefined);
   if (answer?.status !== 404 || !isOfGateway(answer)) return;
   throw new StartError(`you are not signed in at ${base_url}: ${NO_SIGN_IN}`, { exit_code: EXIT_REFUSED });
 }
 
 /**
- * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable when there is no answer, StartError when the
- * answer is no document of this gateway: its issuer and all endpoints must have the address that was given.
+ * Reads the discovery document of a gateway (RFC 8414). Raises Unreachable without a response, StartError for an invalid
+ * document: its issuer and all endpoints must match the base URL.
  */
 export async function discover(ask: Ask, base_url: string, signal?: AbortSignal): Promise<Endpoints> {
   const url = discoveryOf(base_url);
   const answer = await ask('GET', url, { signal });
   const refuse = (what: string) => {
-    throw new StartError(`${base_url} can't be signed in at: ${what}`);
+    throw new StartError(`cannot sign in at ${base_url}: ${what}`);
   };
   if (answer.status >= 500 || answer.status === 429) {
     throw new Unreachable(unexpected(`reading ${url}`, answer).message);
   }
   if (answer.status === 404 && isOfGateway(answer)) return refuse(NO_SIGN_IN);
   if (answer.status !== 200 || answer.kind !== 'json') {
-    return refuse(
-      `there is no discovery document at ${url} (status ${answer.status}); is it the address of a gateway?`,
-    );
+    return refuse(`no discovery document at ${url} (status ${answer.status}); check the address of the gateway`);
   }
   const document = fieldsOf(answer.body);
   const issuer = sentence(document.issuer);
   if (issuer === undefined) return refuse(`the document at ${url} names no issuer`);
   if (!URL.canParse(issuer) || new URL(issuer).href.replace(/\/+$/, '') !== base_url) {
-    return refuse(`the gateway calls itself ${issuer}; give that address if you trust it`);
+    return refuse(`its issuer is ${issuer}; use that address if you trust it`);
   }
   const endpoint = (field: string): string => {
     const value = document[field];
     if (typeof value !== 'string') return refuse(`the document at ${url} has no ${field}`);
-    if (!sameOrigin(value, base_url)) return refuse(`its ${field} is at another address, which could be anybody's`);
+    if (!sameOrigin(value, base_url)) return refuse(`its ${field} is at another address, which is not trusted`);
     return value;
   };
   const grants = document.grant_types_supported;
-  if (Array.isArray(grants) && !grants.includes(DEVICE_GRANT)) return refuse('it has no sign-in from a terminal');
+  if (Array.isArray(grants) && !grants.includes(DEVICE_GRANT))
+    return refuse('it does not support sign-in from a terminal (device authorization grant)');
   return {
     device_authorization: endpoint('device_authorization_endpoint'),
     token: endpoint('token_endpoint'),

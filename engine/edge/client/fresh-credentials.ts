@@ -6,54 +6,54 @@ import { discover, pause } from './device-sign-in.ts';
 import { type Ask, type HttpAnswer, notSignedIn, SignInOver, signInOver, Unreachable } from './http.ts';
 
 /**
- * A token is renewed in the last tenth of its life: for the usual hour the last six minutes, which is longer than clients
- * keep what a key helper printed. Of longer lives the last ten minutes are enough.
+ * Tokens are renewed in the last tenth of their lifetime, ten minutes at most. For the usual hour this is six minutes, longer
+ * than clients cache the output of a key helper.
  */
 const RENEWED_PART = 0.1;
 const RENEWED_SECONDS_MAX = 600;
-/** With so much left nobody waits for the refresh of another process. */
+/** With more time left, do not wait for another process's refresh. */
 const AMPLE_SECONDS = 30;
-/** How far the clock may have been set since a token was given before its end counts for nothing. */
+/** Largest clock correction after which a token's expiry still counts. */
 const CLOCK_SECONDS_MAX = 60;
-/** A gateway that is busy with another refresh of the same sign-in says to come back in a second. */
+/** Longest retry-after of a gateway that is busy with another refresh of the same sign-in. */
 const BUSY_SECONDS_MAX = 2;
 const TRIES = 3;
 
-/** What renewing credentials takes. */
+/** Input of a renewal. */
 export interface Renewal {
   readonly credentials: CredentialsFile;
   readonly ask: Ask;
   readonly clock: Clock;
   readonly base_url: string;
-  /** An access token that the gateway has just refused: it is not good, however long it has to live. */
+  /** An access token that the gateway has just rejected, whatever its expiry. */
   readonly rejected?: string | undefined;
 }
 
 /**
- * Credentials with an access token that is good for a while, renewed when need be; of any number of processes that ask at
- * once, one renews. When that fails, a token that still lives is returned. Raises SignInOver when the gateway
- * wants another sign-in, StartError (exit code 69) when the token is not good and there is no other at the moment.
+ * Credentials with a valid access token, renewed if it expires soon. Of several concurrent processes only one renews. If the
+ * renewal fails, returns a token that is still valid. Raises SignInOver if a new sign-in is required, StartError (exit code 69)
+ * if the token has expired and the gateway is unreachable.
  */
 export async function freshCredentials(renewal: Renewal): Promise<Credentials> {
   const { credentials, clock, base_url, rejected } = renewal;
-  const held = credentials.read().get(base_url);
-  if (held === undefined) throw notSignedIn(base_url);
-  if (isFresh(held, clock, rejected)) return held;
-  const left_seconds = held.access_token === rejected ? 0 : secondsLeft(held, clock);
-  const patience_seconds = left_seconds > AMPLE_SECONDS ? 0 : undefined;
+  const stored = credentials.read().get(base_url);
+  if (stored === undefined) throw notSignedIn(base_url);
+  if (isFresh(stored, clock, rejected)) return stored;
+  const left_seconds = stored.access_token === rejected ? 0 : secondsLeft(stored, clock);
+  const lock_timeout_seconds = left_seconds > AMPLE_SECONDS ? 0 : undefined;
   try {
-    return await credentials.locked(() => renewOnce(renewal), patience_seconds);
+    return await credentials.locked(() => renewOnce(renewal), lock_timeout_seconds);
   } catch (error) {
     if (error instanceof SignInOver || !(error instanceof StartError)) throw error;
-    if (left_seconds > 0) return held;
+    if (left_seconds > 0) return stored;
     throw error instanceof Unreachable ? staysSignedIn(error) : error;
   }
 }
 
-/** Clients show what their key helper says, some with the advice to sign in again, which helps nobody in an outage. */
+/** Adds to the error of an outage that the sign-in is intact. Some clients otherwise advise to sign in again. */
 function staysSignedIn(error: Unreachable): Unreachable {
   const end = /[.!?]$/.test(error.message) ? '' : '.';
-  return new Unreachable(`${error.message}${end} You are still signed in; this works again when that is over.`, {
+  return new Unreachable(`${error.message}${end} You are still signed in: try again when the gateway is reachable.`, {
     cause: error,
   });
 }
@@ -62,35 +62,39 @@ function secondsLeft({ expires_at }: Credentials, clock: Clock): number {
   return (Date.parse(expires_at) - clock.now()) / 1000;
 }
 
-function isFresh(held: Credentials, clock: Clock, rejected: string | undefined): boolean {
-  const wanted_seconds = Math.min(held.lifetime_seconds * RENEWED_PART, RENEWED_SECONDS_MAX);
-  const left_seconds = secondsLeft(held, clock);
-  // More than it ever had: it was given while the clock was wrong.
-  if (left_seconds > held.lifetime_seconds + CLOCK_SECONDS_MAX) return false;
-  return held.access_token !== rejected && left_seconds > wanted_seconds;
+function isFresh(stored: Credentials, clock: Clock, rejected: string | undefined): boolean {
+  const wanted_seconds = Math.min(stored.lifetime_seconds * RENEWED_PART, RENEWED_SECONDS_MAX);
+  const left_seconds = secondsLeft(stored, clock);
+  // More than its full lifetime: it was issued while the clock was wrong.
+  if (left_seconds > stored.lifetime_seconds + CLOCK_SECONDS_MAX) return false;
+  return stored.access_token !== rejected && left_seconds > wanted_seconds;
 }
 
-/** Renews, unless another process did while this one waited for the lock. */
+/** Renews, unless another process has done so while this one waited for the lock. */
 async function renewOnce(renewal: Renewal): Promise<Credentials> {
   const { credentials, clock, base_url, rejected } = renewal;
-  const held = credentials.read().get(base_url);
-  if (held === undefined) throw notSignedIn(base_url);
-  if (isFresh(held, clock, rejected)) return held;
-  const { refresh_token } = held;
+  const stored = credentials.read().get(base_url);
+  if (stored === undefined) throw notSignedIn(base_url);
+  if (isFresh(stored, clock, rejected)) return stored;
+  const { refresh_token } = stored;
   if (refresh_token === undefined) {
-    if (held.access_token !== rejected && secondsLeft(held, clock) > 0) return held;
-    return forget(renewal, 'it could not be renewed');
+    if (stored.access_token !== rejected && secondsLeft(stored, clock) > 0) return stored;
+    return forget(renewal, 'it has no refresh token');
   }
-  // A refresh token is replaced by its use: who can't write down the next one had better not use this one.
-  credentials.write(base_url, held);
-  const answer = await refresh(renewal, refresh_token, held.access_token === rejected || secondsLeft(held, clock) <= 0);
+  // Refresh tokens rotate on use: make sure that the file is writable before using this one.
+  credentials.write(base_url, stored);
+  const answer = await refresh(
+    renewal,
+    refresh_token,
+    stored.access_token === rejected || secondsLeft(stored, clock) <= 0,
+  );
   if (answer.status === 200) {
-    const renewed = credentialsFrom(readTokens('renewing the sign-in', answer), clock.now(), held);
+    const renewed = credentialsFrom(readTokens('renewing the sign-in', answer), clock.now(), stored);
     credentials.write(base_url, renewed);
     return renewed;
   }
   const { code, text } = oauthError(answer);
-  if (code === 'invalid_grant') return forget(renewal, text ?? 'the gateway says so');
+  if (code === 'invalid_grant') return forget(renewal, text ?? 'the gateway has ended it');
   const failure = unexpected(`renewing the sign-in at ${base_url}`, answer);
   throw answer.status >= 500 || answer.status === 429 ? new Unreachable(failure.message) : failure;
 }
@@ -112,16 +116,16 @@ function forget({ credentials, base_url }: Renewal, because: string): never {
 }
 
 /**
- * Ends a sign-in at the gateway (RFC 7009): the refresh token, and with it the session, then the access token. Raises
- * StartError when the gateway can't be reached, or can't do it.
+ * Revokes a sign-in at the gateway (RFC 7009): the refresh token, which ends the session, then the access token. Raises
+ * StartError if the gateway is unreachable or does not support it.
  */
-export async function revokeCredentials(ask: Ask, base_url: string, held: Credentials): Promise<void> {
+export async function revokeCredentials(ask: Ask, base_url: string, stored: Credentials): Promise<void> {
   const { revocation } = await discover(ask, base_url);
   if (revocation === undefined) {
-    throw new StartError(`${base_url} has no way to end a sign-in from here`);
+    throw new StartError(`${base_url} does not support revocation`);
   }
-  const tokens: [string, string][] = [['access_token', held.access_token]];
-  if (held.refresh_token !== undefined) tokens.unshift(['refresh_token', held.refresh_token]);
+  const tokens: [string, string][] = [['access_token', stored.access_token]];
+  if (stored.refresh_token !== undefined) tokens.unshift(['refresh_token', stored.refresh_token]);
   for (const [token_type_hint, token] of tokens) {
     const answer = await ask('POST', revocation, { form: { token, token_type_hint } });
     if (answer.status !== 200) throw unexpected(`ending the sign-in at ${base_url}`, answer);

@@ -1,26 +1,26 @@
 import { StartError } from '../../base/contract/start-error.ts';
 import { type Exchange, exchange } from '../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../base/kit/net/format-network-error.ts';
-import { wayTo } from '../../base/kit/net/way.ts';
+import { proxyRouteTo } from '../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { printable } from '../../base/kit/text/printable.ts';
 
 const TIMEOUT_SECONDS = 10;
 const BODY_BYTES_MAX = 1024 * 1024;
 
-/** A complete answer. */
+/** A complete response. */
 export interface HttpAnswer {
   readonly status: number;
-  /** `json`: `body` is what it says. `empty`, `other`: there is no body, or one that is not JSON. */
+  /** `json`: `body` is the parsed JSON. `empty`, `other`: no body, or not JSON. */
   readonly kind: 'json' | 'empty' | 'other';
   readonly body: unknown;
-  /** How long the gateway asks to wait; `undefined` when it does not say, or not in whole seconds. */
+  /** The retry-after header; `undefined` unless it is in whole seconds. */
   readonly retry_after_seconds: number | undefined;
 }
 
 /**
- * Sends one request and reads the whole answer: at most 10 seconds, at most 1 MiB, no redirect followed. Raises
- * Unreachable without an answer, StartError for one that no gateway gives; rejects with the signal's reason when stopped.
+ * Sends one request and reads the complete response: at most 10 seconds and 1 MiB, without following redirects. Raises
+ * Unreachable without a response, StartError for a response of another server; rejects with the signal's reason.
  */
 export type Ask = (
   method: string,
@@ -33,7 +33,7 @@ export type Ask = (
   },
 ) => Promise<HttpAnswer>;
 
-/** Makes the function that talks to gateways, through the proxy that a variable of `env` may name. */
+/** Creates the HTTP client for gateways. Uses the proxy in the variables of `env`. */
 export function createAsk(options: { readonly timeout_seconds?: number; readonly env?: NodeJS.ProcessEnv } = {}): Ask {
   const { env = process.env, timeout_seconds: seconds = TIMEOUT_SECONDS } = options;
   const user_agent = `appscli/${programVersion()}`;
@@ -55,7 +55,7 @@ export function createAsk(options: { readonly timeout_seconds?: number; readonly
         ...(body !== undefined && { body }),
         seconds,
         bytes_max: BODY_BYTES_MAX,
-        proxy: wayTo(new URL(url), env).proxy,
+        proxy: proxyRouteTo(new URL(url), env).proxy,
         ...(signal && { signal }),
       });
       signal?.throwIfAborted();
@@ -72,13 +72,12 @@ function readAnswer({ status, headers, body, ending }: Exchange, url: string): H
   const noGateway = (what: string) => new StartError(`${url} ${what}`);
   if (status >= 300 && status < 400) {
     throw noGateway(
-      `answers with a redirect (status ${status}), and credentials are sent to no other address; give the address the gateway itself has`,
+      `redirects (status ${status}), but credentials are not sent to another address; use the gateway's own address`,
     );
   }
-  if (ending === 'too_large')
-    throw noGateway('sends more than 1 MiB, which no gateway does here; is the address right?');
-  if (ending === 'too_late') throw new DOMException('the answer is not complete in time', 'TimeoutError');
-  if (ending === 'cut') throw Object.assign(new Error('the answer is cut'), { code: 'ECONNRESET' });
+  if (ending === 'too_large') throw noGateway('sent more than 1 MiB; check the address of the gateway');
+  if (ending === 'too_late') throw new DOMException('the response is not complete in time', 'TimeoutError');
+  if (ending === 'cut') throw Object.assign(new Error('the response was cut off'), { code: 'ECONNRESET' });
   const wait = headers['retry-after'] ?? '';
   const retry_after_seconds = /^\d{1,6}$/.test(wait) ? Number(wait) : undefined;
   const text = body.toString('utf8');
@@ -93,9 +92,9 @@ function readAnswer({ status, headers, body, ending }: Exchange, url: string): H
 function unreachable(url: string, error: unknown, timeout_seconds: number): Unreachable {
   const reason = formatNetworkError(error, timeout_seconds);
   const remedy = /not trusted/.test(reason)
-    ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of the authority it comes from'
+    ? '; set NODE_EXTRA_CA_CERTS to a PEM file with the certificate of its authority'
     : '';
-  return new Unreachable(`no answer from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
+  return new Unreachable(`no response from ${new URL(url).origin}: ${reason}${remedy}`, { cause: error });
 }
 
 /** Exit code of a command that the gateway, or the person at the browser, said no to. */
@@ -108,27 +107,27 @@ export class Unreachable extends StartError {
   override readonly name = 'Unreachable';
 }
 
-/** A sign-in that is over: nothing but another one helps. */
+/** The sign-in has ended; a new one is required. */
 export class SignInOver extends StartError {
   override readonly name = 'SignInOver';
 }
 
-/** The error of a sign-in that is over, with the reason in a few words. */
+/** The error of an ended sign-in, with the reason. */
 export function signInOver(base_url: string, because: string): SignInOver {
   return new SignInOver(
-    `you are not signed in at ${base_url} any more: ${because.replace(/\.$/, '')}. Run: appscli login --base-url ${base_url}`,
+    `your sign-in at ${base_url} has ended: ${because.replace(/\.$/, '')}. Run: appscli login --base-url ${base_url}`,
     { exit_code: EXIT_REFUSED },
   );
 }
 
-/** The error of somebody who has not signed in at a gateway. */
+/** The error of a missing sign-in. */
 export function notSignedIn(base_url: string): SignInOver {
   return new SignInOver(`you are not signed in at ${base_url}. Run: appscli login --base-url ${base_url}`, {
     exit_code: EXIT_REFUSED,
   });
 }
 
-/** What a gateway says, as one line that is safe to show on a terminal; `undefined` when it says nothing. */
+/** A text from a gateway as one printable line; `undefined` if it is empty or not a text. */
 export function sentence(text: unknown): string | undefined {
   if (typeof text !== 'string') return undefined;
   const line = printable(text.slice(0, TEXT_LENGTH_MAX).replace(/\s+/g, ' ').trim());

@@ -10,26 +10,26 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { createContext, use, useCallback } from 'react';
 import { OPERATIONS, type OperationTypes } from './operations.ts';
 
-/** What is in the query of a page's address: texts by name. */
+/** Query parameters of a page's URL. */
 export type PageSearch = Readonly<Record<string, string | undefined>>;
 
 /** Name of an operation of the admin API. */
 export type OperationName = keyof OperationTypes;
-/** What an operation takes; what is `undefined` is not sent. */
+/** Input of an operation; `undefined` is not sent. */
 export type InputOf<Name extends OperationName> = MayBeUndefined<OperationTypes[Name]['input']>;
-/** One entry of the list that an operation answers. */
+/** Entry of the list in a response. */
 export type RowOf<Name extends OperationName> = {
   [Key in keyof AnswerOf<Name>]: AnswerOf<Name>[Key] extends readonly (infer Row extends object)[] ? Row : never;
 }[keyof AnswerOf<Name>];
 type MayBeUndefined<Input> = {
   [Key in keyof Input]: Record<never, never> extends Pick<Input, Key> ? Input[Key] | undefined : Input[Key];
 };
-/** What an operation answers. */
+/** Response of an operation. */
 export type AnswerOf<Name extends OperationName> = OperationTypes[Name]['answer'];
 
-/** A request that was refused or came to nothing, with a message for a person. */
+/** A failed request, with a message for people. */
 export class ProblemError extends Error {
-  /** HTTP status; 0 where no answer arrived. */
+  /** HTTP status; 0 without a response. */
   readonly status: number;
   readonly code: string;
   readonly request_id: string | undefined;
@@ -43,49 +43,49 @@ export class ProblemError extends Error {
   }
 }
 
-/** Path of the gateway's root as this browser reaches it, without a slash at its end: scripts lie in `console/assets/`. */
+/** Root path of the gateway in this browser, without a trailing slash; scripts are in `console/assets/`. */
 const ROOT_PATH = new URL(import.meta.env.DEV ? '/' : '../../', import.meta.url).pathname.replace(/\/$/, '');
-/** Path of the console, without a slash at its end. */
+/** Path of the console, without a trailing slash. */
 export const CONSOLE_PATH = `${ROOT_PATH}/console`;
 
 /**
- * Headers of each request. The first tells that it is of the console and no other site's form, and whether somebody is there:
- * only that lets the session last.
+ * Headers of each request. `x-console` protects against CSRF, as forms of other sites cannot send it; `1` reports user activity,
+ * which extends the session.
  */
 function headers() {
-  return { 'x-console': isUsed() ? '1' : '0', accept: 'application/json' };
+  return { 'x-console': isActive() ? '1' : '0', accept: 'application/json' };
 }
 
-/** How long after the last key or touch what a page asks for still counts as use. */
-const USED_MS = 60_000;
-let used_at = Date.now();
-const noteUse = () => {
-  used_at = Date.now();
+/** How long after the last input event requests count as user activity. */
+const ACTIVE_MS = 60_000;
+let active_at = Date.now();
+const recordActivity = () => {
+  active_at = Date.now();
 };
-for (const sign of ['pointerdown', 'keydown', 'wheel'] as const) {
-  window.addEventListener(sign, noteUse, { capture: true, passive: true });
+for (const event of ['pointerdown', 'keydown', 'wheel'] as const) {
+  window.addEventListener(event, recordActivity, { capture: true, passive: true });
 }
 
-function isUsed(): boolean {
-  return Date.now() - used_at < USED_MS;
+function isActive(): boolean {
+  return Date.now() - active_at < ACTIVE_MS;
 }
 
-type Given = Readonly<Record<string, unknown>>;
+type Values = Readonly<Record<string, unknown>>;
 
-/** The address of an operation, with what goes into its path and query; for downloads and event streams as well. */
+/** URL of an operation with its path and query parameters; also for downloads and event streams. */
 export function addressOf<Name extends OperationName>(name: Name, input: InputOf<Name>): string {
   const { path, query } = OPERATIONS[name];
-  const given = input as Given;
-  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(given[part])));
+  const values = input as Values;
+  const filled = path.replace(/\{(\w+)\}/g, (_, part: string) => encodeURIComponent(String(values[part])));
   const pairs = query.flatMap((key) => {
-    const value = given[key];
+    const value = values[key];
     return value === undefined || value === '' ? [] : [[key, String(value)]];
   });
   const search = new URLSearchParams(pairs).toString();
   return `${ROOT_PATH}${filled}${search === '' ? '' : `?${search}`}`;
 }
 
-/** Carries out an operation of the admin API. Raises ProblemError. */
+/** Calls an operation of the admin API. Raises ProblemError. */
 export async function call<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
@@ -93,49 +93,49 @@ export async function call<Name extends OperationName>(
 ): Promise<AnswerOf<Name>> {
   const { method, fields } = OPERATIONS[name];
   const init: RequestInit = { method, ...(signal && { signal }) };
-  if (fields !== undefined) init.body = JSON.stringify(bodyOf(name, input as Given));
+  if (fields !== undefined) init.body = JSON.stringify(bodyOf(name, input as Values));
   if (method !== 'GET') init.headers = { ...headers(), 'content-type': 'application/json' };
   return (await request(addressOf(name, input), init)) as AnswerOf<Name>;
 }
 
-/** Asks the gateway for JSON. Raises ProblemError. */
+/** Sends a request with a JSON response. Raises ProblemError. */
 async function request(address: string, init: RequestInit = {}): Promise<unknown> {
   let response: Response;
   try {
     response = await fetch(address, { headers: headers(), credentials: 'same-origin', redirect: 'error', ...init });
   } catch (error) {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new ProblemError({ status: 0, code: 'unreachable', message: 'The gateway cannot be reached from here.' });
+    throw new ProblemError({ status: 0, code: 'unreachable', message: 'The gateway is unreachable.' });
   }
-  const answer = (await response.json().catch(() => undefined)) as Given | undefined;
+  const answer = (await response.json().catch(() => undefined)) as Values | undefined;
   if (response.ok && answer !== undefined) return answer;
   throw problemOf(response, answer);
 }
 
-function problemOf(response: Response, answer: Given | undefined): ProblemError {
-  const { message, code, type } = (answer?.error ?? {}) as Given;
-  const foreign = `The answer (status ${response.status}) is none of the gateway's; a proxy on the way may have made it.`;
+function problemOf(response: Response, answer: Values | undefined): ProblemError {
+  const { message, code, type } = (answer?.error ?? {}) as Values;
+  const non_api = `The response (status ${response.status}) is not from the gateway; a proxy may have sent it.`;
   return new ProblemError({
     status: response.status,
     code: [code, type].find((each) => typeof each === 'string') ?? 'no_json',
-    message: typeof message === 'string' ? message : foreign,
+    message: typeof message === 'string' ? message : non_api,
     request_id: response.headers.get('x-gateway-request-id') ?? undefined,
   });
 }
 
-function bodyOf(name: OperationName, given: Given): object {
+function bodyOf(name: OperationName, values: Values): object {
   const { path, query } = OPERATIONS[name];
   const elsewhere = (key: string) => path.includes(`{${key}}`) || query.includes(key);
-  return Object.fromEntries(Object.entries(given).filter(([key, value]) => !elsewhere(key) && value !== undefined));
+  return Object.fromEntries(Object.entries(values).filter(([key, value]) => !elsewhere(key) && value !== undefined));
 }
 
 interface Watching {
-  /** Ask again after so long, while the page is looked at. */
+  /** Refetch interval while the page is visible. */
   readonly every_seconds?: number;
   readonly enabled?: boolean;
 }
 
-/** What an operation answers now; asked again when the window is looked at again, and after any change made here. */
+/** Query of an operation; refetched when the window regains focus, and after every change. */
 export function useOperation<Name extends OperationName>(
   name: Name,
   input: InputOf<Name>,
@@ -144,14 +144,14 @@ export function useOperation<Name extends OperationName>(
   return useQuery<AnswerOf<Name>, ProblemError>({
     queryKey: [name, input],
     queryFn: ({ signal }) => call(name, input, signal),
-    // What was there stays until the answer to other filters arrives.
+    // Keep the previous rows until the response to other filters arrives.
     placeholderData: keepPreviousData as never,
     enabled,
     ...(every_seconds !== undefined && { refetchInterval: every_seconds * 1000 }),
   });
 }
 
-/** Makes a change; what is shown anywhere is asked for again after it. */
+/** Mutation of an operation; refetches all queries afterwards. */
 export function useChange<Name extends OperationName>(
   name: Name,
 ): UseMutationResult<AnswerOf<Name>, ProblemError, InputOf<Name>> {
@@ -162,51 +162,51 @@ export function useChange<Name extends OperationName>(
   });
 }
 
-/** Who looks at the console, and what it says about itself: what `GET /console/session` answers. */
+/** Response of `GET /console/session`: the signed-in person and the gateway. */
 export interface ConsoleSession {
-  /** Null where nobody signed in, or the session has ended. */
+  /** Null without a session. */
   readonly person: {
     readonly email: string;
     readonly name: string | null;
     readonly is_admin: boolean;
   } | null;
-  /** Why nobody is signed in any more; null where nobody was. */
+  /** Why the session ended; null if there was none. */
   readonly signed_out_because: string | null;
   readonly support_url: string | null;
-  /** When the session ends whatever is done; null without a session. */
+  /** Absolute end of the session; null without one. */
   readonly expires_at: string | null;
-  /** How to sign in: at the identity provider, or by the link of `appscli console`. */
+  /** Way to sign in: identity provider, or link of `appscli console`. */
   readonly sign_in: 'provider' | 'link';
   readonly name: string;
   readonly version: string;
-  /** IANA name of the zone in which days begin. */
+  /** IANA time zone of days. */
   readonly time_zone: string;
-  /** The address clients are told, without a slash at its end. */
+  /** `server.public_url` without a trailing slash. */
   readonly public_url: string;
-  /** The address of the package with the commands for developers. */
+  /** URL of the npm package for developers. */
   readonly client_url: string;
-  /** Its SHA-256; null where it was not built. */
+  /** SHA-256 of the package; null if it was not built. */
   readonly client_sha256: string | null;
-  /** What commands for clients name as their profile; null where the names are neutral. */
+  /** Profile name in commands for clients; null for neutral names. */
   readonly client_profile: string | null;
-  /** A line for everybody, such as that the data is made up. */
+  /** A notice on every page, for example that the data is made up. */
   readonly notice: string | null;
 }
 
-/** Asks who is signed in. Raises ProblemError. */
+/** Fetches the session. Raises ProblemError. */
 export async function readSession(): Promise<ConsoleSession> {
   return (await request(`${CONSOLE_PATH}/session`)) as ConsoleSession;
 }
 
 /**
- * Where a browser goes to sign in and come back to where it is. Below the public URL, to which the identity provider leads back,
- * by whatever name the browser came here: the cookie of the sign-in is of one name.
+ * URL of the sign-in that returns to the current page. Uses the public URL, whatever host name the browser used: the identity
+ * provider redirects there, and the sign-in cookie belongs to that host.
  */
 export function signInAddress({ public_url }: Pick<ConsoleSession, 'public_url'>, back_to: string): string {
   return `${public_url}/console/sign-in?${new URLSearchParams({ back_to, at: 'public_url' })}`;
 }
 
-/** Ends the session; tells where the browser goes then. Raises ProblemError. */
+/** Ends the session and returns the URL of the next page. Raises ProblemError. */
 export async function signOut(): Promise<string> {
   const { location } = (await request(`${CONSOLE_PATH}/sign-out`, {
     method: 'POST',
@@ -218,15 +218,15 @@ export async function signOut(): Promise<string> {
 
 type SignedIn = ConsoleSession & { readonly person: NonNullable<ConsoleSession['person']> };
 
-/** Who looks at the pages. */
+/** Session of the signed-in person. */
 export const SessionContext = createContext<SignedIn | undefined>(undefined);
 
-/** Who looks at this page; pages are shown to nobody else. */
+/** The session; pages are rendered only with one. */
 export function useSession(): SignedIn {
   return use(SessionContext)!;
 }
 
-/** The query of the page's address, and how to change some of it; what is `undefined` or empty leaves the address. */
+/** Query parameters of the page's URL, and a function to change some; `undefined` and empty values are removed. */
 export function usePageSearch(): readonly [PageSearch, (change: PageSearch, options?: { replace?: boolean }) => void] {
   const search = useSearch({ strict: false }) as PageSearch;
   const navigate = useNavigate();

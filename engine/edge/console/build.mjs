@@ -1,6 +1,6 @@
 /**
  * Builds the console into `dist/console` and the program for developers into `dist/client`: `npm run build:console`, and
- * `npm install` by its prepare script. Plain JavaScript, as npm may run it with a Node.js that knows no TypeScript.
+ * `npm install` by its prepare script. Plain JavaScript, as npm may run it on a Node.js without TypeScript support.
  * @module
  */
 import { existsSync, lstatSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -12,8 +12,8 @@ const engine = join(root, '../..');
 const outDir = join(engine, '../dist/console');
 
 /**
- * The program that a gateway serves to developers: one file without dependencies, for the Node.js that they have. Its text depends on
- * the sources alone.
+ * The program that a gateway serves to developers: one file without dependencies, for older versions of Node.js. Reproducible from
+ * the sources.
  */
 async function buildClient(build) {
   await build({
@@ -41,16 +41,16 @@ async function buildClient(build) {
   });
 }
 
-/** npm links the programs of packages alone. With this a checkout has `node_modules/.bin/appscli`, as documents call it everywhere. */
+/** Links `node_modules/.bin/appscli` in a checkout, as in the documents; npm links only programs of dependencies. */
 function linkProgram() {
   const modules = join(engine, '../node_modules');
   const link = join(modules, '.bin/appscli');
-  // Where they are another checkout's, so is what lies in them.
+  // Shared node_modules belong to another checkout.
   if (process.platform === 'win32' || !existsSync(modules) || lstatSync(modules).isSymbolicLink()) return;
   if (lstatSync(link, { throwIfNoEntry: false }) === undefined) symlinkSync('../../engine/bin/appscli.js', link);
 }
 
-/** What a browser may get compressed lies there compressed. */
+/** Precompresses files for browsers. */
 function compressAll() {
   for (const entry of readdirSync(outDir, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile() || !/\.(?:js|css|svg)$/.test(entry.name)) continue;
@@ -65,11 +65,11 @@ const development = await Promise.all([import('vite'), import('@vitejs/plugin-re
   if (error?.code !== 'ERR_MODULE_NOT_FOUND') throw error;
 });
 if (development === undefined) {
-  console.error('The console is not built: that takes the development packages ("npm install" without --omit=dev).');
+  console.error('The console was not built: it needs the development packages ("npm install" without --omit=dev).');
 } else {
   const [{ build, runnerImport }, { default: react }] = development;
   const generator = join(engine, '../schemas/generate/console.ts');
-  // Vite takes this for development unless it is told, and then all that is built after it.
+  // Vite defaults to development here, and would keep that mode for later builds.
   process.env.NODE_ENV = 'production';
   const { module } = await runnerImport(generator, { configFile: false });
   module.writeConsoleOperations();
@@ -79,7 +79,7 @@ if (development === undefined) {
     logLevel: 'warn',
     base: '/console/',
     plugins: [react()],
-    // Scripts find each other wherever the public URL puts them.
+    // Relative URLs between scripts, for a public URL with a path.
     experimental: { renderBuiltUrl: (_, { hostType }) => (hostType === 'js' ? { relative: true } : undefined) },
     build: {
       outDir,

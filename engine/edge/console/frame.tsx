@@ -5,40 +5,40 @@ import { type ConsoleSession, type ProblemError, signInAddress, signOut, useSess
 import { PAGES, preloadPages } from './pages/list.ts';
 import { Button, Choice, CopyBlock, Icon, TimeText, useNotify } from './parts/basic.tsx';
 
-/** The themes a person may choose; `auto` follows the system. */
+/** Themes; `auto` follows the system. */
 const THEMES = { auto: 'auto', light: 'light', dark: 'dark' } as const;
 type Theme = keyof typeof THEMES;
 
 const KEY = 'console-theme';
 
-/** The theme chosen in this browser. */
+/** Theme chosen in this browser. */
 export function chosenTheme(): Theme {
   try {
     const kept = localStorage.getItem(KEY);
     return kept !== null && Object.hasOwn(THEMES, kept) ? (kept as Theme) : 'auto';
   } catch {
-    // A browser that keeps nothing follows its system.
+    // Without storage, follow the system.
     return 'auto';
   }
 }
 
-/** Shows a theme from now on, and after the next start of this browser. */
+/** Applies a theme and stores it in this browser. */
 function chooseTheme(theme: Theme): void {
   showTheme(theme);
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // Then it holds until the page is closed.
+    // Without storage, it lasts until the page is closed.
   }
 }
 
-/** Shows a theme. */
+/** Applies a theme. */
 export function showTheme(theme: Theme): void {
   if (theme === 'auto') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
 }
 
-/** Says that the gateway is away while it is; everything is asked for again as soon as it is back. */
+/** Connection status; refetches everything once the gateway is reachable again. */
 export function ConnectionLine({ failing, answered_at }: { failing: ProblemError | null; answered_at: number }) {
   const client = useQueryClient();
   const was_failing = useRef(false);
@@ -53,44 +53,43 @@ export function ConnectionLine({ failing, answered_at }: { failing: ProblemError
     <div role="status" className="connection">
       {failing !== null && (
         <p>
-          The gateway does not answer: {failing.message} Its last answer was at{' '}
-          <TimeText at={new Date(answered_at).toISOString()} />, and what is shown is from before. Trying again every
-          three seconds.
+          Connection lost: {failing.message} The data is from <TimeText at={new Date(answered_at).toISOString()} />.
+          Retrying every 3 seconds.
         </p>
       )}
     </div>
   );
 }
 
-/** What is shown at an address that is no page. */
+/** Page for an unknown URL. */
 export function NotFound() {
   return (
     <section>
-      <h1>There is no such page</h1>
+      <h1>Page not found</h1>
       <p>
-        The address may be mistyped, or of another version. <Link to="/">Home</Link> lists what there is.
+        The URL may be mistyped, or belong to another version. Go to <Link to="/">Home</Link>.
       </p>
     </section>
   );
 }
 
-/** What is shown where a page broke: after an upgrade of the gateway its scripts have other names, and loading again mends it. */
+/** Error page; after an upgrade of the gateway, scripts have other names and a reload helps. */
 export function PageFailed({ error }: ErrorComponentProps) {
   return (
     <section role="alert">
-      <h1>This page did not work</h1>
+      <h1>This page failed</h1>
       <p>
-        Load it again: that mends it after the gateway was upgraded. If it happens again, tell whoever runs the gateway
-        what stands here: <code>{error instanceof Error ? error.message : String(error)}</code>
+        Reload it: the gateway may have been upgraded. If it fails again, send this error to your administrator:{' '}
+        <code>{error instanceof Error ? error.message : String(error)}</code>
       </p>
       <Button kind="primary" onClick={() => window.location.reload()}>
-        Load again
+        Reload
       </Button>
     </section>
   );
 }
 
-/** What somebody without a session sees: how to sign in here. */
+/** Sign-in page. */
 export function SignInPage({ session }: { session: ConsoleSession }) {
   const here = window.location.pathname + window.location.search;
   return (
@@ -100,7 +99,7 @@ export function SignInPage({ session }: { session: ConsoleSession }) {
       {session.notice !== null && <p className="boxed small">{session.notice}</p>}
       {session.sign_in === 'provider' ? (
         <>
-          <p>Sign in with the account you have at work to see your usage, limits and tokens.</p>
+          <p>Sign in with your company account to see your usage, limits and tokens.</p>
           <a className="button primary" href={signInAddress(session, here)}>
             Sign in
           </a>
@@ -108,8 +107,8 @@ export function SignInPage({ session }: { session: ConsoleSession }) {
       ) : (
         <>
           <p>
-            This gateway has no identity provider. Whoever runs it opens the console with a link that works once, for
-            one minute. On the machine of the gateway:
+            This gateway has no identity provider. Open the console with a one-time link, valid for one minute. On the
+            gateway host, run:
           </p>
           <CopyBlock text="appscli console" label="Command that prints the link" />
         </>
@@ -118,7 +117,7 @@ export function SignInPage({ session }: { session: ConsoleSession }) {
   );
 }
 
-/** What is around every page: the list of pages, who is signed in, and the way out. */
+/** Layout of every page: navigation and account. */
 export function Frame() {
   const session = useSession();
   const { pathname } = useLocation();
@@ -128,7 +127,7 @@ export function Frame() {
   const seen = useRef(pathname);
   useEffect(() => {
     menu.current?.close();
-    // Somebody who does not see the page hears that it is another one.
+    // Screen readers announce the new page.
     if (seen.current !== pathname) main.current?.focus();
     seen.current = pathname;
   }, [pathname]);
@@ -146,7 +145,7 @@ export function Frame() {
         <Button kind="quiet" aria-label="Pages" aria-haspopup="dialog" onClick={openMenu}>
           <Icon name="menu" />
         </Button>
-        {/* The browser's own dialog: a library for it would be a third of the first page again. */}
+        {/* A native dialog: a library would add a third to the size of the first page. */}
         <dialog
           ref={menu}
           className="side-sheet"
@@ -244,7 +243,7 @@ function ThemeChoice() {
   return <Choice label="Colours" className="theme-choice" options={THEMES} value={theme} onValue={choose} />;
 }
 
-/** A way out leads to a page, whatever else the answer may have been made to say. */
+/** Accepts only http(s) URLs for the redirect after sign-out. */
 function safeLocation(location: string): string {
   const url = new URL(location, window.location.href);
   return url.protocol === 'https:' || url.protocol === 'http:' ? url.href : '/';

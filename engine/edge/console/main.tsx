@@ -22,8 +22,7 @@ import './look/pages.css';
 
 const root = createRootRoute({ component: Frame, notFoundComponent: NotFound, errorComponent: PageFailed });
 const routes = PAGES.map(({ path, load }) => {
-  // Not the router's own lazy component: that loads the whole console again where a file cannot be had, also while the
-  // gateway is away.
+  // Not the router's lazy component, which reloads the console if a chunk fails to load, even while the gateway is unreachable.
   const route = createRoute({
     getParentRoute: () => root,
     path,
@@ -44,7 +43,7 @@ const routes = PAGES.map(({ path, load }) => {
   return route;
 });
 
-/** Shows the page of the address. */
+/** Router of the pages. */
 const router = createRouter({
   routeTree: root.addChildren(routes),
   basepath: CONSOLE_PATH,
@@ -52,7 +51,7 @@ const router = createRouter({
   scrollRestoration: true,
   defaultPendingMs: 50,
   defaultPendingMinMs: 0,
-  // An address says what it says: "5" is no number, and nothing of JSON.
+  // Query values stay texts: the router would parse "5" and JSON.
   parseSearch: (text) => Object.fromEntries(new URLSearchParams(text)),
   stringifySearch: (search: PageSearch) => {
     const pairs = Object.entries(search).flatMap(([key, value]) =>
@@ -63,10 +62,10 @@ const router = createRouter({
   },
 });
 
-/** How often it is asked whether the session goes on; each answer is a sign of life of the gateway as well. */
+/** Polling interval of the session, which also detects that the gateway is unreachable. */
 const SESSION_SECONDS = 30;
 
-/** The whole application: who is there decides whether pages are shown, or how to sign in. */
+/** The application: pages for a signed-in person, else the sign-in page. */
 function Console() {
   const session = useQuery<ConsoleSession, ProblemError>({
     queryKey: ['session'],
@@ -107,23 +106,23 @@ function Console() {
   );
 }
 
-/** Whoever is signed out meanwhile is shown how to sign in, and whoever lost the gateway is told so. */
-const askWhoIsThere = (error: unknown, query?: { readonly queryKey: readonly unknown[] }) => {
+/** Refetches the session after a 401 or a network error, which shows the sign-in page or the connection status. */
+const checkSession = (error: unknown, query?: { readonly queryKey: readonly unknown[] }) => {
   if (query?.queryKey[0] === 'session') return;
   if (error instanceof ProblemError && (error.status === 401 || error.status === 0))
     queries.invalidateQueries({ queryKey: ['session'] });
 };
 
 const queries: QueryClient = new QueryClient({
-  queryCache: new QueryCache({ onError: askWhoIsThere }),
-  mutationCache: new MutationCache({ onError: (error) => askWhoIsThere(error) }),
+  queryCache: new QueryCache({ onError: checkSession }),
+  mutationCache: new MutationCache({ onError: (error) => checkSession(error) }),
   defaultOptions: {
-    // A machine without the Internet reaches a gateway of its own network all the same.
+    // The gateway may be reachable without Internet access.
     mutations: { networkMode: 'always' },
     queries: {
       networkMode: 'always',
       staleTime: 5000,
-      // What was refused is refused again; a gateway that is away is waited for by the frame.
+      // Refusals are final, and the frame handles an unreachable gateway.
       retry: (count, error) => count < 2 && error instanceof ProblemError && error.status >= 500,
     },
   },

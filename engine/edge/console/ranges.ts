@@ -1,6 +1,9 @@
-const MINUTE_MS = 60_000;
+import { beginningOfWindow, type ReportTime, type SpendWindow, WINDOWS } from '../../base/contract/windows.ts';
 
-/** How far a time zone is ahead of UTC at a moment, in milliseconds. */
+const MINUTE_MS = 60_000;
+const DAY_MS = 86_400_000;
+
+/** UTC offset of a time zone at a moment, in milliseconds. */
 function aheadOf(at: number, time_zone: string): number {
   // "sv-SE" writes 2027-01-31 18:00:00.
   const local = new Date(at).toLocaleString('sv-SE', { timeZone: time_zone });
@@ -8,22 +11,19 @@ function aheadOf(at: number, time_zone: string): number {
 }
 
 /**
- * The moment at which a day (2027-01-31) begins in a time zone, some days later where `days` says so, as ISO 8601 in UTC.
- * What is no day stays as it is: a link may name a moment.
+ * Beginning of a day (2027-01-31) in a time zone, as ISO 8601 in UTC. Other texts are returned unchanged: a link may contain a time.
  */
-export function beginningOf(day: string | undefined, time_zone: string, days = 0): string | undefined {
-  if (day === undefined || !/^\d{4}-\d\d-\d\d$/.test(day)) return day;
-  const midnight = Date.parse(`${day}T00:00:00Z`);
-  if (Number.isNaN(midnight)) return day;
-  const wanted = midnight + days * 24 * 60 * MINUTE_MS;
-  // Once more, as the clock may be put on or back between the two.
-  const near = wanted - aheadOf(wanted, time_zone);
-  return new Date(wanted - aheadOf(near, time_zone)).toISOString();
+export function beginningOf(day: string | undefined, time_zone: string): string | undefined {
+  if (!isDay(day)) return day;
+  const midnight = Date.parse(day);
+  // The offset is looked up twice, as the clock may change between the two moments.
+  const near = midnight - aheadOf(midnight, time_zone);
+  return new Date(midnight - aheadOf(near, time_zone)).toISOString();
 }
 
-// Days and ranges of days as they are written in addresses: YYYY-MM-DD, in the time zone of the gateway.
+// In URLs, days are YYYY-MM-DD in the gateway's time zone; `until` is exclusive.
 
-/** What ranges are called; `custom` has a beginning and perhaps an end of its own. */
+/** Titles of ranges; `custom` has its own beginning and optional end. */
 export const RANGE_TITLES = {
   today: 'Today',
   '7d': '7 days',
@@ -40,14 +40,12 @@ interface Period {
 
 type RangeSearch = Period & { readonly range?: string };
 
-const DAY_MS = 86_400_000;
-
 /** Whether a text is a day. */
 export function isDay(text: string | undefined): text is string {
   return text !== undefined && /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text));
 }
 
-/** A day so many days later, or earlier where the number is negative. */
+/** A day shifted by a number of days, which may be negative. */
 export function dayAfter(day: string, days: number): string {
   return new Date(Date.parse(day) + days * DAY_MS).toISOString().slice(0, 10);
 }
@@ -57,20 +55,21 @@ export function today(time_zone: string): string {
   return dayIn(new Date(), time_zone);
 }
 
-function dayIn(at: Date, time_zone: string): string {
+/** Day of a moment in a time zone. */
+export function dayIn(at: Date, time_zone: string): string {
   return at.toLocaleDateString('en-CA', { timeZone: time_zone });
 }
 
-/** Which range an address means: a beginning or an end makes it a custom one. */
+/** Range of a URL; `since` or `until` make it a custom one. */
 export function rangeOf({ range = '', since, until }: RangeSearch): RangeName {
   if (since !== undefined || until !== undefined) return 'custom';
   return Object.hasOwn(RANGE_TITLES, range) ? (range as RangeName) : '7d';
 }
 
-/** How many days before today a range begins. */
+/** Days before today at which a range begins. */
 const DAYS_BACK = { today: 0, '7d': 6, '30d': 29 } as const;
 
-/** The range of an address as the admin API takes it. */
+/** Range of a URL as parameters of the admin API. */
 export function periodOf(search: RangeSearch, time_zone: string): Period {
   const { since, until } = search;
   const now = today(time_zone);
@@ -79,63 +78,73 @@ export function periodOf(search: RangeSearch, time_zone: string): Period {
   return { since: range === 'month' ? `${now.slice(0, 7)}-01` : dayAfter(now, -DAYS_BACK[range]) };
 }
 
-/** What a bar of a chart stands for. */
-export type Step = 'hour' | 'day' | 'week' | 'month';
+/** The calendar window of today as an address of the page of usage. */
+export function rangeOfWindow(window: SpendWindow, time_zone: string): RangeSearch {
+  if (window === 'day') return { range: 'today' };
+  if (window === 'month') return { range: 'month' };
+  return { since: firstDay(window, today(time_zone)) };
+}
 
-/** How long bars are, so that a chart of a period has neither few nor too many. */
-export function stepOf(since: string | null, until: string): Step {
+/** The first day of the calendar window of a day, or of the one so many windows later. */
+function firstDay(window: SpendWindow, day: string, later = 0): string {
+  return new Date(beginningOfWindow(window, Date.parse(day), later)).toISOString().slice(0, 10);
+}
+
+/** Time step for a readable number of bars. */
+export function stepOf(since: string | null, until: string): ReportTime {
   const days = since === null ? Number.POSITIVE_INFINITY : (Date.parse(until) - Date.parse(since)) / DAY_MS;
   return days <= 2.1 ? 'hour' : days <= 62 ? 'day' : days <= 400 ? 'week' : 'month';
 }
 
 /** The Monday of a day's week. */
 export function mondayBefore(day: string): string {
-  return dayAfter(day, -weekdayOf(day));
+  return firstDay('week', day);
 }
 
-/** From 0, a Monday. */
-function weekdayOf(day: string): number {
-  return (new Date(day).getUTCDay() + 6) % 7;
-}
-
-/** Monday of an ISO week such as 2027-W05. */
-export function mondayOf(week: string): string {
-  const [year, number] = week.split('-W').map(Number) as [number, number];
-  const fourth = `${year}-01-04`;
-  return dayAfter(mondayBefore(fourth), (number - 1) * 7);
-}
-
-function weekOf(day: string): string {
+/** The name that reports give to the time of a day: 2027-W05. */
+function nameOf(step: SpendWindow, day: string): string {
   const thursday = dayAfter(mondayBefore(day), 3);
-  const year = thursday.slice(0, 4);
-  const number = 1 + Math.floor((Date.parse(thursday) - Date.parse(mondayOf(`${year}-W01`))) / (7 * DAY_MS));
-  return `${year}-W${String(number).padStart(2, '0')}`;
+  const fields: Readonly<Record<string, string>> = {
+    YYYY: day.slice(0, 4),
+    MM: day.slice(5, 7),
+    DD: day.slice(8),
+    Q: String(Math.ceil(Number(day.slice(5, 7)) / 3)),
+    IYYY: thursday.slice(0, 4),
+    IW: String(Math.ceil((dayOfYear(thursday) + 1) / 7)).padStart(2, '0'),
+  };
+  return WINDOWS[step].format.replaceAll(/"(.*?)"|IYYY|YYYY|IW|MM|DD|Q/g, (field, text) => text ?? fields[field]);
 }
 
-/** All steps of a period in order, as reports name them, whether anything happened in them or not. */
-export function stepsBetween(since: string, until: string, step: Step, time_zone: string): string[] {
+function dayOfYear(day: string): number {
+  return (Date.parse(day) - Date.parse(`${day.slice(0, 4)}-01-01`)) / DAY_MS;
+}
+
+/** The first day of a time that `nameOf` names. */
+function dayOfName(step: SpendWindow, name: string): string {
+  const [, year, number = '1'] = /^(\d{4})(?:-[A-Z]?(\d+)$)?/.exec(name)!;
+  if (step === 'day') return name;
+  // A week of the fourth of January is the first of its year.
+  return firstDay(step, `${year}-01-04`, Number(number) - 1);
+}
+
+/** All steps of a period in order, by their names in reports, including empty ones. */
+export function stepsBetween(since: string, until: string, step: ReportTime, time_zone: string): string[] {
   const first = dayIn(new Date(since), time_zone);
-  // The end is not included.
+  // The end is exclusive.
   const last = dayIn(new Date(Date.parse(until) - 1), time_zone);
   const days: string[] = [];
   for (let day = first; day <= last && days.length < 4000; day = dayAfter(day, 1)) days.push(day);
-  const named = {
-    hour: () => days.flatMap((day) => HOURS.map((hour) => `${day}T${hour}:00`)),
-    day: () => days,
-    week: () => days.map(weekOf),
-    month: () => days.map((day) => day.slice(0, 7)),
-  };
-  return [...new Set(named[step]())];
+  if (step === 'hour') return days.flatMap((day) => HOURS.map((hour) => `${day}T${hour}:00`));
+  return [...new Set(days.map((day) => nameOf(step, day)))];
 }
 
 const HOURS = Array.from({ length: 24 }, (_, hour) => String(hour).padStart(2, '0'));
 
 /** The period of one step; `undefined` for an hour, which a day of a report cannot name. */
-export function periodOfStep(name: string, step: Step): Required<Period> | undefined {
-  if (step === 'day') return { since: name, until: dayAfter(name, 1) };
-  if (step === 'week') return { since: mondayOf(name), until: dayAfter(mondayOf(name), 7) };
-  if (step === 'month') return { since: `${name}-01`, until: `${dayAfter(`${name}-28`, 4).slice(0, 7)}-01` };
-  return undefined;
+export function periodOfStep(name: string, step: ReportTime): Required<Period> | undefined {
+  if (step === 'hour') return undefined;
+  const since = dayOfName(step, name);
+  return { since, until: firstDay(step, since, 1) };
 }
 
 const SHORT_DAY = new Intl.DateTimeFormat('en', { month: 'short', day: 'numeric', timeZone: 'UTC' });
@@ -148,21 +157,20 @@ const LONG_DAY = new Intl.DateTimeFormat('en', {
 });
 const MONTH = new Intl.DateTimeFormat('en', { month: 'short', year: 'numeric', timeZone: 'UTC' });
 
-/** What a step is called: short below a bar, and in full. */
-export function stepWords(name: string, step: Step): { readonly name: string; readonly title: string } {
+/** Names of a step: short for the axis, and in full. */
+export function stepWords(name: string, step: ReportTime): { readonly name: string; readonly title: string } {
   if (step === 'hour') {
     const hour = name.slice(11);
     return { name: hour, title: `${LONG_DAY.format(new Date(name.slice(0, 10)))}, ${hour}` };
   }
   if (step === 'day') return { name: SHORT_DAY.format(new Date(name)), title: LONG_DAY.format(new Date(name)) };
   if (step === 'month') return { name: MONTH.format(new Date(name)), title: MONTH.format(new Date(name)) };
-  return {
-    name: SHORT_DAY.format(new Date(mondayOf(name))),
-    title: `Week of ${LONG_DAY.format(new Date(mondayOf(name)))}`,
-  };
+  if (step !== 'week') return { name, title: name };
+  const monday = new Date(dayOfName(step, name));
+  return { name: SHORT_DAY.format(monday), title: `Week of ${LONG_DAY.format(monday)}` };
 }
 
-/** A moment without what goes without saying: midnight is a day, this year has no number, the same day as another no name. */
+/** A short date and time: omits midnight, the current year, and a day equal to that of `after`. */
 export function momentWords(at: string, time_zone: string, after?: string): string {
   const date = new Date(at);
   const time = date.toLocaleTimeString('en-GB', { timeZone: time_zone, hour: '2-digit', minute: '2-digit' });
@@ -173,7 +181,7 @@ export function momentWords(at: string, time_zone: string, after?: string): stri
   return time === '00:00' ? day : `${day}, ${time}`;
 }
 
-/** Lines across the chart at round values, the last of them at its top or above the highest bar. */
+/** Grid lines at round values, the last at or above the highest bar. */
 export function roundSteps(highest: number): number[] {
   if (!(highest > 0)) return [0, 1];
   const rough = highest / 4;
@@ -182,7 +190,7 @@ export function roundSteps(highest: number): number[] {
   return Array.from({ length: Math.ceil(highest / step - 1e-9) + 1 }, (_, i) => i * step);
 }
 
-/** How many decimal places tell the lines of a chart exactly, given their distance. */
+/** Decimal places that label grid lines exactly, given their distance. */
 export function placesOf(step: number): number {
   const places = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   const scaled = step * 10 ** places;

@@ -2,23 +2,23 @@ import { StartError } from '../../base/contract/start-error.ts';
 import { BrokenFile } from '../client-files/broken-file.ts';
 import type { Draft } from '../client-files/clients.ts';
 import { isKeyAnywhere } from './clients/credential-text.ts';
-import type { Desk, Diagnosis, Fix } from './desk.ts';
+import type { Diagnosis, Fix, Workstation } from './workstation.ts';
 
 const OTHERS = 0o077;
 
-/** What would put a desk right. */
+/** File changes that fix a workstation. */
 export interface ComposedFixes {
-  /** A change for each file that is not as it should be. */
+  /** One change per file. */
   readonly changes: readonly Draft[];
-  /** What must not be shown of them. */
+  /** Secrets in the changes, to mask when they are shown. */
   readonly hides: readonly string[];
-  /** Why a file can't be changed, with its path. */
+  /** Why a file cannot be changed, with its path. */
   readonly failures: readonly string[];
 }
 
-/** Makes one change of each file out of all fixes for it, in their order. A file that can't be changed stays as it is, as a whole. */
+/** Combines all fixes of a file, in their order, into one change. One fix that fails leaves its file unchanged. */
 export function composeFixes(
-  desk: Pick<Desk, 'read' | 'rights'>,
+  workstation: Pick<Workstation, 'read' | 'rights'>,
   diagnoses: readonly Pick<Diagnosis, 'fixes'>[],
 ): ComposedFixes {
   const fixes = diagnoses.flatMap((diagnosis) => diagnosis.fixes ?? []);
@@ -28,7 +28,7 @@ export function composeFixes(
     try {
       return (
         changeOf(
-          desk,
+          workstation,
           path,
           fixes.filter((fix) => fix.path === path),
         ) ?? []
@@ -42,23 +42,27 @@ export function composeFixes(
   return { changes, hides: [...fixes.flatMap(({ hides = [] }) => hides), ...texts.flatMap(keysIn)], failures };
 }
 
-/** Why a file stays as it is. */
+/** Why a file stays unchanged. */
 function reasonOf(error: unknown, path: string): string {
   if (error instanceof BrokenFile) return `${path}: ${error.message}`;
   if (error instanceof StartError) return error.message;
-  if (error instanceof RangeError) return `${path}: it is nested too deeply to be changed; mend it by hand`;
+  if (error instanceof RangeError) return `${path}: nested too deeply to change automatically; edit it by hand`;
   throw error;
 }
 
-function changeOf(desk: Pick<Desk, 'read' | 'rights'>, path: string, fixes: readonly Fix[]): Draft | undefined {
-  const before = desk.read(path);
+function changeOf(
+  workstation: Pick<Workstation, 'read' | 'rights'>,
+  path: string,
+  fixes: readonly Fix[],
+): Draft | undefined {
+  const before = workstation.read(path);
   const after = fixes.reduce((text, fix) => fix.change(text), before ?? '');
   const secret = fixes.some((fix) => fix.secret);
-  const is_open = secret && ((desk.rights(path) ?? 0) & OTHERS) !== 0;
+  const is_open = secret && ((workstation.rights(path) ?? 0) & OTHERS) !== 0;
   return after === (before ?? '') && !is_open ? undefined : { path, before, after, secret };
 }
 
-/** Texts in quotes that can be nothing but keys, wherever somebody put them. */
+/** Quoted texts that are unmistakably keys, wherever they stand in a file. */
 function keysIn(text: string): string[] {
   return [...text.matchAll(/"([^"\n]{8,})"|'([^'\n]{8,})'/g)].map(([, a, b]) => a ?? b!).filter(isKeyAnywhere);
 }

@@ -5,11 +5,11 @@ import type { Clock, Log, Timer } from '../../base/contract/services.ts';
 import type { Loaded } from '../../base/source/spec.ts';
 import { pipelineFiles, SHIPPED_PIPELINES } from '../../pipeline/load/pipelines.ts';
 
-/** What a configuration was, or would be, read from. */
+/** Files and directories of a configuration. */
 export type ConfigurationParts = Pick<Loaded, 'files' | 'pipelines_directory'> &
   Partial<Pick<Loaded, 'policies_directory'>> & { readonly secret_files?: readonly string[] | undefined };
 
-/** Files by absolute path, each with a digest of its content or `missing`. */
+/** Digests of files by absolute path, or `missing`. */
 type Digests = ReadonlyMap<string, string>;
 
 function directories({ pipelines_directory: own, policies_directory: policies }: ConfigurationParts): string[] {
@@ -17,7 +17,7 @@ function directories({ pipelines_directory: own, policies_directory: policies }:
   return policies === undefined ? pipelines : [...pipelines, policies];
 }
 
-/** The operator's own files, and those with secrets. What ships with the gateway changes by an upgrade, which needs a restart. */
+/** Own files and secret files. Shipped files change only with an upgrade, which needs a restart. */
 function ownFiles(parts: ConfigurationParts): string[] {
   const shipped = SHIPPED_PIPELINES + sep;
   const all = [
@@ -30,7 +30,7 @@ function ownFiles(parts: ConfigurationParts): string[] {
 
 function digestOf(file: string): string {
   try {
-    // A pipe can be read once, and reading it again could wait for ever.
+    // Reading a pipe again could block forever.
     if (!statSync(file).isFile()) return 'no file';
     return createHash('sha256').update(readFileSync(file)).digest('base64');
   } catch {
@@ -38,12 +38,12 @@ function digestOf(file: string): string {
   }
 }
 
-/** What the files of a configuration hold now, those that a new one would find in its directories included. */
+/** Digests of all files of a configuration, including new files in its directories. */
 export function digestFiles(parts: ConfigurationParts): Digests {
   return new Map(ownFiles(parts).map((file) => [file, digestOf(file)]));
 }
 
-/** Files that differ between two moments, sorted: changed, added, removed. */
+/** Changed, added and removed files, sorted. */
 export function changedFiles(before: Digests, after: Digests): string[] {
   const files = new Set([...before.keys(), ...after.keys()]);
   return [...files].filter((file) => (before.get(file) ?? 'missing') !== (after.get(file) ?? 'missing')).toSorted();
@@ -62,8 +62,8 @@ function nearestExisting(directory: string): string {
 }
 
 /**
- * The directories in which a change can change the configuration: those of its files and, where a part of a path is a
- * symbolic link, that of the link and that of its target. For one that is missing, the nearest above it.
+ * Directories to watch: those of the files and, for symbolic links in a path, those of the link and its target. For a missing
+ * directory, its nearest existing parent.
  */
 export function directoriesToWatch(parts: ConfigurationParts): ReadonlySet<string> {
   const found = new Set<string>();
@@ -84,15 +84,15 @@ export function directoriesToWatch(parts: ConfigurationParts): ReadonlySet<strin
   return found;
 }
 
-/** Editors write a file in several steps; they count as one when no more than this lies between them. */
+/** Debounce interval: editors write a file in several steps. */
 const QUIET_MS = 100;
-/** Longest a change waits for quiet, in a directory where something else is written all the time. */
-const PATIENCE_MS = 1000;
+/** Longest debounce, for directories with constant writes. */
+const DEBOUNCE_MAX_MS = 1000;
 
 /**
- * Watches directories, not files: a file that is replaced or removed and made anew is still found there. Calls
- * `onQuiet` when what happened in them is over; whether any of it matters is for the caller to find out.
- * @param options.directories asked at the beginning and before each call, so that they can change
+ * Watches directories instead of files, as files may be replaced. Calls `onQuiet` after a debounced event; the caller checks
+ * whether files changed.
+ * @param options.directories called at the start and before each `onQuiet`, as directories may change
  */
 export function watchDirectories(options: {
   directories(): ReadonlySet<string>;
@@ -107,7 +107,7 @@ export function watchDirectories(options: {
   let first_event_at = 0;
   let closed = false;
 
-  /** A watcher sticks to the directory it was opened on, even when another one has taken its name. */
+  /** Opens new watchers: a watcher stays on its directory even if another one takes its name. */
   function open(): void {
     const old = watchers;
     watchers = [...directories()].flatMap((directory) => openOne(directory) ?? []);
@@ -121,7 +121,7 @@ export function watchDirectories(options: {
       const { code } = error as NodeJS.ErrnoException;
       if (code !== 'ENOENT' && !refused.has(directory)) {
         refused.add(directory);
-        log.warn({ directory, code }, 'this directory cannot be watched; after a change in it, send SIGHUP');
+        log.warn({ directory, code }, 'cannot watch this directory; send SIGHUP after changes in it');
       }
       return undefined;
     }
@@ -132,21 +132,21 @@ export function watchDirectories(options: {
     if (timer === undefined) {
       first_event_at = clock.monotonic();
       timer = clock.after(QUIET_MS, settle);
-    } else if (clock.monotonic() - first_event_at < PATIENCE_MS) {
+    } else if (clock.monotonic() - first_event_at < DEBOUNCE_MAX_MS) {
       timer.refresh();
     }
   }
 
   function settle(): void {
     timer = undefined;
-    // Before the caller looks at the files, so that no change falls in between.
+    // Before the caller reads the files, so that no change is missed.
     open();
     onQuiet();
   }
 
   open();
   return {
-    /** Looks again soon, as after an event. */
+    /** Checks again soon, as after an event. */
     look,
     close(): void {
       closed = true;

@@ -17,11 +17,11 @@ import type { OpenRevocations } from '../../domain/identity/sessions/sessions.ts
 import type { AccessTokens } from '../../domain/identity/tokens/access-tokens.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { Metrics, Reading } from '../../domain/telemetry/metric-registry.ts';
-import { tellUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
+import { notifyUpstreams } from '../../domain/upstreams/states/upstream-states.ts';
 import type { GatewayServer } from '../http/server.ts';
 import type { Reloader } from './reload.ts';
 
-/** How often it is looked how late the event loop is, in milliseconds. */
+/** Sampling interval of the event loop delay, in milliseconds. */
 const RESOLUTION_MS = 20;
 const WINDOW_MS = 60_000;
 
@@ -29,7 +29,7 @@ type DelayHistogram = ReturnType<typeof monitorEventLoopDelay>;
 type DelayMetric = 'nodejs.eventloop.delay.p50' | 'nodejs.eventloop.delay.p99' | 'nodejs.eventloop.delay.max';
 type Delays = Readonly<Record<DelayMetric, number>>;
 
-/** Tells what the runtime knows about this process. Nothing is watched before somebody reads it for the first time. */
+/** Registers process metrics. Measurement begins with the first read. */
 function observeProcess(metrics: Metrics): void {
   metrics.observe('process.uptime', () => [{ value: process.uptime() }]);
   metrics.observe('process.memory.usage', () => [{ value: process.memoryUsage.rss() }]);
@@ -64,8 +64,7 @@ function observeProcess(metrics: Metrics): void {
 }
 
 /**
- * How late the event loop is: of this minute and the last the higher value, so that no reader misses a peak, however many there are
- * and however often they read.
+ * Event loop delay: the higher value of the current and the last minute, so that no reader misses a peak, whatever its interval.
  */
 function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
   let histogram: DelayHistogram | undefined;
@@ -91,7 +90,7 @@ function watchDelays(): (name: DelayMetric) => Reading<DelayMetric>[] {
 }
 
 function delaysOf(histogram: DelayHistogram): Delays {
-  // What is measured is the whole time between two looks, in nanoseconds.
+  // The histogram has the whole time between two samples, in nanoseconds.
   const seconds = (nanoseconds: number) => Math.max(0, nanoseconds / 1e9 - RESOLUTION_MS / 1000);
   return {
     'nodejs.eventloop.delay.p50': seconds(histogram.percentile(50)),
@@ -100,7 +99,7 @@ function delaysOf(histogram: DelayHistogram): Delays {
   };
 }
 
-/** Readiness of a running gateway, whose configuration a reload can change. */
+/** Readiness checks of a running gateway, under the active configuration. */
 export function createGatewayHealth(parts: {
   readonly database: Pick<Database, 'check'>;
   readonly ledger: Pick<DatabaseLedger, 'sayAlive'>;
@@ -120,7 +119,7 @@ export function createGatewayHealth(parts: {
     log,
     stopping,
     reloads: () => reloader().state(),
-    upstreams: () => tellUpstreams(upstreams.list()),
+    upstreams: () => notifyUpstreams(upstreams.list()),
     tries: {
       write: () => ledger.sayAlive(),
       read: database.check,
@@ -134,7 +133,7 @@ export function createGatewayHealth(parts: {
 
 const NANO = 1e9;
 
-/** Tells of what waits to be written, and of upstreams, whenever somebody reads the metrics. */
+/** Registers metrics of write queues and upstreams. */
 export function observeServices(
   metrics: Metrics,
   services: {
@@ -176,7 +175,7 @@ export function observeServices(
   );
 }
 
-/** Tells what this process is and how it does, whenever somebody reads the metrics. */
+/** Registers metrics of the process and the server. */
 export function observeGateway(
   metrics: Metrics,
   gateway: {
@@ -196,8 +195,8 @@ export function observeGateway(
   metrics.observe('gateway.inflight', () => [{ value: server.load.requests }]);
   metrics.observe('gateway.connections', () => [{ value: server.load.connections }]);
   metrics.observe('gateway.connections.limit', () => [{ value: server.load.connections_max }]);
-  metrics.observe('gateway.bodies.held', () => [{ value: server.load.held_bytes }]);
-  metrics.observe('gateway.bodies.limit', () => [{ value: server.load.held_bytes_max }]);
+  metrics.observe('gateway.bodies.held', () => [{ value: server.load.used_bytes }]);
+  metrics.observe('gateway.bodies.limit', () => [{ value: server.load.used_bytes_max }]);
   const bounds = new WeakMap<GatewayConfig, Reading<'gateway.overshoot.bound'>[]>();
   metrics.observe('gateway.overshoot.bound', () => {
     const { config, pipelines } = plan();
@@ -207,7 +206,7 @@ export function observeGateway(
   });
 }
 
-/** By limit in money; nothing where none is bounded. */
+/** Overshoot bound per spend limit; empty if there is no bound. */
 function overshootBounds(
   config: GatewayConfig,
   pipelines: readonly PipelineSpec[],
@@ -221,8 +220,8 @@ function overshootBounds(
 }
 
 function breakerStates(states: readonly UpstreamState[]): Reading<'gateway.breaker.state'>[] {
-  return Object.entries(tellUpstreams(states)).flatMap(([upstream, told]) => {
-    const { state: now, mode = 'enforce' } = told as { readonly state: string; readonly mode?: string };
+  return Object.entries(notifyUpstreams(states)).flatMap(([upstream, summary]) => {
+    const { state: now, mode = 'enforce' } = summary as { readonly state: string; readonly mode?: string };
     return UPSTREAM_STATES.map((state) => ({
       value: state === now ? 1 : 0,
       labels: { 'gateway.upstream': upstream, 'gateway.breaker.state': state, 'gateway.breaker.mode': mode },

@@ -22,13 +22,13 @@ import {
   type RecordedLoad,
   type ReplicaConfig,
   recordLoad,
-  tellReplica,
+  reportReplica,
   tidyLoads,
 } from '../../domain/audit/config-loads.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import { effectiveRules } from '../../pipeline/explain/rules.ts';
 
-/** Lines of a file that belong together, counted from 1. */
+/** A range of lines, from 1. */
 interface Block {
   readonly first_line: number;
   readonly last_line: number;
@@ -38,7 +38,7 @@ const BLANK = /^\s*(?:#.*)?$/;
 
 const indentOf = (text: string): number => /^ */.exec(text)![0].length;
 
-/** The entry of a list, or the mapping, in which the key on a line stands, from its first line to its last. */
+/** The YAML list entry or mapping that contains the key on a line. */
 export function blockAround(lines: readonly string[], line: number): Block {
   const key = lines[line - 1] ?? '';
   let first_line = line;
@@ -50,8 +50,8 @@ export function blockAround(lines: readonly string[], line: number): Block {
 }
 
 /**
- * The last line of what begins on a line of YAML: everything after it that is indented further, and the rest of an entry of a list.
- * Lines count from 1.
+ * Last line of the YAML block that begins on a line: all lines with a deeper indentation, and the rest of a list entry. Lines count
+ * from 1.
  */
 export function blockEnd(lines: readonly string[], line: number): number {
   const first = lines[line - 1];
@@ -70,26 +70,26 @@ export function blockEnd(lines: readonly string[], line: number): number {
 }
 
 interface KeptConfiguration {
-  /** 12 hexadecimal digits that stand for all of its files; `null` where none could be read. */
+  /** Hash of all files, 12 hexadecimal digits; `null` if none was readable. */
   readonly version: string | null;
   readonly files: readonly KeptFile[];
   readonly findings: readonly KeptFinding[];
-  /** `null` where it has errors. */
+  /** `null` for a configuration with errors. */
   readonly rules: readonly KeptRule[] | null;
 }
 
 type RuleInWords = Omit<KeptRule, 'first_line' | 'last_line'>;
 
-/** More text than this of one file, and of all together, is not kept: nobody reads it, and each version would hold it. */
+/** Largest stored text of one file, and of all together. */
 const FILE_CHARS_MAX = 262_144;
 const CHARS_MAX = 4_194_304;
 const FINDINGS_MAX = 100;
-/** A sentence that is longer has a hostile name in it. */
+/** Longest stored sentence; a longer one contains a hostile name. */
 const WORDS_MAX = 2000;
 const DIGITS = 12;
 const CODE = ['.ts', '.mts', '.js', '.mjs', '.cjs'];
 
-/** How the path of a file is told: below the directory of gateway.yaml, or below the program, where it ships. */
+/** Display names of files: relative to gateway.yaml, or `appscli/...` for shipped files. */
 function fileNamer(config_file: string): (file: string) => string {
   const directory = dirname(resolve(config_file));
   const shipped = PACKAGE_ROOT + sep;
@@ -104,8 +104,8 @@ function fileNamer(config_file: string): (file: string) => string {
 type KeptParts = Pick<Loaded, 'files' | 'sources' | 'of_machine'>;
 
 /**
- * What is kept of a configuration that was loaded, or could not be. Secrets are blanked out of it, and what is of one machine:
- * replicas that differ in that alone have one version.
+ * The stored form of a configuration, loaded or failed. Redacts secrets and machine-specific values, so that replicas that differ
+ * only in these share a version.
  */
 function keepVersion(
   config_file: string,
@@ -124,7 +124,7 @@ function keepVersion(
       rules?.map(({ kind, name, mode, text, effect, file, line }) => {
         const named = nameOf(file);
         const lines = texts.get(named) ?? [];
-        // The condition of a stage is a part of its entry.
+        // A stage's condition is part of its entry.
         const is_part = kind === 'guard' || kind === 'on_error';
         const block = is_part ? blockAround(lines, line) : { first_line: line, last_line: blockEnd(lines, line) };
         return { kind, name, mode, text: short(text), effect: short(effect), file: named, line, ...block };
@@ -134,8 +134,8 @@ function keepVersion(
 
 function keepFiles({ files, sources, of_machine }: KeptParts, nameOf: (path: string) => string) {
   let chars = 0;
-  const theirs = new Set(of_machine.map(({ mark, value }) => resolve(dirname(mark.file), value)));
-  const shared = files.filter((path) => sources.has(path) || !theirs.has(path));
+  const machine_files = new Set(of_machine.map(({ mark, value }) => resolve(dirname(mark.file), value)));
+  const shared = files.filter((path) => sources.has(path) || !machine_files.has(path));
   const kept = shared.map((path): KeptFile => {
     const name = nameOf(path);
     const text = blankMachine(path, sources.get(path), of_machine);
@@ -144,7 +144,7 @@ function keepFiles({ files, sources, of_machine }: KeptParts, nameOf: (path: str
     if (text.length > FILE_CHARS_MAX || chars > CHARS_MAX) return { name, text: null, digest: hashOf(text) };
     return { name, text, digest: null };
   });
-  // The operator's own first; the order they were read in says nothing.
+  // Own files first.
   const ships = ({ name }: KeptFile) => Number(name.startsWith('appscli/'));
   return kept.toSorted((a, b) => ships(a) - ships(b) || (a.name < b.name ? -1 : 1));
 }
@@ -155,7 +155,7 @@ function blankMachine(path: string, text: string | undefined, of_machine: Loaded
   const marks = of_machine.flatMap(({ mark }) => (mark.file === path ? mark : []));
   if (text === undefined || marks.length === 0) return text;
   const lines = text.split('\n');
-  // From the right: several may stand on one line.
+  // From right to left, as a line may have several.
   for (const { line, column, length } of marks.toSorted((a, b) => b.column - a.column)) {
     const before = lines[line - 1] ?? '';
     lines[line - 1] = before.slice(0, column - 1) + OF_MACHINE + before.slice(column - 1 + length);
@@ -196,23 +196,23 @@ function short(text: string): string {
 
 interface EndedLoad {
   readonly cause: LoadCause;
-  /** What was read; `undefined` where not even that worked. */
+  /** The configuration; `undefined` if it was unreadable. */
   readonly kept: KeptConfiguration | undefined;
-  /** Names of files that differ from what was in force. */
+  /** Names of files that differ from the previous configuration. */
   readonly changed: readonly string[];
-  /** What is in force now; absent where the load failed. */
+  /** The active configuration; absent after a failure. */
   readonly in_force?: { readonly config_hash: string; readonly needs_restart: readonly string[] };
-  /** What failed where no finding says so. */
+  /** A failure without findings. */
   readonly problem?: string;
 }
 
-const SAY_AGAIN_MS = 30_000;
+const HEARTBEAT_MS = 30_000;
 const TIDY_EVERY = 120;
-/** While the database is away older loads are forgotten. */
+/** Longest queue during an outage of the database; the oldest loads are dropped. */
 const WAITING_MAX = 20;
-const CLOSE_PATIENCE_MS = 500;
+const CLOSE_TIMEOUT_MS = 500;
 
-/** Opens the record of loads; needs no database yet. */
+/** Opens the record of loads: a write-behind queue, and a heartbeat of what this replica runs. */
 export function openLoadRecord(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Pick<Clock, 'now'>;
@@ -253,15 +253,15 @@ export function openLoadRecord(options: {
         if (waiting[0] === first) waiting.shift();
       }
       const now = new Date(clock.now());
-      if (runs !== undefined && !is_closed) await tellReplica(database, id, { ...runs, seen_at: now });
+      if (runs !== undefined && !is_closed) await reportReplica(database, id, { ...runs, seen_at: now });
       if (flushes++ % TIDY_EVERY === 0) await tidyLoads(database, now);
     } catch (error) {
-      log.debug({ err: error }, 'what was loaded is written down later');
+      log.debug({ err: error }, 'recording of loads is delayed');
     }
   }
 
   async function flush(): Promise<void> {
-    // A load that was noted after the list was looked at for the last time.
+    // Waits for a running flush, which may have missed the last load.
     while (flushing !== undefined) await flushing;
     if (is_closed) return;
     flushing = write().finally(() => {
@@ -270,11 +270,11 @@ export function openLoadRecord(options: {
     await flushing;
   }
 
-  const stop = every(SAY_AGAIN_MS, flush);
+  const stop = every(HEARTBEAT_MS, flush);
   return {
-    /** Notes a load. It is written in the background, now or when the database is back. */
+    /** Records a load in the background, or after an outage of the database. */
     note,
-    /** Writes what waits, as far as possible now. A timer calls it; so may a test. Never rejects. */
+    /** Writes the queue. Called by a timer, and by tests. Never rejects. */
     flush,
     async close(): Promise<void> {
       stop();
@@ -284,25 +284,25 @@ export function openLoadRecord(options: {
         await forgetReplica(database, id);
       };
       await waitAtMost(
-        CLOSE_PATIENCE_MS,
+        CLOSE_TIMEOUT_MS,
         forget().catch(() => {}),
       );
     },
   };
 }
 
-/** Writes down what this gateway loads, and says again and again what it runs. */
+/** Record of loads and of the active configuration. */
 export type LoadRecord = ReturnType<typeof openLoadRecord>;
 
-/** How a load ended: what is in force now, or what kept it from that. */
+/** Result of a load: the active configuration, or an error. */
 type LoadEnd =
   | { readonly config: GatewayConfig; readonly loaded: Loaded; readonly needs_restart: readonly string[] }
   | { readonly error: unknown };
 
-/** Notes the end of a load, with the paths of files that differ from what was in force before it. Never throws. */
+/** Records the result of a load, with the paths of changed files. Never throws. */
 export type NoteLoad = (cause: LoadCause, end: LoadEnd, changed: readonly string[]) => void;
 
-/** Makes the function that notes loads of a gateway.yaml. */
+/** Makes the function that records loads of a gateway.yaml. */
 export function createNoteLoad(config_file: string, record: Pick<LoadRecord, 'note'>): NoteLoad {
   const nameOf = fileNamer(config_file);
   const directory = dirname(resolve(config_file));
@@ -321,8 +321,8 @@ export function createNoteLoad(config_file: string, record: Pick<LoadRecord, 'no
   };
 }
 
-/** Only what was written by us: other messages may quote anything, a secret among it, and the log blanks those out. */
+/** Only our own messages: others may quote a secret, which the log redacts. */
 function describeProblem(error: unknown): string {
   if (error instanceof StartError) return error.message;
-  return 'what passed the checks could not be put to work; the log of this gateway says why';
+  return 'the configuration passed the checks, but could not be activated; see the log of this gateway';
 }

@@ -23,7 +23,7 @@ import {
 } from './configuration-files.ts';
 import type { NoteLoad } from './loads.ts';
 
-/** Loads a configuration that is to run: nothing in it may be wrong. Raises ConfigurationError. */
+/** Loads a configuration to run, which must have no errors. Raises ConfigurationError. */
 export async function loadToRun(
   config_file: string,
   options: LoadOptions,
@@ -35,8 +35,8 @@ export async function loadToRun(
 }
 
 /**
- * Loads a configuration to look at the data it leads to. A mistake in a pipeline doesn't matter for that, as revoking a
- * token must not wait for its correction. Raises ConfigurationError.
+ * Loads a configuration for commands that use its database. Tolerates errors in pipelines: revoking a token must not wait for
+ * their correction. Raises ConfigurationError.
  */
 export async function loadToRead(config_file: string, options: LoadOptions): Promise<GatewayConfig> {
   const loaded = await loadExisting(config_file, options);
@@ -52,39 +52,39 @@ function loadExisting(config_file: string, options: LoadOptions): Promise<Loaded
 }
 
 interface Adopted {
-  /** The new configuration, with the old values where only a restart can change them. */
+  /** The new configuration, with the old values of keys that need a restart. */
   readonly config: GatewayConfig;
-  /** The keys that kept their old value although the new one differs. */
+  /** Changed keys that need a restart. */
   readonly needs_restart: readonly string[];
 }
 
-/** Merges a new configuration into the one that runs: the socket, its TLS and header limit, the database and the spool stay. */
-export function adoptConfig(running: GatewayConfig, wanted: GatewayConfig): Adopted {
+/** Merges a new configuration into the running one: socket, TLS on or off, header limit, database and spool stay. */
+export function adoptConfig(running: GatewayConfig, next: GatewayConfig): Adopted {
   const { listen, tls, limits } = running.server;
-  const { tls: wanted_tls, ...wanted_server } = wanted.server;
+  const { tls: next_tls, ...next_server } = next.server;
   const { retention: _, ...database } = running.database;
-  const { retention, ...wanted_database } = wanted.database;
+  const { retention, ...next_database } = next.database;
   const spool_dir = running.spend_limits?.spool_dir;
-  const wanted_spool = wanted.spend_limits?.spool_dir;
-  // Which certificate is served can change, whether one is served can't.
-  const certificate = tls === undefined ? undefined : (wanted_tls ?? tls);
+  const next_spool = next.spend_limits?.spool_dir;
+  // The certificate can change, but not whether TLS is on.
+  const certificate = tls === undefined ? undefined : (next_tls ?? tls);
   const differs = {
-    'server.listen': listen !== wanted.server.listen,
-    'server.tls': (tls === undefined) !== (wanted_tls === undefined),
-    'server.limits.header_bytes': limits.header_bytes !== wanted.server.limits.header_bytes,
-    database: !isDeepStrictEqual(database, wanted_database),
-    'spend_limits.spool_dir': spool_dir !== undefined && wanted_spool !== undefined && spool_dir !== wanted_spool,
+    'server.listen': listen !== next.server.listen,
+    'server.tls': (tls === undefined) !== (next_tls === undefined),
+    'server.limits.header_bytes': limits.header_bytes !== next.server.limits.header_bytes,
+    database: !isDeepStrictEqual(database, next_database),
+    'spend_limits.spool_dir': spool_dir !== undefined && next_spool !== undefined && spool_dir !== next_spool,
   };
   const config: GatewayConfig = {
-    ...wanted,
+    ...next,
     server: {
-      ...wanted_server,
+      ...next_server,
       listen,
       ...(certificate && { tls: certificate }),
-      limits: { ...wanted.server.limits, header_bytes: limits.header_bytes },
+      limits: { ...next.server.limits, header_bytes: limits.header_bytes },
     },
     database: { ...database, ...(retention && { retention }) },
-    ...(wanted.spend_limits && spool_dir !== undefined && { spend_limits: { ...wanted.spend_limits, spool_dir } }),
+    ...(next.spend_limits && spool_dir !== undefined && { spend_limits: { ...next.spend_limits, spool_dir } }),
   };
   return {
     config: deepFreeze(config),
@@ -92,22 +92,22 @@ export function adoptConfig(running: GatewayConfig, wanted: GatewayConfig): Adop
   };
 }
 
-type Told = Pick<Telemetry, 'operation'>;
+type OperationTelemetry = Pick<Telemetry, 'operation'>;
 
-/** How a reload ended: what is in force now, or what kept it from that. */
+/** Result of a reload: the active configuration, or an error. */
 export type ReloadEnd =
   | { readonly changed_files: number; readonly needs_restart: readonly string[]; readonly config: GatewayConfig }
   | { readonly error: unknown };
 
-/** Tells telemetry that the gateway has started; the start began with the process. */
-export function tellStarted(telemetry: Told, pipelines: number, config: GatewayConfig): void {
+/** Records the start in telemetry; it began with the process. */
+export function recordStart(telemetry: OperationTelemetry, pipelines: number, config: GatewayConfig): void {
   const attributes = { 'gateway.start.pipelines': pipelines, 'gateway.config.hash': configHash(config) };
   const { timeOrigin: began_at } = performance;
   telemetry.operation({ name: 'gateway.start', attributes, began_at, duration_ms: performance.now() });
 }
 
-/** A reload begins. @returns tells telemetry how it ended */
-export function beginReload({ telemetry, clock }: { readonly telemetry: Told; readonly clock: Clock }) {
+/** Begins a reload. @returns the function that records its result in telemetry */
+export function beginReload({ telemetry, clock }: { readonly telemetry: OperationTelemetry; readonly clock: Clock }) {
   const began_at = clock.now();
   const began = clock.monotonic();
   return (end: ReloadEnd): void => {
@@ -140,8 +140,8 @@ function codesOf(diagnostics: readonly Diagnostic[]): readonly string[] {
 }
 
 /**
- * The configuration in force, for what lives as long as the process: that of the start until there is a reloader, and then it is let
- * go of.
+ * The active configuration, for services that outlive reloads: that of the start until there is a reloader, then released for
+ * garbage collection.
  */
 export function configInForce(config: GatewayConfig, reloader: () => Reloader | undefined): () => GatewayConfig {
   let of_start: GatewayConfig | undefined = config;
@@ -153,34 +153,34 @@ export function configInForce(config: GatewayConfig, reloader: () => Reloader | 
 }
 
 const MISSING_VARIABLE = 'C4011';
-const RESTART = 'set it where the gateway is started, and restart it: a program that runs sees no new variables';
+const RESTART = 'set it in the environment of the gateway, and restart it: a running process sees no new variables';
 
 /** Logs a finding of the loader with its position. */
 export function logFinding(log: Log, { severity, code, message, file, line, column, help }: Diagnostic): void {
   log[severity === 'error' ? 'error' : 'warn']({ code, file, line, column, help }, message);
 }
 
-/** Makes the reloader of a gateway that runs with `plan`. */
+/** Makes the reloader of a running gateway. */
 export function createReloader<P extends Plan>(options: {
   readonly config_file: string;
   readonly loaded: Loaded;
   readonly plan: P;
-  /** `moved`: the URL of the database names another one. Raises ConfigurationError, StartError for a secret. */
+  /** `moved`: the database URL points to another database. Raises ConfigurationError, StartError for a secret. */
   load(): Promise<{ readonly config: GatewayConfig; readonly loaded: Loaded; readonly moved: boolean }>;
-  /** Makes a plan; may throw. */
+  /** Compiles a plan; may throw. */
   compile(config: GatewayConfig, loaded: Loaded): P;
-  /** Puts a plan in force; may throw, and then the one before stays. */
+  /** Activates a plan; if it throws, the previous plan stays. */
   use(plan: P): void;
   note: NoteLoad;
   readonly log: Log;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, 'operation'>;
 }) {
-  // No closure may hold on to the options: the plan of the start is in them.
+  // No closure may keep the options alive: they contain the first plan.
   const { config_file, load, compile, use, note: noteLoad, log, clock, telemetry } = options;
   let { plan } = options;
   let parts = partsOf(options.loaded);
-  /** What the files held when they were last read, and when the plan in force was made. */
+  /** File digests of the last read, and of the active plan. */
   let read = digestFiles(parts);
   let in_force = read;
   let state: ReloadState = { loaded_at: clock.now(), reloads: 0, failed_reloads: 0, failing_since: undefined };
@@ -206,7 +206,7 @@ export function createReloader<P extends Plan>(options: {
     plan = next;
   }
 
-  /** Takes note of what was read; files nobody knew of before are looked at only now. */
+  /** Updates the digests; new files are read now. */
   function note(next: ConfigurationParts, known: ReturnType<typeof digestFiles>): void {
     parts = partsOf(next);
     read = new Map([...digestFiles(parts)].map(([file, digest]) => [file, known.get(file) ?? digest]));
@@ -214,13 +214,13 @@ export function createReloader<P extends Plan>(options: {
 
   async function attempt(cause: LoadCause): Promise<void> {
     const started = clock.monotonic();
-    const tell = beginReload({ telemetry, clock });
+    const recordEnd = beginReload({ telemetry, clock });
     const known = digestFiles(parts);
     try {
-      const { config: wanted, loaded, moved } = await load();
+      const { config: next, loaded, moved } = await load();
       note(loaded, known);
       if (stopped) return;
-      const { config, ...adopted } = adoptConfig(plan.config, wanted);
+      const { config, ...adopted } = adoptConfig(plan.config, next);
       const needs_restart = moved ? [...new Set([...adopted.needs_restart, 'database'])] : adopted.needs_restart;
       replacePlan(compile(config, loaded));
       state = { ...state, loaded_at: clock.now(), reloads: state.reloads + 1, failing_since: undefined };
@@ -232,7 +232,7 @@ export function createReloader<P extends Plan>(options: {
       log.info({ pipelines, changed, duration_ms }, 'the new configuration is in force');
       in_force = read;
       noteLoad(cause, { config, loaded, needs_restart }, changed);
-      tell({ changed_files: changed.length, needs_restart, config });
+      recordEnd({ changed_files: changed.length, needs_restart, config });
     } catch (error) {
       const { failed_reloads, failing_since = clock.now() } = state;
       state = { ...state, failed_reloads: failed_reloads + 1, failing_since };
@@ -240,7 +240,7 @@ export function createReloader<P extends Plan>(options: {
       else read = new Map([...read, ...known]);
       explainFailure(error);
       noteLoad(cause, { error }, changedFiles(in_force, read));
-      tell({ error });
+      recordEnd({ error });
     }
   }
 
@@ -262,7 +262,7 @@ export function createReloader<P extends Plan>(options: {
       await attempt(cause);
     }
     running = undefined;
-    // What was read now may lie elsewhere.
+    // The new configuration may have files in other directories.
     watched?.look();
   }
 
@@ -274,18 +274,18 @@ export function createReloader<P extends Plan>(options: {
   }
 
   async function reloadIfChanged(): Promise<void> {
-    // A reload that runs may have begun before the change.
+    // A running reload may have begun before the change.
     await running;
     if (changedFiles(read, digestFiles(parts)).length > 0) await reload('files');
   }
 
   return {
     /**
-     * Loads the configuration again and, when nothing is wrong with it, puts it in force for the requests to come.
-     * Calls during a reload lead to one more after it. Never rejects: what goes wrong is logged and counted.
+     * Reloads the configuration and activates it for new requests if it has no errors. Calls during a reload are merged into one
+     * more reload. Never rejects: failures are logged and counted.
      */
     reload,
-    /** From now on reloads whenever the files of the configuration have changed. */
+    /** Reloads when files of the configuration change. */
     watch(): void {
       watched = watchDirectories({
         directories: () => directoriesToWatch(parts),
@@ -295,16 +295,16 @@ export function createReloader<P extends Plan>(options: {
       });
     },
     config: (): GatewayConfig => plan.config,
-    /** What the pipelines for models need of the store, in this configuration. */
+    /** Store requirements of the model pipelines. */
     storeNeeds: (): readonly StoreNeeds[] => plan.store_needs,
     state: (): ReloadState => state,
-    /** No reload begins any more. Resolves when the one that runs has ended. */
+    /** Prevents new reloads. Resolves when a running one has ended. */
     async stop(): Promise<void> {
       stopped = true;
       watched?.close();
       await running;
     },
-    /** Resolves when the plan in force and those before it have served their last request and are closed. */
+    /** Resolves when the active and all previous plans have served their last request and are closed. */
     async close(): Promise<void> {
       retire(plan);
       await Promise.all(closing);

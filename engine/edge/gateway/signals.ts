@@ -2,26 +2,26 @@ import { closeSync, openSync } from 'node:fs';
 import { constants } from 'node:os';
 import { isatty } from 'node:tty';
 import type { Log } from '../../base/contract/services.ts';
-import { strayStage } from '../../base/kit/strays.ts';
+import { currentStageId } from '../../base/kit/unhandled-errors.ts';
 import { asError } from '../../pipeline/run/contained/result.ts';
 
-/** One thing to close, and how long that may take. */
-export interface ClosingStep {
+/** A step of the shutdown sequence with its timeout. */
+export interface ShutdownStep {
   readonly name: string;
   readonly seconds: number;
   close(): Promise<void>;
 }
 
-/** Closes one after the other; a step that fails or takes too long is logged and doesn't keep the others from closing. */
-export async function closeInTurn(steps: readonly ClosingStep[], log: Log): Promise<void> {
+/** Runs the shutdown sequence in order; logs a step that fails or times out, and continues. */
+export async function runShutdown(steps: readonly ShutdownStep[], log: Log): Promise<void> {
   for (const step of steps) {
-    const patience = Promise.withResolvers<void>();
+    const timeout = Promise.withResolvers<void>();
     const timer = setTimeout(
-      () => patience.reject(new Error(`not closed after ${step.seconds} s`)),
+      () => timeout.reject(new Error(`not closed after ${step.seconds} s`)),
       step.seconds * 1000,
     );
     try {
-      await Promise.race([step.close(), patience.promise]);
+      await Promise.race([step.close(), timeout.promise]);
     } catch (err) {
       log.error({ err, part: step.name }, 'a part of the gateway did not close');
     } finally {
@@ -30,21 +30,21 @@ export async function closeInTurn(steps: readonly ClosingStep[], log: Log): Prom
   }
 }
 
-/** What runs until a signal ends it. */
+/** A process that runs until a signal. */
 export interface Closable {
   close(signal?: NodeJS.Signals): Promise<void>;
-  /** What SIGHUP asks for; without it SIGHUP ends what runs, like the other signals. Never rejects. */
+  /** Handles SIGHUP; absent: SIGHUP stops the process like the other signals. Never rejects. */
   reload?(): Promise<void>;
 }
 
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 /**
- * A signal this soon after the first is the same one: a terminal gives Ctrl-C to the whole process group, and npm and the
- * launcher pass theirs on as well.
+ * A second signal within this time is a duplicate: a terminal sends Ctrl-C to the whole process group, and npm and the launcher
+ * forward theirs.
  */
 const SAME_SIGNAL_MS = 500;
-/** How long what was not closed may outlive what was. */
+/** Grace period for leftovers after the shutdown. */
 const LEFTOVER_MS = 500;
 
 function canOpen(path: string): boolean {
@@ -57,8 +57,8 @@ function canOpen(path: string): boolean {
 }
 
 /**
- * Tells, whenever asked, whether the terminal this process was started from has gone; a process that was started without
- * one has none to lose. Windows sends SIGHUP for a window that closes and for nothing else.
+ * Makes the function that checks whether the controlling terminal has closed; `false` for a process started without one. Windows
+ * sends SIGHUP only for a closed window.
  */
 function watchTerminal(): () => boolean {
   if (process.platform === 'win32') return () => true;
@@ -68,10 +68,9 @@ function watchTerminal(): () => boolean {
 }
 
 /**
- * Starts something, waits for the first SIGINT or SIGTERM, closes it. A second signal ends the process at once. SIGHUP
- * reloads it, unless it can't be reloaded or its terminal has gone: then it counts as one of the others.
- * An exception nobody caught is logged and closes it as well, unless it comes from a stage of the operator's own.
- * @returns the exit code: 0, or 1 after such an exception. Raises what `start` raises.
+ * Starts a process, waits for SIGINT or SIGTERM, closes it. A second signal exits at once. SIGHUP reloads, or stops the process if
+ * it cannot reload or its terminal has closed. An unhandled error is logged and stops the process, unless a custom stage raised it.
+ * @returns exit code: 0, or 1 after an unhandled error. Raises the errors of `start`.
  */
 export async function runUntilSignal(
   start: () => Promise<Closable>,
@@ -82,7 +81,7 @@ export async function runUntilSignal(
   let running: Closable | undefined;
   let reload_wanted = false;
   let first_at: number | undefined;
-  let asked_by: NodeJS.Signals | undefined;
+  let stop_signal: NodeJS.Signals | undefined;
   const onHangup = (signal: NodeJS.Signals) => {
     if (terminalGone() || (running !== undefined && running.reload === undefined)) onSignal(signal);
     else if (running === undefined) reload_wanted = true;
@@ -90,23 +89,23 @@ export async function runUntilSignal(
   };
   let is_stopped = false;
   const onSignal = (signal: NodeJS.Signals) => {
-    // Without a listener, one that comes again after all is closed would kill the process, which is about to end well.
+    // Keeps a listener: a late duplicate would kill the process, which is about to exit with its own code.
     if (is_stopped) return;
     if (first_at !== undefined && performance.now() - first_at > SAME_SIGNAL_MS) {
       process.exit(128 + constants.signals[signal]);
     }
     if (first_at === undefined) log.info({ signal }, 'stopping; a second signal stops at once');
     first_at ??= performance.now();
-    asked_by ??= signal;
+    stop_signal ??= signal;
     stop.resolve(0);
   };
   const onCrash = (err: unknown) => {
-    const stage = strayStage();
+    const stage = currentStageId();
     if (stage !== undefined) {
-      log.error({ err: asError(err), stage }, 'a stage failed in something it left running');
+      log.error({ err: asError(err), stage }, 'a stage failed in the background');
       return;
     }
-    log.error({ err }, 'an unexpected error; stopping');
+    log.error({ err }, 'unhandled error; stopping');
     stop.resolve(1);
   };
   for (const signal of STOP_SIGNALS) process.on(signal, onSignal);
@@ -115,13 +114,13 @@ export async function runUntilSignal(
   process.on('unhandledRejection', onCrash);
   try {
     running = await start();
-    // One that came too early.
+    // SIGHUP during the start.
     if (reload_wanted) onHangup('SIGHUP');
     const exit_code = await stop.promise;
-    await running.close(asked_by);
+    await running.close(stop_signal);
     is_stopped = true;
     log.info({}, 'stopped');
-    // Should anything be left that keeps the process alive, it ends all the same.
+    // Exit even if something keeps the process alive.
     setTimeout(() => process.exit(exit_code), LEFTOVER_MS).unref();
     return exit_code;
   } finally {

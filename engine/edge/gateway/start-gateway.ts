@@ -7,7 +7,7 @@ import type { StageDefinition } from '../../base/contract/stage.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../base/contract/start-error.ts';
 import { everyInBackground, systemClock } from '../../base/kit/clock.ts';
 import { explainListenError } from '../../base/kit/net/listen-error.ts';
-import { configuredWay, describeWay, wayTo } from '../../base/kit/net/way.ts';
+import { configuredProxyRoute, describeProxyRoute, proxyRouteTo } from '../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { waitAtMost } from '../../base/kit/wait-at-most.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
@@ -31,7 +31,7 @@ import { createIdentity, type Identity, type IdentityFoundation } from '../../do
 import { type DecidingGroups, decidingGroups } from '../../domain/identity/provider/deciding-groups.ts';
 import { startHousekeeping } from '../../domain/identity/sessions/housekeeping.ts';
 import { openKeyHolders } from '../../domain/identity/sessions/key-holders.ts';
-import { openRevocations, openSightings } from '../../domain/identity/sessions/sessions.ts';
+import { openRevocations, openSessionActivity } from '../../domain/identity/sessions/sessions.ts';
 import { AccessTokens, createBearerTokens } from '../../domain/identity/tokens/access-tokens.ts';
 import { createManagedPolicies } from '../../domain/policies/managed-policies.ts';
 import { openPolicyFetches, type PolicyFetches } from '../../domain/policies/policy-fetches.ts';
@@ -59,17 +59,17 @@ import {
 } from '../http/sign-in/index.ts';
 import { createGatewayHealth, observeGateway, observeServices } from './gateway-metrics.ts';
 import { createNoteLoad, openLoadRecord } from './loads.ts';
-import { configInForce, createReloader, loadToRun, logFinding, type Reloader, tellStarted } from './reload.ts';
-import { type ClosingStep, closeInTurn } from './signals.ts';
+import { configInForce, createReloader, loadToRun, logFinding, type Reloader, recordStart } from './reload.ts';
+import { runShutdown, type ShutdownStep } from './signals.ts';
 
 interface StartPhases {
-  /** Ends a part: what went by since the one before, in milliseconds, is its. */
+  /** Ends a phase, and records its duration. */
   end(name: string): void;
-  /** Milliseconds by part, in order, and the whole as `total`. */
+  /** Milliseconds per phase, in order, with `total`. */
   readonly durations_ms: Readonly<Record<string, number>>;
 }
 
-/** Begins with the start of the process: what went by until now is that of `program`, reading the program itself. */
+/** Times the start from process start; the phase `program` is loading the program. */
 function createStartPhases(): StartPhases {
   const durations_ms: Record<string, number> = {};
   let last = 0;
@@ -83,13 +83,13 @@ function createStartPhases(): StartPhases {
   return { end, durations_ms };
 }
 
-/** Services that follow from one configuration; a reload makes them anew. */
+/** Services of one configuration; a reload creates new ones. */
 type PlanServices = Pick<SharedServices, 'config' | 'models' | 'policies' | 'secret' | 'tokens'>;
 
-/** Services that stay for as long as the gateway runs, whatever its configuration. */
+/** Services that outlive reloads. */
 type LastingServices = Omit<SharedServices, keyof PlanServices>;
 
-/** What the services of a configuration are made of beside the configuration. */
+/** Dependencies of the services of a configuration. */
 interface Foundation extends IdentityFoundation {
   readonly access_tokens: AccessTokens;
   readonly policy_fetches: PolicyFetches;
@@ -104,8 +104,8 @@ interface PlanParts extends Pick<Loaded, 'pipelines'> {
 }
 
 /**
- * Makes the services of a configuration without errors, and sign-in where it has that.
- * Raises StartError for a secret that can't be used, RangeError for a price that is not exact.
+ * Creates the services of a valid configuration, including sign-in if configured. Raises StartError for an invalid secret,
+ * RangeError for an inexact price.
  */
 function createPlanServices(
   config: GatewayConfig,
@@ -133,7 +133,7 @@ interface Served extends Pick<Loaded, 'pipelines' | 'policies'> {
   readonly telemetry: GatewayTelemetry;
 }
 
-/** What serves the paths that belong to no pipeline, in the order in which they are tried. */
+/** Routes outside the pipelines, in order. */
 function routesOf(served: Served): Router[] {
   const { plan, pipelines, policies, identity, database, foundation, telemetry } = served;
   const { upstreams, live, explained } = served;
@@ -161,18 +161,18 @@ function routesOf(served: Served): Router[] {
   ];
 }
 
-/** Longest the start waits for lists: of ended sessions, without which it serves access tokens alone at first, of drained upstreams, of models. */
-const LISTS_PATIENCE_MS = 2000;
-/** Longest a request waits for the database to reserve its money where no spend limits say. */
+/** Longest wait of the start for the lists of ended sessions (until then only access tokens work), drained upstreams and models. */
+const LISTS_TIMEOUT_MS = 2000;
+/** Default timeout of reservations without `spend_limits.store_timeout_seconds`. */
 const DEFAULT_STORE_TIMEOUT_SECONDS = 2;
-/** Longest a closing step other than the draining of requests may take, in seconds; the services keep to 5 themselves. */
+/** Timeout of a shutdown step except the server's drain; services limit themselves to 5 seconds. */
 const STEP_SECONDS = 8;
-/** What the server may take beyond `drain_seconds` to end the requests that are left. */
+/** Time beyond `drain_seconds` for aborting the remaining requests. */
 const DRAIN_GRACE_SECONDS = 10;
 
 /**
- * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens. The database
- * may still be away; requests get 503 until it is there. Raises StartError, after letting go of whatever was opened.
+ * Starts a gateway: loads and checks the configuration, opens the services, compiles the plan, listens. Starts without the
+ * database, too; requests get 503 until it is available. Raises StartError after closing everything opened.
  */
 export async function startGateway(options: {
   readonly config_file: string;
@@ -180,15 +180,15 @@ export async function startGateway(options: {
   readonly env: NodeJS.ProcessEnv;
   readonly log: ExportedLog;
   readonly clock?: Clock;
-  /** Whether a change of the configuration's files is a reason to reload. */
+  /** Whether to reload when files of the configuration change. */
   readonly watch?: boolean;
-  /** `host:port` to listen on, whatever gateway.yaml says. */
+  /** `host:port` to listen on instead of `server.listen`. */
   readonly listen?: string | undefined;
 }) {
   const { config_file, stages, log, clock = systemClock, watch = false } = options;
   const load = () =>
     loadToRun(config_file, { stages, env: options.env, environment: 'required', listen: options.listen });
-  // What lives as long as the process finds the secrets here that the configuration in force was accepted with.
+  // Services that outlive reloads read the secrets of the active configuration here.
   const env: NodeJS.ProcessEnv = Object.create(options.env);
   const withFiles = (files: NodeJS.ProcessEnv): NodeJS.ProcessEnv => Object.assign(Object.create(env), files);
   const secretsOf = (config: GatewayConfig, loaded: Loaded, from: NodeJS.ProcessEnv) =>
@@ -197,26 +197,28 @@ export async function startGateway(options: {
   const { config, loaded } = await load();
   phases.end('configuration');
   for (const finding of loaded.diagnostics) logFinding(log, finding);
-  // Before anything that could log a secret is opened.
+  // Before opening anything that could log a secret.
   Object.assign(env, readSecretFiles(loaded));
   const secret = secretsOf(config, loaded, env);
   let reloader: Reloader;
   let server: GatewayServer | undefined;
   const stopping = () => server?.stopping === true;
-  const closing: ClosingStep[] = [];
+  const shutdown: ShutdownStep[] = [];
   const of_config = new WeakMap<GatewayConfig, PlanParts & { readonly files: Readonly<Record<string, string>> }>();
   const groups = () => of_config.get(reloader.config())?.groups;
-  // A person who presses Ctrl-C has no balancer that needs to notice.
-  let asked_by: NodeJS.Signals | undefined;
-  const acceptSeconds = () => (asked_by === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
+  // After Ctrl-C there is no load balancer to wait for.
+  let stop_signal: NodeJS.Signals | undefined;
+  const acceptSeconds = () => (stop_signal === 'SIGTERM' ? reloader.config().server.drain.accept_seconds : 0);
   const close = (signal?: NodeJS.Signals) => {
-    asked_by = signal;
-    return closeInTurn(closing.splice(0).reverse(), log);
+    stop_signal = signal;
+    return runShutdown(shutdown.splice(0).reverse(), log);
   };
   try {
     const keysInForce = () => of_config.get(reloader.config())?.identity?.tokens.key_ids ?? [];
-    const given = { config, env, secret, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping };
-    const opened = await openServices(given, closing);
+    const opened = await openServices(
+      { config, env, secret, log, clock, phases, reloader: () => reloader, keysInForce, groups, stopping },
+      shutdown,
+    );
     phases.end('services');
     const compile = (config: GatewayConfig, loaded: Loaded): ServedPlan => {
       const files = readSecretFiles({ ...loaded, config });
@@ -237,7 +239,7 @@ export async function startGateway(options: {
     opened.ended_grants.use(of_config.get(plan.config)?.identity);
     const { telemetry } = opened;
     const loads = openLoadRecord({ database: opened.database, clock, log });
-    closing.push({ name: 'record of loads', seconds: STEP_SECONDS, close: () => loads.close() });
+    shutdown.push({ name: 'record of loads', seconds: STEP_SECONDS, close: () => loads.close() });
     const note = createNoteLoad(config_file, loads);
     const listening = new GatewayServer({ plan, log, clock, telemetry });
     server = listening;
@@ -265,69 +267,69 @@ export async function startGateway(options: {
       clock,
       telemetry,
     });
-    closing.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
+    shutdown.push({ name: 'pipelines', seconds: STEP_SECONDS, close: () => reloader.close() });
     const signIn = () => ({ config: reloader.config(), identity: of_config.get(reloader.config())?.identity });
     const checks = startAccountChecks({ database: opened.database, clock, log, telemetry, signIn });
-    closing.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
+    shutdown.push({ name: 'checks of people', seconds: STEP_SECONDS, close: () => checks.close() });
     const reloads = () => reloader.state();
     observeGateway(telemetry.metrics, { server: listening, reloads, plan: () => of_config.get(reloader.config())! });
     const url = await listen(listening, config, options.listen === undefined ? undefined : '--listen');
-    closing.push({
+    shutdown.push({
       name: 'server',
       get seconds() {
         return reloader.config().server.timeouts.drain_seconds + DRAIN_GRACE_SECONDS;
       },
       close: () => listening.drain(acceptSeconds()),
     });
-    closing.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
+    shutdown.push({ name: 'reloading', seconds: STEP_SECONDS, close: () => reloader.stop() });
     if (watch) reloader.watch();
     phases.end('pipelines');
     log.info(
       config.database.retention ?? DEFAULT_RETENTION,
-      'whole months of bookkeeping that are kept; database.retention changes that',
+      'retention in whole months; database.retention changes it',
     );
     const pipelines = loaded.pipelines.map(({ name }) => name);
     log.info({ url, pipelines, start_ms: phases.durations_ms }, 'the gateway is listening');
-    tellStarted(telemetry, pipelines.length, config);
+    recordStart(telemetry, pipelines.length, config);
     for (const { name, proxy } of config.upstreams) {
-      const way = configuredWay(proxy, secret);
+      const way = configuredProxyRoute(proxy, secret);
       if (way.proxy !== undefined)
-        log.info({ upstream: name, way: describeWay(way) }, 'requests leave through a proxy');
+        log.info({ upstream: name, way: describeProxyRoute(way) }, 'upstream requests use a proxy');
     }
     note('start', { config, loaded, needs_restart: [] }, []);
     if (!(await opened.database.check()).ok) {
-      log.warn({}, 'the gateway starts without its database, and refuses requests until it is there');
+      log.warn({}, 'the database is unavailable; requests are refused until it is available');
     }
     return {
-      /** Where it listens, as a client on this machine reaches it. */
+      /** URL for clients on this machine. */
       url,
       database: opened.database,
-      /** Puts the configuration in force as its files now are. Never rejects: a bad one is logged, and the one before stays. */
+      /** Reloads the configuration. Never rejects: errors are logged, and the previous configuration stays. */
       reload: () => reloader.reload('signal'),
       /**
-       * Lets running requests finish, writes down what is still in memory, lets go of everything. After SIGTERM, which
-       * supervisors send, it first goes on accepting for `server.drain.accept_seconds`. Never rejects.
+       * Graceful shutdown: finishes running requests, flushes queues, closes services. After SIGTERM it first keeps accepting for
+       * `server.drain.accept_seconds`. Never rejects.
        */
       close,
     };
   } catch (error) {
     await close();
     if (error instanceof StartError) throw error;
-    // What passed the checks and still can't be made: a certificate that is none, a stage of the operator's own that fails.
+    // Failures beyond the checks: an invalid certificate, or a custom stage that throws.
     const reason = error instanceof Error ? error.message : String(error);
-    throw new StartError(`${config_file} cannot be put to work: ${reason}`, {
+    throw new StartError(`cannot start with ${config_file}: ${reason}`, {
       exit_code: EXIT_CONFIGURATION,
       cause: error,
     });
   }
 }
 
-/** A gateway that accepts requests. */
+/** A running gateway. */
 export type RunningGateway = Awaited<ReturnType<typeof startGateway>>;
 
-/** Opens what stages may ask for whatever the configuration is, and notes how to close each of them. */
+/** Opens the services that outlive reloads, and adds their shutdown steps. */
 async function openServices(
-  given: Pick<Services, 'log' | 'clock'> & {
+  options: Pick<Services, 'log' | 'clock'> & {
     readonly config: GatewayConfig;
     readonly env: NodeJS.ProcessEnv;
     readonly log: ExportedLog;
@@ -338,11 +340,11 @@ async function openServices(
     groups(): DecidingGroups | undefined;
     stopping(): boolean;
   },
-  closing: ClosingStep[],
+  shutdown: ShutdownStep[],
 ) {
-  const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = given;
+  const { config, log, clock, env, secret, phases, reloader, keysInForce, groups, stopping } = options;
   const opened = <T extends { close(): void | Promise<void> }>(name: string, service: T): T => {
-    closing.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
+    shutdown.push({ name, seconds: STEP_SECONDS, close: async () => service.close() });
     return service;
   };
   const in_force = configInForce(config, reloader);
@@ -366,9 +368,9 @@ async function openServices(
   );
   const model_lists = opened('lists of models', openModelLists({ clock, log }));
   model_lists.use(config, secret);
-  // Session tokens are refused until it is known which of them were ended.
+  // Session tokens are refused until the ended sessions are known.
   await waitAtMost(
-    LISTS_PATIENCE_MS,
+    LISTS_TIMEOUT_MS,
     Promise.all([revocations.attempted, upstreams.attempted, model_lists.attempted()]),
   );
   const access_tokens = opened(
@@ -379,10 +381,10 @@ async function openServices(
     database,
     clock,
     log,
-    wayTo: (url: URL) => wayTo(url, env),
+    proxyRouteTo: (url: URL) => proxyRouteTo(url, env),
     access_tokens,
     revocations,
-    sightings: opened('session tokens in use', openSightings({ database, log })),
+    session_activity: opened('session tokens in use', openSessionActivity({ database, log })),
     policy_fetches: opened('fetches of policies', openPolicyFetches({ database, clock, log })),
     model_lists,
     key_holders: opened('signing keys', openKeyHolders({ database, clock, log, held: keysInForce })),
@@ -428,7 +430,7 @@ async function openServices(
       log,
     }),
     condition: compileCondition,
-    // Every context a stage gets is one of the engine's own; only the engine sees all of its facts at once.
+    // Every stage context is a RequestContext; only the engine sees all of its facts.
     facts: (ctx) => (ctx as unknown as RequestContext).facts,
     record: (ctx, now) => (ctx as unknown as RequestContext).auditRecord(now),
   };
@@ -445,7 +447,7 @@ async function listen(server: GatewayServer, config: GatewayConfig, place: strin
   }
 }
 
-/** An address that a client on this machine can connect to, with brackets around IPv6. */
+/** Host for clients on this machine, with brackets around IPv6. */
 function reachableHost(host: string): string {
   if (host === '0.0.0.0') return '127.0.0.1';
   if (host === '::') return '[::1]';

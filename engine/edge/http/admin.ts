@@ -12,7 +12,6 @@ import { jsonTypeProblem } from '../../base/kit/media-type.ts';
 import { verifyCaller } from '../../base/kit/net/credentials.ts';
 import { programVersion } from '../../base/kit/package-root.ts';
 import { jsonText } from '../../base/kit/text/printable.ts';
-import { listed } from '../../base/kit/text/suggest.ts';
 import type { Changing } from '../../domain/audit/admin-changes.ts';
 import { rolesOf } from '../../domain/identity/deprovisioning/deprovision.ts';
 import {
@@ -21,9 +20,9 @@ import {
   type VerifyServiceToken,
 } from '../../domain/identity/tokens/service-tokens.ts';
 import { isServiceToken } from '../../domain/identity/tokens/token-format.ts';
-import { HeldBody } from '../../pipeline/run/body.ts';
-import { BodyBudget, HeldBytes } from '../../pipeline/run/holdings.ts';
+import { BufferedBody } from '../../pipeline/run/body.ts';
 import { receiveContent } from '../../pipeline/run/receive-body.ts';
+import { BufferQuota, MemoryBudget } from '../../pipeline/run/resources.ts';
 import {
   type AdminOptions,
   asStageError,
@@ -43,39 +42,39 @@ import {
   type Sent,
   showName,
 } from '../admin/description.ts';
-import { createRunOperation, demandRole } from '../admin/operations.ts';
+import { createRunOperation, requireAdminRole } from '../admin/operations.ts';
 
 import { identityOf, notePerson, type RequestIdentity } from './request-identity.ts';
-import { answerHeaders, answerOrPass, methodNotAllowed, sendJson, typeNotTaken } from './send-error.ts';
+import { answerHeaders, answerOrPass, methodNotAllowed, sendJson, unsupportedMediaType } from './send-error.ts';
 import type { ConsoleCallers } from './sign-in/console.ts';
 
 const MAX_BODY_BYTES = 65_536;
-/** For all requests of one configuration at once. */
+/** Buffer quota for all requests of one configuration. */
 const MAX_BUFFERED_BYTES = 16 * MAX_BODY_BYTES;
 const MAX_BUFFERED_BYTES_PER_CALLER = 4 * MAX_BODY_BYTES;
 
 type AdminRequest = IncomingMessage & { originalUrl: string; params: Record<string, unknown> };
 
-/** Reads what a request says. Raises invalid_request, invalid_json, body_too_large, request_timeout. */
+/** Reads the input of a request. Raises invalid_request, invalid_json, body_too_large, request_timeout. */
 type ReadCall = (req: AdminRequest, operation: DescribedOperation, caller_id: string) => Promise<Sent>;
 
-/** Makes the function that reads requests; their bodies share one budget. */
+/** Makes the function that reads requests; their bodies share one buffer quota. */
 function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCall {
-  const budget = new BodyBudget(MAX_BUFFERED_BYTES, MAX_BUFFERED_BYTES_PER_CALLER);
+  const budget = new MemoryBudget(MAX_BUFFERED_BYTES, MAX_BUFFERED_BYTES_PER_CALLER);
   const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = server.timeouts;
   const limits = { max_bytes: MAX_BODY_BYTES, total_seconds, silence_seconds };
   const readBody = async (req: IncomingMessage, schema: object, caller_id: string): Promise<unknown> => {
     const { 'content-length': length, 'transfer-encoding': coding } = req.headers;
     if (coding === undefined && (length === undefined || length === '0')) return {};
-    demandJson(req);
-    const room = new HeldBytes(budget, caller_id);
+    requireJson(req);
+    const quota = new BufferQuota(budget, caller_id);
     try {
-      const { bytes } = await receiveContent(req, limits, room, clock);
-      const held = new HeldBody(bytes, () => {});
+      const { bytes } = await receiveContent(req, limits, quota, clock);
+      const body = new BufferedBody(bytes, () => {});
       const { properties = {} } = schema as { readonly properties?: object };
-      return await held.json(new KeyTable(Object.keys(properties).map((name) => ({ name, decides: 'top' }))));
+      return await body.json(new KeyTable(Object.keys(properties).map((name) => ({ name, decides: 'top' }))));
     } finally {
-      room.release();
+      quota.release();
     }
   };
   return async (req, { path_names, body }, caller_id) => ({
@@ -85,7 +84,7 @@ function createReadCall({ server }: GatewayConfig, clock: Clock): ReadCall {
   });
 }
 
-/** Where a feed goes on that was cut off, as readers of feeds say it by themselves. */
+/** Resume position of an event stream, from `Last-Event-ID`. */
 function resumption({ headers }: IncomingMessage): Record<string, string> {
   const id = headers['last-event-id'];
   return typeof id === 'string' && /^\d{1,15}$/.test(id) ? { after: id } : {};
@@ -96,7 +95,7 @@ function readQuery(url: string): Record<string, string> {
   const values: Record<string, string> = Object.create(null);
   for (const [name, value] of new URLSearchParams(at < 0 ? '' : url.slice(at + 1))) {
     if (Object.hasOwn(values, name)) {
-      const message = `The parameter ${showName(name)} is there more than once; send it once.`;
+      const message = `Duplicate parameter ${showName(name)}; send it once.`;
       throw new StageError('invalid_request', message);
     }
     values[name] = value;
@@ -104,9 +103,9 @@ function readQuery(url: string): Record<string, string> {
   return values;
 }
 
-function demandJson({ headers }: IncomingMessage): void {
+function requireJson({ headers }: IncomingMessage): void {
   if (jsonTypeProblem(headers['content-type'] ?? '') !== undefined) {
-    throw typeNotTaken('The body must be JSON, sent with "content-type: application/json".');
+    throw unsupportedMediaType('The body must be JSON, sent with "content-type: application/json".');
   }
 }
 
@@ -121,7 +120,7 @@ interface Identifying {
 }
 
 /**
- * Finds out who asks. Access tokens are for models: whoever holds one of somebody's many can't make more of them. Raises
+ * Authenticates the caller of the admin API. Access tokens are for models only: a leaked one must not create more tokens. Raises
  * the credential errors, forbidden, store_unavailable.
  */
 async function identifyCaller(
@@ -151,10 +150,10 @@ async function identifyCaller(
 }
 
 /**
- * Raises an error where whoever began something that goes on may no longer. A session of the console is only looked at: a new
- * cookie would reach nobody.
+ * Raises an error if the credential of an open event stream is no longer valid. Does not rotate the console's cookie: the headers
+ * are already sent.
  */
-async function demandStillThere(
+async function requireStillValid(
   req: IncomingMessage,
   res: ServerResponse,
   identifying: Identifying,
@@ -163,7 +162,7 @@ async function demandStillThere(
   const cookie = identifying.console?.cookie.read(req.headers);
   if (cookie === undefined || req.headers.authorization !== undefined || req.headers['x-api-key'] !== undefined) {
     const now = await identifyCaller(req, res, identifying);
-    if (now.is_admin !== is_admin) throw new StageError('forbidden', 'The rights of the caller changed.');
+    if (now.is_admin !== is_admin) throw new StageError('forbidden', 'Your role has changed.');
     return;
   }
   const session = await identifying.console!.sessions.find(cookie);
@@ -172,10 +171,10 @@ async function demandStillThere(
 }
 
 /**
- * The caller without groups that the gateway has since learned they are not in: a session token tells those of when it was
- * issued, and what is made with it outlives it. Raises store_unavailable.
+ * The caller without groups lost since the session token was issued: tokens made in this request outlive the session token.
+ * Raises store_unavailable.
  */
-async function withoutLostGroups(
+async function withCurrentGroups(
   caller: Caller,
   { database, config }: { readonly database: Changing['database']; readonly config: Pick<GatewayConfig, 'auth'> },
 ): Promise<Caller> {
@@ -191,12 +190,12 @@ async function withoutLostGroups(
   return { ...caller, principal: { ...principal, groups }, is_admin };
 }
 
-/** Refuses a service token what its scopes do not hold. Raises forbidden. */
-function demandScope({ scope }: DescribedOperation, { scopes, principal }: Caller): void {
+/** Requires the scope of the operation from a service token. Raises forbidden. */
+function requireScope({ scope }: DescribedOperation, { scopes, principal }: Caller): void {
   if (scopes === undefined || (scope !== undefined && scopes.includes(scope))) return;
   const why =
-    scope === undefined ? 'this is for people who signed in' : `this needs ${scope}, and it has ${listed(scopes)}`;
-  throw new StageError('forbidden', `The service token "${principal.token.name}" is not enough: ${why}.`);
+    scope === undefined ? 'this operation is for signed-in people' : `it needs ${scope} and has ${scopes.join(', ')}`;
+  throw new StageError('forbidden', `The service token "${principal.token.name}" lacks permission: ${why}.`);
 }
 
 async function verifySession(
@@ -208,31 +207,30 @@ async function verifySession(
   if (principal.kind === 'session') return principal;
   throw new StageError(
     'forbidden',
-    `An access token is for models only. Sign in with "${command('login')}", and send the session token that "${command('token')}" prints.`,
+    `Access tokens are for models only. Sign in with "${command('login')}" and send the session token that "${command('token')}" prints.`,
   );
 }
 
-/** Sends a file as it is made, to be kept and not shown. Ends the connection, and raises the error, where making it fails. */
+/** Streams a file as an attachment. If generating it fails, closes the connection and raises the error. */
 async function sendDownload(
   res: Response,
   { file_name, chunks }: Download,
   headers: Readonly<Record<string, string>>,
 ): Promise<void> {
   res.writeHead(200, { ...headers, 'content-disposition': `attachment; filename="${file_name}"` });
-  // Nobody reads what would be made.
   if (res.req.method === 'HEAD') res.end();
   else await pipeline(Readable.from(chunks), res);
 }
 
-/** A sign of life at least as often, so that nothing on the way takes the connection for dead. */
+/** Heartbeat interval, so that proxies do not close an idle connection. */
 const HEARTBEAT_MS = 3000;
-/** A reader that takes so little that more than this waits for it is cut off; it comes back and goes on where it was. */
+/** A slower reader is disconnected; it reconnects and resumes. */
 const WAITING_BYTES_MAX = 1_048_576;
 
 /**
- * Sends events as they come (`text/event-stream`), until the reader leaves, the gateway stops, or whoever reads may no longer.
- * @param mayGoOn asked at each sign of life; raises where the credential is worth nothing any more.
- * Raises what keeps it from beginning.
+ * Sends events as they occur (`text/event-stream`), until the reader disconnects, the gateway stops, or access is revoked.
+ * @param mayGoOn called at each heartbeat; raises if the credential is no longer valid.
+ * Raises the errors of opening the feed.
  */
 export async function sendFeed(
   res: Response,
@@ -242,22 +240,22 @@ export async function sendFeed(
   if (res.req.method === 'HEAD') return void res.writeHead(200, headers).end();
   const early: FeedEvent[] = [];
   let is_open = false;
-  // What is written to an answer that has ended is an error nobody catches: a reader may take long for the end.
+  // Node emits an uncaught error for a write after the end, and a slow reader may take long to receive the end.
   const write = (text: string) => {
     if (res.writableLength > WAITING_BYTES_MAX) res.destroy();
     else if (!res.writableEnded && !res.destroyed) res.write(text);
   };
-  const tell = ({ id, event, data }: FeedEvent) => write(`id: ${id}\nevent: ${event}\ndata: ${jsonText(data)}\n\n`);
+  const send = ({ id, event, data }: FeedEvent) => write(`id: ${id}\nevent: ${event}\ndata: ${jsonText(data)}\n\n`);
   const end = () => void res.end();
-  const stop = await feed.open({ send: (event) => (is_open ? tell(event) : early.push(event)), end });
+  const stop = await feed.open({ send: (event) => (is_open ? send(event) : early.push(event)), end });
   if (res.destroyed) return stop();
-  // Proxies that keep answers back to compress or collect them would keep this one for ever.
+  // Proxies that buffer responses would never deliver this one.
   res.writeHead(200, { ...headers, 'x-accel-buffering': 'no' });
   write(': begins\n\n');
   is_open = true;
-  for (const event of early) tell(event);
+  for (const event of early) send(event);
   const timer = setInterval(() => {
-    // Whoever has not taken the end by now never will.
+    // The reader did not receive the end within a heartbeat.
     if (res.writableEnded) return void res.destroy();
     write(':\n\n');
     mayGoOn().catch(() => {
@@ -271,7 +269,7 @@ export async function sendFeed(
   stop();
 }
 
-/** Tells telemetry of a change, or that it was refused: once, whatever comes after. */
+/** Records a change, or its refusal, in telemetry; at most once. */
 function beginChange(
   operation: DescribedOperation,
   { request_id, trace }: RequestIdentity,
@@ -280,14 +278,14 @@ function beginChange(
   const began_at = clock.now();
   const began = clock.monotonic();
   let actor_kind = 'none';
-  let is_told = false;
+  let is_recorded = false;
   return {
     isBy({ actor }: Caller) {
       actor_kind = actor.kind;
     },
-    tell({ subject, error }: { readonly subject?: string | undefined; readonly error?: unknown }) {
-      if (is_told) return;
-      is_told = true;
+    record({ subject, error }: { readonly subject?: string | undefined; readonly error?: unknown }) {
+      if (is_recorded) return;
+      is_recorded = true;
       const problem = error === undefined ? undefined : asStageError(error);
       const error_type = problem instanceof StageError ? problem.code : 'internal_error';
       telemetry.operation({
@@ -313,15 +311,15 @@ interface AdminRoutesOptions extends AdminOptions {
   readonly log: Log;
   readonly telemetry: Pick<Telemetry, 'operation'>;
   readonly verify: BearerTokens['verify'];
-  /** Who asks by the cookie of a browser; absent: nobody does. */
+  /** Callers with the console's cookie; absent where there is no console. */
   readonly console?: Pick<ConsoleCallers, 'concerns' | 'identify' | 'cookie' | 'sessions'>;
-  /** Resolves when this process goes by what was changed. */
+  /** Resolves when this process has applied the change. */
   catchUp(): Promise<void>;
 }
 
 /**
- * The admin API of one configuration: JSON for people who signed in, as `schemas/admin-api.openapi.json` describes it.
- * Bearer credentials open it, and the cookie of the console where the console itself sends it: no other site's page can use it.
+ * The admin API of one configuration, described by `schemas/admin-api.openapi.json`. Accepts bearer credentials, and the console's
+ * cookie on requests of the console itself (CSRF protection).
  */
 export function adminRoutes(options: AdminRoutesOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
@@ -344,14 +342,11 @@ export function adminRoutes(options: AdminRoutesOptions): Router {
     });
   }
   router.use(ADMIN_API_PATH, () => {
-    throw new StageError(
-      'path_not_found',
-      `There is nothing at this path; GET ${ADMIN_API_DESCRIPTION} describes what there is.`,
-    );
+    throw new StageError('path_not_found', `Path not found; GET ${ADMIN_API_DESCRIPTION} describes the admin API.`);
   });
   router.use(ADMIN_API_PATH, (error: unknown, req: Request, res: Response, next: NextFunction) => {
     const problem = isMalformedPath(error)
-      ? new StageError('bad_http', 'The path cannot be read: its percent-encoding is malformed.')
+      ? new StageError('bad_http', 'The percent-encoding of the path is malformed.')
       : asStageError(error);
     answerOrPass(problem, req, res, next);
   });
@@ -369,12 +364,12 @@ function createAnswer(options: AdminRoutesOptions) {
       const identified = await identifyCaller(req, res, verifying);
       change?.isBy(identified);
       notePerson(res, identified.principal);
-      demandScope(operation, identified);
-      const caller = changes ? await withoutLostGroups(identified, options) : identified;
-      demandRole(operation, caller);
+      requireScope(operation, identified);
+      const caller = changes ? await withCurrentGroups(identified, options) : identified;
+      requireAdminRole(operation, caller);
       const answered = await run(operation, caller, await read(req, operation, caller.principal.id));
       if (operation.file_type === FEED) {
-        const mayGoOn = () => demandStillThere(req, res, verifying, caller);
+        const mayGoOn = () => requireStillValid(req, res, verifying, caller);
         await sendFeed(res, answered as LiveFeed, { headers: answerHeaders(res, FEED), mayGoOn });
         return;
       }
@@ -383,24 +378,24 @@ function createAnswer(options: AdminRoutesOptions) {
         return;
       }
       const made = (answered as { readonly id?: string }).id;
-      change?.tell({ subject: made });
+      change?.record({ subject: made });
       if (changes) await catchUp(options, identityOf(res));
       const collection = operation.path.replace(/\/\{id\}.*/, '');
       sendJson(res, operation.status, answered, operation.has_location ? { location: `${collection}/${made}` } : {});
     } catch (error) {
-      change?.tell({ error });
+      change?.record({ error });
       throw error;
     }
   };
 }
 
-/** What was changed is changed, and what was made is shown this once, whatever comes of this. */
+/** Applies a change to this process. Never fails the request: the change is committed, and a new token is shown only once. */
 async function catchUp({ catchUp, log }: AdminRoutesOptions, { request_id, trace }: RequestIdentity): Promise<void> {
   try {
     await catchUp();
   } catch (error) {
     const fields = { err: error, request_id, trace_id: trace.trace_id };
-    log.warn(fields, 'a change was made, and takes a moment longer to be noticed here');
+    log.warn(fields, 'a change is saved, but this replica applies it with a delay');
   }
 }
 

@@ -13,11 +13,11 @@ import { sendError } from './send-error.ts';
 
 type Served = Pick<Plan, 'pipelinesAt'>;
 
-/** Paths that clients ask for below their base URL. */
+/** Paths that clients request below their base URL. */
 const PATHS = Object.values(DEFINITIONS).map(({ path }) => path);
 const ENDS = [...PATHS, '/v1/messages/count_tokens', '/v1/models'];
 
-/** Paths of APIs that clients know and no shipped pipeline serves. */
+/** Paths of well-known APIs that no shipped pipeline serves. */
 const OTHER_APIS = [
   ...['/v1/embeddings', '/v1/files', '/v1/batches', '/v1/messages/batches'],
   ...['/v1/images/generations', '/v1/images/edits', '/v1/images/variations'],
@@ -25,9 +25,9 @@ const OTHER_APIS = [
   ...['/v1/moderations', '/v1/completions', '/v1/uploads', '/v1/vector_stores', '/v1/fine_tuning/jobs', '/v1/realtime'],
 ];
 
-const BASE_URLS = 'The base URL of a Messages client is the root of the gateway, that of other clients ends in /v1.';
+const BASE_URLS = 'Messages clients use the root of the gateway as base URL; other clients use the root with /v1.';
 
-/** Why no pipeline takes a request: there is none at its path, or none there for its method. */
+/** The error for a request that matches no pipeline, by path or by method. */
 function whyUnserved(plan: Served, path: string, method: string): StageError {
   const methods = plan.pipelinesAt(path);
   if (methods === undefined) {
@@ -35,40 +35,40 @@ function whyUnserved(plan: Served, path: string, method: string): StageError {
     return new StageError('path_not_found', describeWrongPath(path, isServed));
   }
   const allow = [...methods.keys()].join(', ');
-  const problem = `This path takes ${allow}, not ${method}.`;
+  const problem = `This path supports ${allow}, not ${method}.`;
   return new StageError('method_not_allowed', problem, { headers: { allow } });
 }
 
-/** What to say about a path that nothing serves: the one that was meant, where a wrong base URL or a typing error shows. */
+/** The 404 message; suggests a path for a wrong base URL or a typo. */
 function describeWrongPath(path: string, isServed: (path: string) => boolean): string {
   const typed = path
     .toLowerCase()
     .replace(/\/{2,}/g, '/')
     .replace(/\/$/, '');
   const ends = [...ENDS, ...OTHER_APIS];
-  const meant =
+  const suggestion =
     ends.find((end) => typed.endsWith(end.slice('/v1'.length)) && isServed(end)) ??
     closest(typed, ends.filter(isServed));
-  if (meant !== undefined) return `There is nothing at this path; did you mean ${meant}? ${BASE_URLS}`;
+  if (suggestion !== undefined) return `Path not found; did you mean ${suggestion}? ${BASE_URLS}`;
   const served = PATHS.filter(isServed);
   const where = served.length === 0 ? '' : ` Model requests go to POST ${listed(served)}.`;
   const is_known = OTHER_APIS.some((api) => typed === api || typed.startsWith(`${api}/`));
-  if (!is_known) return `There is nothing at this path.${where}`;
-  return `This gateway does not serve this API; an administrator can add a pipeline for it, with the stage route-to.${where}`;
+  if (!is_known) return `Path not found.${where}`;
+  return `This gateway does not serve this API; an administrator can add a pipeline with the stage route-to.${where}`;
 }
 
-/** Records of one caller within a minute; what comes beyond them is counted, and told in the next one. */
+/** Audit records per caller and minute; the next record has the number of omitted ones. */
 const RECORDS_PER_MINUTE = 60;
 const MINUTE_MS = 60_000;
 
-/** How long an answer waits until it is known whom it is for; what is known later is still recorded. */
-const CALLER_MS = 250;
+/** Longest wait of the response for the caller's identity; the record is written even if it takes longer. */
+const CALLER_TIMEOUT_MS = 250;
 
-/** Longest path that is kept: it is whatever the client sent. */
+/** Longest recorded path; the client chose it. */
 const PATH_LENGTH_MAX = 200;
 
-/** Makes what says how many records of a caller were left out since the last one; `undefined` where this one is, too. */
-function createBound(now: () => number): (principal: string) => number | undefined {
+/** Rate limit for records: the number of records omitted since the last one, or `undefined` to omit this one. */
+function createRecordLimit(now: () => number): (principal: string) => number | undefined {
   let minute = 0;
   let written = new Map<string, number>();
   const omitted = new Map<string, number>();
@@ -91,20 +91,20 @@ function createBound(now: () => number): (principal: string) => number | undefin
 }
 
 /**
- * Makes what leaves an audit record of a request that no pipeline takes, where its credential is one of somebody. Requests of
- * nobody are only counted, in telemetry: anybody can send as many as they like, and nothing could have come of them.
+ * Makes the function that writes an audit record for a request outside the pipelines with a valid credential. Telemetry counts
+ * requests without one: anyone can send any number of them.
  */
 export function createUnservedRecords({ config, services, other_requests }: Plan) {
   const { audit, clock, tokens } = services;
   const origin = createOriginReader(config.server);
-  const omittedBefore = createBound(() => clock.now());
+  const omittedBefore = createRecordLimit(() => clock.now());
   const is_audited = other_requests?.finally.some(({ definition }) => definition.name === 'audit') ?? false;
 
   async function callerOf({ headers }: IncomingMessage): Promise<Principal | undefined> {
     try {
       return await verifyCaller(headers, (token) => tokens.verify(token));
     } catch {
-      // Whoever it is, and whether the store can tell: the answer is the same.
+      // An invalid credential or an outage of the store does not change the response.
       return undefined;
     }
   }
@@ -138,7 +138,7 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
   }
 
   return async (req: IncomingMessage, res: ServerResponse, path: string, error: StageError): Promise<void> => {
-    // All that is read of the request is read now: when the caller is known, it may be over.
+    // Read the request now: it may be over once the caller is known.
     const request = {
       method: req.method!,
       path: path.slice(0, PATH_LENGTH_MAX),
@@ -147,18 +147,18 @@ export function createUnservedRecords({ config, services, other_requests }: Plan
       address: origin.address(req.socket.remoteAddress, req.headers),
     };
     const recorded = callerOf(req).then((caller) => record(caller, res, request));
-    const patience = Promise.withResolvers<void>();
-    const timer = clock.after(CALLER_MS, patience.resolve);
-    await Promise.race([recorded, patience.promise]).finally(() => timer.close());
+    const timeout = Promise.withResolvers<void>();
+    const timer = clock.after(CALLER_TIMEOUT_MS, timeout.resolve);
+    await Promise.race([recorded, timeout.promise]).finally(() => timer.close());
   };
 }
 
-/** A plan together with what serves the requests that none of its pipelines takes. */
+/** A plan with the Express application for requests outside its pipelines. */
 export interface ServedPlan extends Plan {
   readonly app: RequestListener;
 }
 
-/** Puts the express application behind the pipelines of a plan: the given routes, in order, and an error for the rest. */
+/** Adds the Express application to a plan: the given routes, in order, and an error for other requests. */
 export function servePlan(
   plan: Plan,
   log: Log,
@@ -189,10 +189,10 @@ export function servePlan(
   return { ...plan, app };
 }
 
-/** Express marks what is the client's fault, such as a path that can't be decoded, by a status. */
+/** Express marks client errors, such as an undecodable path, with a status. */
 function asStageError(error: unknown): StageError {
   if (error instanceof StageError) return error;
   const { status } = error as { status?: unknown };
   if (status === 400) return new StageError('bad_http', 'The request cannot be read: its path or body is malformed.');
-  return new StageError('internal_error', 'The gateway failed; its log says why.', { cause: error });
+  return new StageError('internal_error', 'Internal error; see the log of the gateway.', { cause: error });
 }

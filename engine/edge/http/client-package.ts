@@ -22,10 +22,10 @@ export interface TarFile {
 }
 
 const BLOCK = 512;
-/** No date: the same files are the same bytes. npm itself writes this one, as some programs refuse 1970. */
+/** A fixed date gives the same bytes for the same files. npm uses this one, as some programs reject 1970. */
 const MODIFIED_SECONDS = Date.UTC(1985, 9, 26, 8, 15) / 1000;
 
-/** An archive in the ustar format (POSIX.1-1988), of these files in this order. The same files give the same bytes. */
+/** A reproducible archive in the ustar format (POSIX.1-1988), with the files in this order. */
 function tar(files: readonly TarFile[]): Buffer {
   const parts = files.flatMap(({ path, bytes, is_program = false }) => [
     header(path, bytes.length, is_program ? 0o755 : 0o644),
@@ -57,10 +57,10 @@ function header(path: string, size: number, mode: number): Buffer {
   return block;
 }
 
-/** The program for developers as `engine/edge/console/build.mjs` makes it, of one file. */
+/** The program for developers, bundled into one file by `engine/edge/console/build.mjs`. */
 const PROGRAM = join(PACKAGE_ROOT, 'dist/client/appscli.mjs');
 
-/** What it reads, by the same paths as here. */
+/** Data files of the program, by the same paths as here. */
 const DATA = [
   'LICENSE',
   'examples/profiles/vendor-names.yaml',
@@ -68,7 +68,7 @@ const DATA = [
   'schemas/profile.schema.json',
 ];
 
-/** The package of a gateway, ready to be served. */
+/** The npm package of a gateway. */
 export interface ClientPackage {
   readonly bytes: Buffer;
   /** In hexadecimal digits. */
@@ -77,12 +77,12 @@ export interface ClientPackage {
 
 type Config = Pick<GatewayConfig, 'server'>;
 
-/** The latest package by what it depends on: most changes of a configuration change neither. */
+/** Cache of the last package, by its inputs; most reloads change none of them. */
 let made: { readonly of: string; readonly package: Promise<ClientPackage | undefined> } | undefined;
 
 /**
- * The package with the commands for developers, which know the address of the gateway and what it calls their clients' files;
- * `undefined` where the program was not built or cannot be read. The same version, address and profile give the same bytes.
+ * The npm package with the commands for developers, preset with the gateway's address and profile; `undefined` if the program
+ * was not built or is unreadable. Reproducible: the same version, address and profile give the same bytes.
  */
 export function clientPackage(config: Config): Promise<ClientPackage | undefined> {
   const { profile } = config.server;
@@ -91,7 +91,7 @@ export function clientPackage(config: Config): Promise<ClientPackage | undefined
   if (made?.of === of) return made.package;
   const packed = pack(gateway, profile).catch(() => undefined);
   made = { of, package: packed };
-  // What is not there, or cannot be read at the moment, may be later.
+  // A missing or unreadable package may be there on the next request.
   void packed.then((found) => {
     if (found === undefined && made?.package === packed) made = undefined;
   });
@@ -110,25 +110,25 @@ async function pack(gateway: string, profile: Profile): Promise<ClientPackage | 
       ? []
       : [{ path: 'package/profile.yaml', bytes: Buffer.from(`${JSON.stringify(profile, null, 2)}\n`) }]),
   ];
-  // npm keeps what it has of this address as long as the name is the same, whatever the version: so the name tells the content.
+  // npm caches by address and name, whatever the version: so the name contains a hash of the content.
   const id = createHash('sha256').update(gateway).update(tar(content)).digest('hex').slice(0, 12);
   const description = {
     name: `@appscli/client-${id}`,
     version: programVersion(),
     description: `Sign in at ${gateway}, and set up coding clients for it.`,
-    // Nobody publishes it by mistake.
+    // Prevents `npm publish` by mistake.
     private: true,
     license: 'Apache-2.0',
     type: 'module',
     engines: { node: '>=20.12' },
-    // npx runs the first; the second is for those who install it.
+    // npx runs the first; the second is the command of an installed package.
     bin: { [`appscli-${id}`]: 'appscli.mjs', appscli: 'appscli.mjs' },
     gateway,
   };
   const text = `${JSON.stringify(description, null, 2)}\n`;
   const archive = tar([{ path: 'package/package.json', bytes: Buffer.from(text) }, ...content]);
   const bytes = await promisify(gzip)(archive, { level: 9 });
-  // The operating system that compressed it (RFC 1952 section 2.3.1) makes no difference.
+  // Byte 9 is the operating system (RFC 1952 section 2.3.1); 255 means unknown, for reproducible bytes.
   bytes[9] = 255;
   return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') };
 }
@@ -138,7 +138,7 @@ const NOT_BUILT = new StageError(
   'The package for developers was not built: run "npm run build:console" where the gateway is installed from its sources, and let the user of the gateway read dist/client.',
 );
 
-/** Serves the package, to everybody: it holds no secret. */
+/** Serves the package without authentication: it holds no secret. */
 export function clientPackageRoute(config: Config): Router {
   const router = Router({ caseSensitive: true, strict: true });
   router.all(CLIENT_PACKAGE_PATH, async (req, res) => {
@@ -154,7 +154,7 @@ function send(req: Request, res: Response, { bytes, sha256 }: ClientPackage): vo
   const etag = `"${sha256}"`;
   const headers = {
     etag,
-    // The address stays the same when the gateway is upgraded, so npm asks each time whether the package does.
+    // The address stays the same after an upgrade, so npm must revalidate each time.
     'cache-control': 'public, no-cache',
     'x-content-type-options': 'nosniff',
     [REQUEST_ID_HEADER]: identityOf(res).request_id,

@@ -12,18 +12,19 @@ import { verifyCaller } from '../../base/kit/net/credentials.ts';
 import type { TelemetryRelay } from '../../domain/telemetry/relay.ts';
 import { sendWhole } from '../../pipeline/run/answer.ts';
 import { REQUEST_ID_HEADER } from '../../pipeline/run/headers.ts';
-import { BodyBudget, HeldBytes } from '../../pipeline/run/holdings.ts';
 import { receiveContent } from '../../pipeline/run/receive-body.ts';
-import { methodNotAllowed, typeNotTaken } from './send-error.ts';
+import { BufferQuota, MemoryBudget } from '../../pipeline/run/resources.ts';
+import { methodNotAllowed, unsupportedMediaType } from './send-error.ts';
 
-/** What a caller may send at once, and what it may send again for each second, in bytes after decompression. */
+/** Token bucket per caller: capacity and refill rate, in bytes after decompression. */
 const BURST_BYTES = 32 * 1024 * 1024;
 const BYTES_PER_SECOND = 512 * 1024;
-/** What a request counts beside its bytes: thirty-two empty ones a second are as many as anybody may send. */
+/** Cost of a request in addition to its bytes: allows 32 empty requests a second. */
 const REQUEST_BYTES = 16 * 1024;
-/** Callers that are remembered; whoever is forgotten may send as much as one who sent nothing. */
+/** Buckets kept in memory; an evicted caller starts with a full bucket. */
 const CALLERS_MAX = 20_000;
 
+/** Token bucket rate limit for the telemetry of each caller. */
 export class CallerRates {
   readonly #clock: Clock;
   readonly #callers = new LRUCache<string, { left: number; at: number }>(atMost(CALLERS_MAX));
@@ -32,21 +33,21 @@ export class CallerRates {
     this.#clock = clock;
   }
 
-  /** Counts a request. Raises rate_limit_exceeded when the caller has sent too much. */
+  /** Charges a request. Raises rate_limit_exceeded if the bucket is empty. */
   begin(caller: string): void {
     const known = this.#refilled(caller);
     if (known.left <= 0) {
       const seconds = Math.max(1, Math.ceil((REQUEST_BYTES - known.left) / BYTES_PER_SECOND));
       throw new StageError(
         'rate_limit_exceeded',
-        `You have sent more telemetry than ${BYTES_PER_SECOND} bytes a second; send the next in ${seconds} seconds.`,
+        `Telemetry limit of ${BYTES_PER_SECOND} bytes a second exceeded; retry in ${seconds} seconds.`,
         { headers: { 'retry-after': String(seconds) } },
       );
     }
     known.left -= REQUEST_BYTES;
   }
 
-  /** Counts what a request that was begun has brought. */
+  /** Charges the bytes of a request. */
   count(caller: string, bytes: number): void {
     this.#refilled(caller).left -= bytes;
   }
@@ -64,7 +65,7 @@ export class CallerRates {
   }
 }
 
-/** What the telemetry of clients is taken with. */
+/** Dependencies of the telemetry routes. */
 export interface ClientTelemetryOptions {
   readonly config: GatewayConfig;
   readonly relay: TelemetryRelay;
@@ -73,21 +74,21 @@ export interface ClientTelemetryOptions {
   readonly log: Log;
 }
 
-/** For all requests of one configuration at once, and for those of one caller. */
+/** Buffer quota for all requests of one configuration, and for one caller. */
 const MAX_HELD_BYTES = 16 * EXPORT_BYTES_MAX;
 const MAX_HELD_BYTES_PER_CALLER = 4 * EXPORT_BYTES_MAX;
 
 const [PROTOBUF, JSON_TYPE] = ['application/x-protobuf', 'application/json'] as const;
-/** The types of OTLP/HTTP, by what clients call them. */
+/** Canonical media types of OTLP/HTTP, by the names that clients send. */
 const TYPES: Readonly<Record<string, string>> = {
   [PROTOBUF]: PROTOBUF,
   'application/protobuf': PROTOBUF,
   [JSON_TYPE]: JSON_TYPE,
 };
-/** A request without anything, in JSON; in protobuf it has no bytes. */
+/** An empty export request in JSON; in protobuf it has no bytes. */
 const EMPTY = Buffer.from('{}');
 
-/** Codes of gRPC, which errors of OTLP/HTTP have, by HTTP status. */
+/** gRPC status codes of OTLP/HTTP errors, by HTTP status. */
 const RPC_CODES: Readonly<Record<number, number>> = {
   400: 3,
   401: 16,
@@ -102,17 +103,17 @@ const RPC_INTERNAL = 13;
 
 /**
  * OTLP/HTTP for the telemetry of coding clients: `POST /v1/traces`, `/v1/metrics` and `/v1/logs`, in protobuf or JSON, with the
- * credential of any other request. What is no larger than it may be is answered with 200, wherever it goes.
+ * same credentials as model requests. Responds 200 to every valid export, whether or not a destination receives it.
  */
 export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
   const router = Router({ caseSensitive: true, strict: true });
-  const take = createTake(options);
+  const receive = createReceive(options);
   for (const signal of SIGNALS) {
     router.all(`/v1/${signal}`, async (req, res) => {
       const type = TYPES[mediaType(req.headers['content-type'])];
       try {
-        const said = await take(signal, type, req);
-        const body = said === undefined ? {} : { partialSuccess: { errorMessage: said } };
+        const warning = await receive(signal, type, req);
+        const body = warning === undefined ? {} : { partialSuccess: { errorMessage: warning } };
         send(res, 200, type, type === PROTOBUF ? Buffer.alloc(0) : Buffer.from(JSON.stringify(body)));
       } catch (error) {
         refuse(res, error, { ...options, signal, type });
@@ -122,9 +123,9 @@ export function clientTelemetryRoutes(options: ClientTelemetryOptions): Router {
   return router;
 }
 
-/** Makes the function that reads a request and hands it to the relay. */
-function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
-  const budget = new BodyBudget(MAX_HELD_BYTES, MAX_HELD_BYTES_PER_CALLER);
+/** Makes the function that reads an export request and hands it to the relay. */
+function createReceive({ config, relay, verify, clock }: ClientTelemetryOptions) {
+  const budget = new MemoryBudget(MAX_HELD_BYTES, MAX_HELD_BYTES_PER_CALLER);
   const rates = new CallerRates(clock);
   const { request_body_seconds: total_seconds, request_silence_seconds: silence_seconds } = config.server.timeouts;
   const limits = { max_bytes: EXPORT_BYTES_MAX, total_seconds, silence_seconds };
@@ -132,31 +133,31 @@ function createTake({ config, relay, verify, clock }: ClientTelemetryOptions) {
     if (req.method !== 'POST') throw methodNotAllowed(req, 'POST');
     const principal = await verifyCaller(req.headers, verify);
     if (type === undefined) {
-      throw typeNotTaken(
+      throw unsupportedMediaType(
         'The body must be an OTLP export request in protobuf ("content-type: application/x-protobuf") or JSON.',
       );
     }
     rates.begin(principal.id);
-    const room = new HeldBytes(budget, principal.id);
+    const quota = new BufferQuota(budget, principal.id);
     try {
-      const { bytes } = await receiveContent(req, limits, room, clock);
+      const { bytes } = await receiveContent(req, limits, quota, clock);
       rates.count(principal.id, bytes.length);
-      if (bytes.length === 0 || bytes.equals(EMPTY)) return nothingSaid(signal, config);
+      if (bytes.length === 0 || bytes.equals(EMPTY)) return missingDestination(signal, config);
       relay.take({ signal, content_type: type, bytes, principal });
       return undefined;
     } finally {
-      room.release();
+      quota.release();
     }
   };
 }
 
 /**
- * Who asks by sending nothing, as `appscli client --check` does, is told where nothing would go. Clients that send something are not:
- * they would log it each time.
+ * Warning for an empty request, as `appscli client --check` sends it, if the signal has no destination. Other requests get no
+ * warning: clients would log it each time.
  */
-function nothingSaid(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
+function missingDestination(signal: Signal, { telemetry }: GatewayConfig): string | undefined {
   if (telemetry.forward_to.some((destination) => destination[signal])) return undefined;
-  return `the gateway passes them on to nobody: telemetry.forward_to has no destination for ${signal}`;
+  return `the gateway drops them: telemetry.forward_to has no destination for ${signal}`;
 }
 
 function refuse(
@@ -166,15 +167,15 @@ function refuse(
 ): void {
   let problem = error;
   if (!(problem instanceof StageError)) {
-    log.error({ err: error, signal }, 'telemetry of a client could not be taken');
-    problem = new StageError('internal_error', 'The gateway failed; its log says why.');
+    log.error({ err: error, signal }, 'could not receive telemetry of a client');
+    problem = new StageError('internal_error', 'Internal error; see the log of the gateway.');
   }
   const { code, status, message, headers } = problem as StageError;
   relay.refused(signal, code);
   send(res, status, type, statusBody(type, RPC_CODES[status] ?? RPC_INTERNAL, message), headers);
 }
 
-/** `google.rpc.Status`, as OTLP/HTTP wants errors: the code is field 1, the message field 2. */
+/** `google.rpc.Status`, the error format of OTLP/HTTP: field 1 is the code, field 2 the message. */
 function statusBody(type: string | undefined, code: number, message: string): Buffer {
   if (type !== PROTOBUF) return Buffer.from(JSON.stringify({ code, message }));
   const text = Buffer.from(message);

@@ -8,22 +8,22 @@ import type { RequestContext } from '../../pipeline/run/context.ts';
 import { REQUEST_ID_HEADER } from '../../pipeline/run/headers.ts';
 import { identityOf, type RequestIdentity } from './request-identity.ts';
 
-/** Most proxies a request can have come through; what X-Forwarded-For says beyond them is not looked at. */
+/** Longest chain of proxies; X-Forwarded-For entries beyond it are ignored. */
 const HOPS_MAX = 32;
 
 const REGION = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
-/** Makes what tells where requests come from, by the address of the peer and the headers it sent. Only `server.trusted_proxies` can say that a request comes from somebody else. */
+/** Reads the client's address and region from the peer address and headers. Only `server.trusted_proxies` may forward another address. */
 export function createOriginReader(server: Pick<GatewayConfig['server'], 'trusted_proxies' | 'region_header'>) {
   const { trusted_proxies, region_header } = server;
   const isTrusted = compileRanges(trusted_proxies);
   return {
-    /** IP address of the client; empty when the connection is gone already. */
+    /** IP address of the client; empty if the connection is closed. */
     address(peer = '', headers: IncomingHttpHeaders): string {
       const forwarded = trusted_proxies.length === 0 ? undefined : headers['x-forwarded-for'];
       let address = plain(peer);
       if (typeof forwarded !== 'string') return address;
-      // Each proxy appends whom it heard from, so the list is believed from its end and only as far as proxies are trusted.
+      // Each proxy appends its peer, so the list is read from its end, as far as the proxies are trusted.
       for (const entry of forwarded.split(',').slice(-HOPS_MAX).reverse()) {
         const named = isTrusted(address) ? addressIn(entry) : undefined;
         if (named === undefined) break;
@@ -41,7 +41,7 @@ export function createOriginReader(server: Pick<GatewayConfig['server'], 'truste
   };
 }
 
-/** An IPv4 client of a socket for both families is an IPv4 client; the zone of an address means nothing elsewhere. */
+/** Unwraps IPv4-mapped IPv6 addresses, and drops the zone, which is meaningless on other machines. */
 function plain(address: string): string {
   if (address.startsWith('::ffff:') && address.includes('.')) return address.slice(7);
   return address.split('%', 1)[0]!;
@@ -54,23 +54,23 @@ function addressIn(entry: string): string | undefined {
   return isIP(inner) === 0 || inner.includes('%') ? undefined : plain(inner);
 }
 
-/** How long a browser may remember the answer to a preflight; Chromium takes no longer. */
+/** Cache lifetime of a preflight response; Chromium's maximum. */
 const MAX_AGE_SECONDS = '7200';
 
-/** What pages may read of an answer's head. The star means all of it, and browsers that do not know it get the names. */
+/** Response headers that pages may read. The star means all; the names are for browsers that do not support it. */
 const EXPOSED = ['*', REQUEST_ID_HEADER, 'request-id', 'x-request-id', 'retry-after', 'x-should-retry'].join(', ');
 
-/** Names of headers that a preflight asks for; more or longer ones no client of a model API sends. */
+/** Header names in a preflight request; no client of a model API sends longer or more names. */
 const NAME = /^[!#$%&'*+.^_`|~\w-]{1,128}$/;
 const NAMES_MAX = 128;
 
-/** Where pages may call models: paths of pipelines, and the rest of the model APIs, whose errors are to be read as well. */
+/** CORS applies to paths of pipelines, and to other model API paths, so that pages can read their errors. */
 const MODEL_PATHS = '/v1/';
 
 /**
- * Lets pages of `server.cors.origins` read answers at the paths of pipelines (Fetch standard, section 3.3). Browsers are
- * never told to send cookies along: a page sends a token of its own.
- * @returns whether the request was a preflight, and is answered
+ * CORS: lets pages of `server.cors.origins` read responses at the paths of pipelines (Fetch standard, section 3.3). Credentials
+ * mode is never allowed: a page sends its own token.
+ * @returns whether the request was a preflight that is now finished
  */
 export type AdmitPages = (
   req: IncomingMessage,
@@ -79,7 +79,7 @@ export type AdmitPages = (
   pipelines: ReadonlyMap<string, unknown> | undefined,
 ) => boolean;
 
-/** Makes what admits the pages of a configuration; `undefined` where it names none. */
+/** CORS for a configuration; `undefined` if it lists no origins. */
 export function createCors({ server }: Pick<GatewayConfig, 'server'>): AdmitPages | undefined {
   if (server.cors === undefined) return undefined;
   const origins = new Set(server.cors.origins);
@@ -87,7 +87,7 @@ export function createCors({ server }: Pick<GatewayConfig, 'server'>): AdmitPage
     if (pipelines === undefined && !path.startsWith(MODEL_PATHS)) return false;
     const { origin, 'access-control-request-method': method } = req.headers;
     const is_listed = origin !== undefined && origins.has(origin);
-    // What is kept of an answer for one origin, or for none, is not for another.
+    // Caches must not reuse the response for another origin.
     if (is_listed || req.method === 'GET' || req.method === 'HEAD') res.setHeader('vary', 'origin');
     if (!is_listed) return false;
     res.setHeader('access-control-allow-origin', origin);
@@ -101,11 +101,11 @@ export function createCors({ server }: Pick<GatewayConfig, 'server'>): AdmitPage
 }
 
 function answerPreflight({ headers }: IncomingMessage, res: ServerResponse, methods: readonly string[]): void {
-  const asked = String(headers['access-control-request-headers'] ?? '')
+  const requested = String(headers['access-control-request-headers'] ?? '')
     .split(',', NAMES_MAX)
     .map((name) => name.trim())
     .filter((name) => NAME.test(name));
-  // A page of the internet that calls a gateway in the network of the company (Private Network Access).
+  // A public page that calls a gateway in a private network (Private Network Access).
   const is_private = headers['access-control-request-private-network'] === 'true';
   sendWhole(
     res,
@@ -113,7 +113,7 @@ function answerPreflight({ headers }: IncomingMessage, res: ServerResponse, meth
     {
       vary: 'origin, access-control-request-method, access-control-request-headers',
       'access-control-allow-methods': methods.join(', '),
-      ...(asked.length > 0 && { 'access-control-allow-headers': asked.join(', ') }),
+      ...(requested.length > 0 && { 'access-control-allow-headers': requested.join(', ') }),
       'access-control-max-age': MAX_AGE_SECONDS,
       ...(is_private && { 'access-control-allow-private-network': 'true' }),
       [REQUEST_ID_HEADER]: identityOf(res).request_id,
@@ -124,15 +124,15 @@ function answerPreflight({ headers }: IncomingMessage, res: ServerResponse, meth
 
 const SESSION_HEADERS = ['x-claude-code-session-id', 'session-id', 'x-session-id'];
 
-/** Sent with every request by clients that tell other agents by a header of theirs. */
+/** Clients that mark their subagents send one of these with every request. */
 const MAIN_HEADERS = ['x-claude-code-session-id', 'x-codex-window-id'];
 
-/** Longest header value that becomes a fact, so that facts and audit rows stay small. */
+/** Longest header value that becomes a fact; keeps facts and audit rows small. */
 const FACT_LENGTH_MAX = 200;
-/** Longest value of a header that gateway.yaml makes a fact. */
+/** Longest value of a header listed in `facts.headers`. */
 const HEADER_LENGTH_MAX = 256;
 
-/** Makes the function that notes who is calling as far as the connection and headers tell: address, region, product, session. */
+/** Makes the function that sets the facts of connection and headers: address, region, product, session, agent. */
 export function createClientNotes({ server, facts }: GatewayConfig): (ctx: RequestContext) => void {
   const origin = createOriginReader(server);
   const { headers } = facts;
@@ -148,14 +148,14 @@ export function createClientNotes({ server, facts }: GatewayConfig): (ctx: Reque
   };
 }
 
-/** A header that gateway.yaml names; one that is longer than any such value is none. */
+/** Sets the fact of a header listed in `facts.headers`; ignores a value that is too long. */
 function noteHeader(ctx: RequestContext, name: string): void {
   const value = ctx.headers[name];
   if (typeof value !== 'string' || value === '' || value.length > HEADER_LENGTH_MAX) return;
   ctx.setOwnFact(`${HEADER_FACTS}${name}`, value);
 }
 
-/** Clients tell by headers whether an agent was started by another one, or works while nobody looks. */
+/** Sets the kind of agent: main, subagent, or in the background. */
 function noteAgent(ctx: RequestContext): void {
   const { headers } = ctx;
   if (headers['x-app'] === 'cli-bg') ctx.note('request.agent', 'background');
@@ -183,7 +183,7 @@ function noteSession(ctx: RequestContext): void {
   }
 }
 
-/** Notes what is known of a request that no pipeline serves, once it is answered. */
+/** Sets the facts of a finished request outside the pipelines. */
 export function noteAnswered(ctx: RequestContext, { error, person }: RequestIdentity): void {
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   const { id = person?.email, email, groups } = person ?? {};

@@ -8,8 +8,8 @@ import { identityOf } from './request-identity.ts';
 import { methodNotAllowed, sendError } from './send-error.ts';
 
 /**
- * What goes out with everything below `/console`: scripts, styles and requests of the gateway itself and nothing else, no
- * frames, and no text that becomes a script (W3C Content Security Policy 3, Trusted Types).
+ * Security headers of every response below `/console`: same-origin scripts, styles and requests only, no frames, and no text that
+ * becomes a script (W3C Content Security Policy 3, Trusted Types).
  */
 export const CONSOLE_HEADERS: Readonly<Record<string, string>> = {
   'content-security-policy': [
@@ -31,10 +31,10 @@ export const CONSOLE_HEADERS: Readonly<Record<string, string>> = {
   'cross-origin-resource-policy': 'same-origin',
 };
 
-/** Where the console is, below the public URL. */
+/** Path of the console below the public URL. */
 const CONSOLE_PATH = '/console';
 
-const NO_SUCH_FILE = new StageError('path_not_found', 'There is no such file; load the console again.');
+const NO_SUCH_FILE = new StageError('path_not_found', 'File not found; reload the console.');
 const BUILT = join(PACKAGE_ROOT, 'dist/console');
 const START = 'index.html';
 
@@ -45,7 +45,7 @@ const TYPES: Readonly<Record<string, string>> = {
   '.svg': 'image/svg+xml',
 };
 
-/** In the order in which they are preferred: the smaller one first. */
+/** Content codings by preference, the smaller result first. */
 const CODINGS = [
   { name: 'br', end: '.br' },
   { name: 'gzip', end: '.gz' },
@@ -55,7 +55,7 @@ type Files = ReadonlyMap<string, Buffer>;
 
 let files: Files | undefined;
 
-/** Read once: a running gateway goes on with the files it started with. */
+/** Reads the files once: a running gateway keeps the files it started with. */
 function builtFiles(): Files {
   if (files !== undefined) return files;
   const entries = existsSync(BUILT) ? readdirSync(BUILT, { recursive: true, withFileTypes: true }) : [];
@@ -65,9 +65,9 @@ function builtFiles(): Files {
 }
 
 /**
- * Serves the application of the console: its files, and at every other path below `/console` the page that starts it. Where
- * it was not built it says how to.
- * @param public_url as gateway.yaml has it; a path in it stands before those of the files
+ * Serves the console application: its files, and its start page at every other path below `/console`. Without a build the page
+ * says how to build it.
+ * @param public_url `server.public_url`; its path is the prefix of the file URLs
  */
 export function consoleFiles(public_url: string): Router {
   const built = builtFiles();
@@ -90,7 +90,7 @@ export function consoleFiles(public_url: string): Router {
   return router;
 }
 
-/** Names hold a hash of what is in the file, except for a few that browsers ask for again each day. */
+/** File names below assets/ contain a hash of the content; browsers request the others again each day. */
 function lifetimeOf(name: string): string {
   return name.startsWith('assets/') ? 'public, max-age=31536000, immutable' : 'public, max-age=86400';
 }

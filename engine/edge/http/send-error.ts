@@ -23,7 +23,7 @@ function compose(errors: ProtocolErrors, error: StageError, request_id: string) 
   return { headers, body };
 }
 
-/** Answers a request that reaches no pipeline, in the envelope of the protocol its path belongs to. @returns the error */
+/** Sends an error for a request outside the pipelines, in the envelope of its path's protocol. @returns the error */
 export function sendError(res: http.ServerResponse, path: string, error: StageError): StageError {
   const identity = identityOf(res);
   identity.error = error.code;
@@ -32,23 +32,23 @@ export function sendError(res: http.ServerResponse, path: string, error: StageEr
   return error;
 }
 
-/** What a path that takes other methods answers. */
+/** 405 for a path that supports other methods. */
 export function methodNotAllowed({ method }: Pick<http.IncomingMessage, 'method'>, allow: string): StageError {
-  return new StageError('method_not_allowed', `This path takes ${allow}, not ${method}.`, { headers: { allow } });
+  return new StageError('method_not_allowed', `This path supports ${allow}, not ${method}.`, { headers: { allow } });
 }
 
-/** What a body of a type that is not taken is answered. */
-export function typeNotTaken(message: string): StageError {
+/** 415 for a body of an unsupported media type. */
+export function unsupportedMediaType(message: string): StageError {
   return new StageError('invalid_request', message, { status: 415 });
 }
 
-/** Answers an error that a route of Express raised; trouble of the gateway's own is left to what logs it as well. */
+/** Sends the error of an Express route; passes internal errors on to the handler that logs them. */
 export function answerOrPass(problem: unknown, req: Request, res: Response, next: NextFunction): void {
   if (!(problem instanceof StageError) || problem.status >= 500 || res.headersSent) next(problem);
   else sendError(res, pathOf(req.originalUrl), problem);
 }
 
-/** Headers of an answer that nobody keeps. */
+/** Headers of an uncacheable response. */
 export function answerHeaders(res: http.ServerResponse, type: string) {
   return {
     'content-type': type,
@@ -58,7 +58,7 @@ export function answerHeaders(res: http.ServerResponse, type: string) {
   };
 }
 
-/** Answers with JSON. */
+/** Sends a JSON response. */
 export function sendJson(res: http.ServerResponse, status: number, body: object, more: Record<string, string> = {}) {
   const bytes = Buffer.from(jsonText(body));
   const headers = { ...answerHeaders(res, 'application/json'), 'content-length': bytes.length, ...more };
@@ -66,8 +66,8 @@ export function sendJson(res: http.ServerResponse, status: number, body: object,
 }
 
 /**
- * Answers what Node's HTTP parser refused, which never becomes a request, and closes the connection.
- * @returns the error, unless there was nobody to answer
+ * Sends an error for bytes that Node's HTTP parser rejected, and closes the connection.
+ * @returns the error, or `undefined` if no response was possible
  */
 export function answerClientError(
   error: NodeJS.ErrnoException,
@@ -75,7 +75,7 @@ export function answerClientError(
   limits: Limits,
 ): StageError | undefined {
   if (isUnheard(socket)) return undefined;
-  // A connection on which nothing was ever sent is no request to answer.
+  // An unused connection that timed out has no request.
   const unused = error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && socket.bytesRead === 0;
   if (error.code === 'ECONNRESET' || unused || !socket.writable) {
     socket.destroy();
@@ -84,9 +84,9 @@ export function answerClientError(
   return writeErrorResponse(socket, explain(error, limits));
 }
 
-/** Writes a whole error response to a socket that has no response object, and closes it. @returns the error */
+/** Writes an error response to a socket without a response object, and closes it. @returns the error */
 export function writeErrorResponse(socket: Socket, problem: StageError): StageError {
-  const { headers, body } = compose(definitionOf('messages').errors, problem, randomUUID());
+  const { headers, body } = compose(definitionOf(undefined).errors, problem, randomUUID());
   const lines = Object.entries({ ...headers, connection: 'close' }).map(([name, value]) => `${name}: ${value}\r\n`);
   endSocket(socket, `HTTP/1.1 ${problem.status} ${http.STATUS_CODES[problem.status]}\r\n${lines.join('')}\r\n${body}`);
   return problem;
@@ -107,16 +107,16 @@ function explain(error: NodeJS.ErrnoException, limits: Limits): StageError {
   }
 }
 
-/** Whether a request asks for a WebSocket. Other protocols may be offered on any request and are ignored. */
+/** Whether a request is a WebSocket handshake. Other upgrades are ignored. */
 export function wantsWebSocket({ headers, httpVersion }: http.IncomingMessage): boolean {
   const { upgrade } = headers;
   return upgrade !== undefined && httpVersion === '1.1' && /(?:^|,)\s*websocket\s*(?:,|\/|$)/i.test(upgrade);
 }
 
-/** Answers 426 and names the protocol to use instead (RFC 9110 section 15.5.22); the connection can be used again. @returns the error */
+/** 426 with the protocol to use instead (RFC 9110 section 15.5.22); keeps the connection reusable. */
 export function webSocketRefusal(res: http.ServerResponse): StageError {
   const problem =
-    'This is a WebSocket handshake; model requests are taken as plain HTTP. Send a POST request to this path, or switch WebSockets off in the client.';
+    'WebSockets are not supported. Send a POST request to this path, or switch WebSockets off in the client.';
   const headers = { connection: res.shouldKeepAlive ? 'upgrade' : 'upgrade, close', upgrade: 'HTTP/1.1' };
   return new StageError('upgrade_required', problem, { headers });
 }

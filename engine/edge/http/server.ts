@@ -10,11 +10,11 @@ import { StageError } from '../../base/contract/errors.ts';
 import type { Clock, Log } from '../../base/contract/services.ts';
 import type { Telemetry } from '../../base/contract/telemetry.ts';
 import { parseListenAddress } from '../../base/kit/net/addresses.ts';
-import { Connections, framingProblem, giveUpOn, isUnheard } from '../../pipeline/run/answer.ts';
+import { Connections, cancelRequest, framingProblem, isUnheard } from '../../pipeline/run/answer.ts';
 import type { CompiledPipeline } from '../../pipeline/run/compiled.ts';
 import { RequestContext, type RequestEnvironment } from '../../pipeline/run/context.ts';
-import { Bag, BodyBudget, Occupancy } from '../../pipeline/run/holdings.ts';
-import { runAfterwards, runRequest } from '../../pipeline/run/run.ts';
+import { ConcurrencyLimiter, MemoryBudget, UnorderedSet } from '../../pipeline/run/resources.ts';
+import { runFinallyStages, runRequest } from '../../pipeline/run/run.ts';
 import type { ServedPlan } from './app.ts';
 import { type AdmitPages, createClientNotes, createCors, noteAnswered } from './client.ts';
 import { belowPrefix, identityOf, pathOf, prefixOf } from './request-identity.ts';
@@ -23,13 +23,13 @@ import { isConsoleFile } from './sign-in/paths.ts';
 
 type ServerConfig = GatewayConfig['server'];
 
-/** Head of the longest wait that is not trouble, added to the configured ones before a silent connection is cut. */
+/** Added to the longest configured timeout before a silent connection is cut. */
 const SOCKET_GRACE_SECONDS = 30;
 
-/** How long an idle client connection is kept; longer than reverse proxies keep theirs, so that they never meet a closed one. */
+/** Keep-alive of idle client connections; longer than that of reverse proxies, so that they never reuse a closed one. */
 const KEEP_ALIVE_SECONDS = 75;
 
-/** How often it is looked for clients that take too long to send the head of a request, in milliseconds. */
+/** How often Node checks for clients that are slow to send a request head, in milliseconds. */
 const CHECK_CONNECTIONS_MS = 1000;
 
 function readCertificate({ cert_file, key_file }: NonNullable<ServerConfig['tls']>) {
@@ -49,18 +49,18 @@ function silence(timeouts: ServerConfig['timeouts']): number {
   return (Math.max(first_byte_seconds, non_streaming_first_byte_seconds, idle_seconds) + SOCKET_GRACE_SECONDS) * 1000;
 }
 
-/** What one caller can take of the bytes that are held. */
+/** One caller's share of the buffer quota, in bytes. */
 function shareOf({ buffered_bytes, buffered_bytes_per_principal, body_bytes }: ServerConfig['limits']): number {
   return buffered_bytes_per_principal ?? Math.max(body_bytes, Math.floor(buffered_bytes / 4));
 }
 
 function tooManyConnections(): StageError {
-  return new StageError('overloaded', 'The gateway has as many connections as it may; connect again shortly.', {
+  return new StageError('overloaded', 'Connection limit reached; retry later.', {
     headers: { 'retry-after': '1' },
   });
 }
 
-/** What a server is made of. */
+/** Dependencies of the server. */
 export interface GatewayServerOptions {
   readonly plan: ServedPlan;
   readonly log: Log;
@@ -68,40 +68,40 @@ export interface GatewayServerOptions {
   readonly telemetry: Telemetry;
 }
 
-/** The HTTP side of the gateway: one listening socket in front of a plan. */
+/** HTTP server of the gateway: one listening socket that dispatches requests to the pipelines of a plan. */
 export class GatewayServer {
   readonly #log: Log;
   readonly #clock: Clock;
   readonly #telemetry: Telemetry;
   readonly #server: http.Server | https.Server;
-  readonly #budget: BodyBudget;
-  readonly #under_way: Occupancy;
+  readonly #budget: MemoryBudget;
+  readonly #under_way: ConcurrencyLimiter;
   readonly #connections = new Connections();
-  readonly #running = new Bag<RequestContext>();
-  /** Connections that are being closed for how a request on them was framed. */
+  readonly #running = new UnorderedSet<RequestContext>();
+  /** Connections being closed after ambiguous request framing. */
   readonly #refused = new WeakSet<Socket>();
   #plan!: ServedPlan;
   #environment!: RequestEnvironment;
   #prefix!: string;
   #noteClient!: (ctx: RequestContext) => void;
   #admitPages: AdmitPages | undefined;
-  /** Requests that no pipeline takes. */
+  /** Open requests outside the pipelines. */
   #answering = 0;
   #draining = false;
   #onIdle: (() => void) | undefined;
 
-  /** Nothing listens yet. Throws when the certificate can't be used. */
+  /** Does not listen yet. Throws for an unusable certificate. */
   constructor({ plan, log, clock, telemetry }: GatewayServerOptions) {
     this.#log = log;
     this.#telemetry = telemetry;
     this.#clock = clock;
     const { limits, timeouts, tls } = plan.config.server;
-    this.#budget = new BodyBudget(limits.buffered_bytes, shareOf(limits));
-    this.#under_way = new Occupancy(clock);
+    this.#budget = new MemoryBudget(limits.buffered_bytes, shareOf(limits));
+    this.#under_way = new ConcurrencyLimiter(clock);
     const options = {
       maxHeaderSize: limits.header_bytes,
       noDelay: true,
-      // Node would answer a request without Host itself, and not as JSON.
+      // Node's own response to a request without Host is not JSON.
       requireHostHeader: false,
       connectionsCheckingInterval: CHECK_CONNECTIONS_MS,
     };
@@ -129,20 +129,20 @@ export class GatewayServer {
   }
 
   get load() {
-    const { held_bytes, limit_bytes } = this.#budget;
+    const { used_bytes, limit_bytes } = this.#budget;
     const { connections } = this.#plan.config.server.limits;
     return {
       requests: this.#running.size,
       connections: this.#connections.open,
       connections_max: connections,
-      held_bytes,
-      held_bytes_max: limit_bytes,
+      used_bytes,
+      used_bytes_max: limit_bytes,
     };
   }
 
   /**
-   * Says in every answer that its connection ends, goes on accepting for `accept_seconds`, stops, lets running requests
-   * finish, then ends what is left. All of it takes `server.timeouts.drain_seconds`.
+   * Graceful shutdown: announces `connection: close`, keeps accepting for `accept_seconds`, stops listening, waits for
+   * running requests, then aborts the rest. Takes at most `server.timeouts.drain_seconds`.
    */
   async drain(accept_seconds = 0): Promise<void> {
     const { drain_seconds } = this.#plan.config.server.timeouts;
@@ -158,15 +158,15 @@ export class GatewayServer {
     this.#server.closeIdleConnections();
     await this.#idleWithin(drain_seconds - accepting_seconds);
     for (const ctx of this.#running.items())
-      giveUpOn(ctx, new StageError('draining', 'The gateway is shutting down; send the request again.'));
+      cancelRequest(ctx, new StageError('draining', 'The gateway is shutting down; send the request again.'));
     if (this.#running.size > 0) await this.#idleWithin(SOCKET_GRACE_SECONDS);
     this.#server.closeAllConnections();
     await closed;
   }
 
   /**
-   * Serves the requests that come from now on with another plan; reads the certificate anew. Throws when the certificate
-   * can't be used, and then goes on with the plan it has.
+   * Serves new requests with another plan and reads the certificate again. Throws for an unusable certificate and keeps
+   * the current plan.
    */
   use(plan: ServedPlan): void {
     const { tls } = plan.config.server;
@@ -199,7 +199,7 @@ export class GatewayServer {
     };
     this.#server.setTimeout(silence(timeouts));
     this.#server.headersTimeout = timeouts.request_head_seconds * 1000;
-    // For bodies that nobody reads; the others have a deadline of their own that is sooner.
+    // For bodies that are never read; bodies of pipelines have an earlier deadline.
     this.#server.requestTimeout = (timeouts.request_head_seconds + timeouts.request_body_seconds) * 1000;
   }
 
@@ -209,15 +209,15 @@ export class GatewayServer {
     server.on('connection', (socket: Socket) => this.#accept(socket));
     server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => this.#answerUnreadable(error, socket));
     server.on('checkExpectation', (req: http.IncomingMessage, res: http.ServerResponse) => {
-      const problem = 'The gateway meets no expectation but "100-continue"; leave the Expect header out.';
+      const problem = 'Unsupported Expect header; only "100-continue" is supported.';
       const headers = { connection: 'close' };
       this.#refuse(req, res, new StageError('expectation_failed', problem, { headers }));
     });
     server.on('connect', (_req: http.IncomingMessage, socket: Socket) => {
-      const problem = 'The gateway is no tunnel: CONNECT is not served.';
-      this.#tell(writeErrorResponse(socket, new StageError('method_not_allowed', problem)));
+      const problem = 'CONNECT is not supported.';
+      this.#countRejected(writeErrorResponse(socket, new StageError('method_not_allowed', problem)));
     });
-    // A body that will be refused by its declared length is refused before the client sends it.
+    // A body whose declared length is too large is refused before the client sends it.
     server.on('checkContinue', (req: http.IncomingMessage, res: http.ServerResponse) => {
       const { body_bytes } = this.#plan.config.server.limits;
       if (!(Number(req.headers['content-length'] ?? 0) > body_bytes)) res.writeContinue();
@@ -225,29 +225,29 @@ export class GatewayServer {
     });
   }
 
-  /** Answers a request that no pipeline gets to see. */
+  /** Responds to a request before any pipeline sees it. */
   #refuse(req: http.IncomingMessage, res: http.ServerResponse, error: StageError): void {
-    this.#runAfterwards(req, res);
-    this.#tell(sendError(res, pathOf(req.url!), error));
+    this.#runFinallyStages(req, res);
+    this.#countRejected(sendError(res, pathOf(req.url!), error));
   }
 
-  /** No pipeline has the request that was answered with this error. */
-  #tell(error: StageError | undefined): void {
+  /** Counts an error response outside the pipelines. */
+  #countRejected(error: StageError | undefined): void {
     if (error !== undefined) this.#telemetry.requestRejected(error.status, error.code);
   }
 
   #accept(socket: Socket): void {
     if (this.#connections.add(socket, this.#plan.config.server.limits.connections)) return;
     if (this.#server instanceof https.Server) socket.destroy();
-    else this.#tell(writeErrorResponse(socket, tooManyConnections()));
+    else this.#countRejected(writeErrorResponse(socket, tooManyConnections()));
   }
 
   #answerUnreadable(error: NodeJS.ErrnoException, socket: Socket): void {
     const current = this.#running.items().find(({ call }) => call.req.socket === socket)?.call;
     const { limits } = this.#plan.config.server;
     if (this.#refused.has(socket)) socket.destroySoon();
-    else if (current === undefined) this.#tell(answerClientError(error, socket, limits));
-    // What is broken came behind a good request, which gets its answer first.
+    else if (current === undefined) this.#countRejected(answerClientError(error, socket, limits));
+    // The broken bytes follow a complete request: send its response first.
     else if (current.req.complete) current.res.on('finish', () => socket.destroySoon());
     else if (current.res.headersSent) socket.destroy();
     else answerClientError(error, socket, limits);
@@ -256,7 +256,7 @@ export class GatewayServer {
   #handle(req: http.IncomingMessage, res: http.ServerResponse): void {
     if (isUnheard(req.socket)) return;
     if (this.#draining) res.shouldKeepAlive = false;
-    // Where one request was framed oddly, what looks like the next may be part of it.
+    // After ambiguous framing, the next request may be part of the body before it.
     if (this.#refused.has(req.socket)) return;
     req.url = belowPrefix(req.url!, this.#prefix);
     const problem = framingProblem(req);
@@ -276,7 +276,7 @@ export class GatewayServer {
 
   #handToApp(req: http.IncomingMessage, res: http.ServerResponse): void {
     this.#answering++;
-    this.#runAfterwards(req, res);
+    this.#runFinallyStages(req, res);
     res.on('close', () => {
       this.#answering--;
       this.#noteIdle();
@@ -304,13 +304,13 @@ export class GatewayServer {
     return ctx;
   }
 
-  /** What no pipeline answers is told to the stages that hear of every request. */
-  #runAfterwards(req: http.IncomingMessage, res: http.ServerResponse): void {
+  /** Runs the `finally` stages that see every request, for one outside the pipelines. */
+  #runFinallyStages(req: http.IncomingMessage, res: http.ServerResponse): void {
     const pipeline = this.#plan.other_requests;
     if (pipeline === undefined || isConsoleFile(pathOf(req.url!))) return;
     const identity = identityOf(res);
     const ctx = this.#begin(pipeline, identity.request_id, req, res);
-    void runAfterwards(this.#plan, ctx, () => noteAnswered(ctx, identity));
+    void runFinallyStages(this.#plan, ctx, () => noteAnswered(ctx, identity));
   }
 
   get #idle(): boolean {

@@ -9,13 +9,13 @@ import { printableLine, printableWord } from '../../base/kit/text/printable.ts';
 
 interface DecodedBody {
   readonly body: Buffer;
-  /** When what of it could be read. */
+  /** When which decoded bytes became readable. */
   readonly arrivals: readonly Arrival[];
-  /** `encoding`: it is not what `content-encoding` says, or that names one that is not known. */
+  /** `encoding`: the body does not match `content-encoding`, or the encoding is unknown. */
   readonly fault?: 'encoding' | 'too_large';
 }
 
-/** Takes the compression off, piece by piece, so that it is seen which arrival made what readable. */
+/** Decompresses a body chunk by chunk, to attribute decoded bytes to arrivals. */
 export async function decodeBody(
   { headers, body, arrivals }: Pick<Exchange, 'headers' | 'body' | 'arrivals'>,
   bytes_max: number,
@@ -50,7 +50,7 @@ export async function decodeBody(
   return { body: decoded.taken(), arrivals: decoded_arrivals, ...(fault === undefined ? {} : { fault }) };
 }
 
-/** Resolves when all that can be made of the piece was given out, or the stream has ended. */
+/** Resolves when the stream has decoded the piece, or has closed. */
 function written(stream: Duplex, piece: Buffer): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
@@ -62,25 +62,25 @@ function written(stream: Duplex, piece: Buffer): Promise<void> {
   });
 }
 
-/** An answer that can be read. */
+/** A decoded response. */
 export interface Answer {
   readonly status: number;
   readonly headers: Exchange['headers'];
-  /** Without compression. */
+  /** Decompressed. */
   readonly body: Buffer;
   readonly text: string;
   readonly arrivals: readonly Arrival[];
-  /** Its value, where it is JSON; `undefined` where it is none. */
+  /** The parsed body; `undefined` if it is not JSON. */
   readonly json: unknown;
   readonly head_ms: number;
   readonly total_ms: number;
-  /** Why there is no more of it; `undefined` where it is whole. */
+  /** Why the response is incomplete; `undefined` if it is complete. */
   readonly fault: Exclude<Exchange['ending'], 'whole'> | DecodedBody['fault'] | undefined;
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What is wrong, and what to do about it. */
+/** A problem and its remedy. */
 export interface Problem {
   readonly found: string;
   readonly remedy: string;
@@ -88,10 +88,10 @@ export interface Problem {
 
 /** An event of a stream. */
 export interface ReadEvent {
-  /** Of its line `event:`; `undefined` without one. */
+  /** Value of the `event:` line; `undefined` without one. */
   readonly name: string | undefined;
   readonly data: string;
-  /** Fields of its data; none where that is no JSON object. */
+  /** Fields of its data; empty unless it is a JSON object. */
   readonly fields: Fields;
 }
 
@@ -99,7 +99,7 @@ const BYTES_MAX = 8 * 1024 * 1024;
 const EVENTS_MAX = 20_000;
 const CHARS_MAX = 200;
 
-/** Takes the compression off an answer and reads its JSON, if it is any; whatever came, it does not raise. */
+/** Decompresses a response and parses it as JSON. Never raises. */
 export async function readAnswer(exchange: Exchange): Promise<Answer> {
   const { status, headers, head_ms, total_ms, ending } = exchange;
   const { body, arrivals, fault } = await decodeBody(exchange, BYTES_MAX);
@@ -119,12 +119,12 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** A JSON object's own fields; none where the value is anything else. */
+/** The fields of a JSON object; empty for any other value. */
 export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }
 
-/** The events of a stream; some twenty thousand of them at most. */
+/** The events of a stream, 20,000 at most. */
 export function readEvents(text: string): ReadEvent[] {
   const events: ReadEvent[] = [];
   const parser = createParser({
@@ -136,7 +136,7 @@ export function readEvents(text: string): ReadEvent[] {
   return events;
 }
 
-/** Text of an answer within a line: printable, with single spaces, and cut where it is long. */
+/** A text from a response on one line: printable, with single spaces, truncated. */
 export function shortText(text: string, chars_max = CHARS_MAX): string {
   const line = printableLine(
     text
@@ -147,7 +147,7 @@ export function shortText(text: string, chars_max = CHARS_MAX): string {
   return line.length <= chars_max ? line : `${line.slice(0, chars_max - 3).trimEnd()}...`;
 }
 
-/** What came back, in a line: status, type, size, time, and the beginning of a text that is an error or no JSON. */
+/** Summary of a response on one line: status, type, size, time, and the error or the beginning of a text. */
 export function cameLine(answer: Answer): string {
   const type = mediaType(answer.headers['content-type']);
   const parts = [
@@ -161,7 +161,7 @@ export function cameLine(answer: Answer): string {
   return `${parts.join(', ')}${text === '' ? '' : `: ${text}`}`;
 }
 
-/** Type and message of an error in JSON, in the form of whatever API; `undefined` for what is no error. */
+/** Type and message of a JSON error of any API; `undefined` if it is not an error. */
 export function errorText(json: unknown): string | undefined {
   const fields = fieldsOf(json);
   const error = typeof fields.error === 'string' ? { message: fields.error } : fieldsOf(fields.error);
@@ -172,7 +172,7 @@ export function errorText(json: unknown): string | undefined {
   return shortText([type, message].filter((part) => part !== undefined && part !== '').join(': ')) || 'an error';
 }
 
-/** What a JSON value is, in a few words: the names of its fields, and never their values. */
+/** Describes a JSON value by the names of its fields, without their values. */
 export function describeJson(json: unknown): string {
   if (Array.isArray(json)) return `a JSON list of ${json.length}`;
   if (typeof json !== 'object' || json === null) return `the JSON value ${shortText(JSON.stringify(json) ?? '', 40)}`;
@@ -184,65 +184,65 @@ export function describeJson(json: unknown): string {
 
 const FAULTS: Readonly<Record<NonNullable<Answer['fault']>, Problem>> = {
   cut: {
-    found: 'an answer that broke off',
-    remedy: 'look at the logs and the time limits of the gateway and of proxies (nginx: proxy_read_timeout 600s)',
+    found: 'a response that broke off',
+    remedy: 'see the logs and timeouts of the gateway and of proxies (nginx: proxy_read_timeout 600s)',
   },
   too_late: {
-    found: 'an answer that did not end in time',
-    remedy: 'look into the logs of the gateway: does its upstream answer, and is something on the way holding it back?',
+    found: 'a response that did not end in time',
+    remedy: 'see the logs of the gateway: is its upstream slow, or does a proxy buffer the response?',
   },
   too_large: {
-    found: 'an answer that is larger than any of this API',
-    remedy: 'is the address that of the gateway?',
+    found: 'a response larger than any of this API',
+    remedy: 'check the address of the gateway',
   },
   encoding: {
-    found: 'an answer whose compression can not be taken off',
-    remedy: 'something on the way changed the body or its content-encoding: it has to pass both as they are',
+    found: 'a response that cannot be decompressed',
+    remedy: 'a proxy changed the body or its content-encoding: it must forward both unchanged',
   },
 };
 
-const LET_THROUGH = 'have it let /v1/ through to the gateway as it is: clients bring a token of their own';
+const LET_THROUGH = 'exempt /v1/ from it: clients send their own token to the gateway';
 
-/** What a page or a text with this status means, and what to do; where nothing is said, something answers in place of the gateway. */
+/** Remedies for a page or text with this status. Any other status means that another server responds. */
 const REMEDIES: Readonly<Record<number, string>> = {
-  401: `if a proxy or sign-in in front refused it, ${LET_THROUGH}`,
-  403: `if a proxy or firewall in front refused it, ${LET_THROUGH}`,
-  404: 'nothing is served there: is the address that of the gateway, and does a proxy in front pass all of /v1/ on?',
-  405: 'nothing is served there: is the address that of the gateway, and does a proxy in front pass all of /v1/ on?',
-  407: 'a proxy on the way out wants a password: give it with HTTPS_PROXY, or name the gateway in NO_PROXY',
-  413: 'a proxy in front refuses large requests: have it pass 32 MB (nginx: client_max_body_size 32m)',
-  500: 'look into the logs of the gateway: an error has to be told as JSON',
-  502: 'a proxy in front gets no answer from the gateway: is that running, and at the address that the proxy forwards to?',
-  503: 'a proxy in front has nothing behind it that it may ask: is the gateway running, and does its health check pass?',
-  504: 'a proxy in front did not wait for the answer: have it wait ten minutes (nginx: proxy_read_timeout 600s)',
+  401: `if a proxy or sign-in in front rejected it, ${LET_THROUGH}`,
+  403: `if a proxy or firewall in front rejected it, ${LET_THROUGH}`,
+  404: 'check the address of the gateway, and that proxies in front forward all of /v1/',
+  405: 'check the address of the gateway, and that proxies in front forward all of /v1/',
+  407: 'an outgoing proxy requires a password: set it in HTTPS_PROXY, or add the gateway to NO_PROXY',
+  413: 'a proxy in front rejects large requests: raise its limit to 32 MB (nginx: client_max_body_size 32m)',
+  500: 'see the logs of the gateway: it must return errors as JSON',
+  502: 'a proxy in front gets no response from the gateway: check that it runs, and the target address of the proxy',
+  503: 'a proxy in front has no healthy gateway: check that it runs, and that its health check passes',
+  504: 'a proxy in front timed out: raise its timeout to ten minutes (nginx: proxy_read_timeout 600s)',
 };
 
-const IN_PLACE = `does a sign-in, a proxy or a web application answer in place of the gateway? Is the address right? If it is, ${LET_THROUGH}`;
+const IN_PLACE = `a sign-in, a proxy or a web application responds instead of the gateway: check the address; if it is right, ${LET_THROUGH}`;
 
-/** What came in place of JSON, as a noun: a redirect, a page, a text, half an answer. `undefined` for whole JSON that is no redirect. */
-export function foreignAnswer({ status, headers, text, json, fault }: Answer): Problem | undefined {
+/** Describes a non-API response, as a noun: a redirect, a page, a text, an incomplete response. `undefined` for complete JSON. */
+export function nonApiResponse({ status, headers, text, json, fault }: Answer): Problem | undefined {
   if (status >= 300 && status < 400 && status !== 304) return redirect(status, headers.location);
   if (fault !== undefined) return { ...FAULTS[fault], found: `${FAULTS[fault].found} (status ${status})` };
   if (json !== undefined) return undefined;
   const remedy = REMEDIES[status] ?? IN_PLACE;
-  if (text.trim() === '') return { found: `an empty answer (status ${status})`, remedy };
+  if (text.trim() === '') return { found: `an empty response (status ${status})`, remedy };
   if (/^\s*[{[]/.test(text) && isJson(headers['content-type'])) {
-    const cut = 'something on the way cut or changed the body: look at limits and filters of proxies';
-    return { found: `JSON that can not be read (status ${status}): ${shortText(text, 60)}`, remedy: cut };
+    const cut = 'a proxy truncated or changed the body: check its limits and filters';
+    return { found: `invalid JSON (status ${status}): ${shortText(text, 60)}`, remedy: cut };
   }
   if (!/^\s*</.test(text)) {
-    return { found: `text that is no JSON (status ${status}): ${shortText(text, 80)}`, remedy };
+    return { found: `text instead of JSON (status ${status}): ${shortText(text, 80)}`, remedy };
   }
   const title = shortText(/<(?:title|h1)[^>]{0,200}>([^<]{1,400})/i.exec(text.slice(0, 100_000))?.[1] ?? '', 80);
   return { found: `${title === '' ? 'a web page' : `the web page "${title}"`} (status ${status})`, remedy };
 }
 
 function redirect(status: number, location: string | undefined): Problem {
-  // A query may hold what nobody else should see, and so may a user's name.
+  // A query or user name may be a secret.
   const address = location?.replace(/[?#].*$/s, '').replace(/^(\w+:)?\/\/[^/]*@/, '$1//');
-  const to = address === undefined ? 'that does not say where to' : `to ${shortText(address, 120)}`;
+  const to = address === undefined ? 'without a location' : `to ${shortText(address, 120)}`;
   return {
     found: `a redirect (status ${status}) ${to}`,
-    remedy: `clients follow no redirects: where that is the address of the gateway, give it to them; where people sign in there, ${LET_THROUGH}`,
+    remedy: `clients follow no redirects: if the target is the gateway, use its address; if it is a sign-in page, ${LET_THROUGH}`,
   };
 }

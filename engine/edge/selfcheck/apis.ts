@@ -1,22 +1,22 @@
 import type { Protocol } from '../../base/contract/protocol.ts';
 import { errorText, type Fields, fieldsOf, type ReadEvent, shortText } from './answer.ts';
 
-/** What coding clients ask of a gateway in one protocol, and what has to come back. Faults are nouns or short sentences. */
+/** Requests of coding clients in one protocol, and validation of the responses. Faults are nouns or short sentences. */
 export interface Api {
   readonly path: string;
   /** In the plural, such as `chat completions`. */
   readonly what: string;
   readonly clients: string;
-  /** Fields of a request that asks for at most `most` tokens. */
+  /** Fields of a request for at most `most` tokens. */
   request(prompt: string, most: number): Fields;
   readonly wrong: Fields;
-  /** Besides `stream`, where a stream is to tell its usage. */
+  /** Extra fields that request usage in a stream. */
   readonly stream_fields: Fields;
   readonly error_form: string;
   errorFaults(json: unknown): string[];
   wholeFaults(json: Fields): string[];
   streamFaults(events: readonly ReadEvent[]): string[];
-  /** What a usage calls the tokens in and out. */
+  /** Names of the two token counts in a usage object. */
   readonly counts: readonly [input: string, output: string];
 }
 
@@ -29,28 +29,28 @@ const isText = (value: unknown) => typeof value === 'string' && value.trim() !==
 const when = (is_fault: boolean, fault: string) => (is_fault ? [fault] : []);
 const chatMessages = (content: string) => ({ messages: [{ role: 'user', content }] });
 
-/** What a stream of JSON events says of its usage: the last that was told of each count. */
+/** The usage in a stream of JSON events: the last value of each count. */
 export function streamUsage(events: readonly ReadEvent[]): Fields {
-  const told = events.flatMap(({ fields: { usage, message, response } }) => [
+  const usages = events.flatMap(({ fields: { usage, message, response } }) => [
     fieldsOf(fieldsOf(message).usage),
     fieldsOf(usage),
     fieldsOf(fieldsOf(response).usage),
   ]);
-  return Object.fromEntries(told.flatMap((usage) => Object.entries(usage).filter(([, value]) => value !== null)));
+  return Object.fromEntries(usages.flatMap((usage) => Object.entries(usage).filter(([, value]) => value !== null)));
 }
 
-/** What is wrong with the two counts of a usage. */
+/** Faults in the two counts of a usage object. */
 export function usageFaults(usage: unknown, { counts }: Pick<Api, 'counts'>): string[] {
   return counts.filter((name) => !isCount(fieldsOf(usage)[name])).map((name) => `no count in usage.${name}`);
 }
 
-/** The two counts of a usage, for people. */
-export function tellUsage(usage: unknown, { counts: [input, output] }: Pick<Api, 'counts'>): string {
-  const told = fieldsOf(usage);
-  return `${Number(told[input])} tokens in and ${Number(told[output])} out`;
+/** The two counts of a usage object as text. */
+export function formatUsage(usage: unknown, { counts: [input, output] }: Pick<Api, 'counts'>): string {
+  const counts_of = fieldsOf(usage);
+  return `${Number(counts_of[input])} tokens in and ${Number(counts_of[output])} out`;
 }
 
-/** What a stream says that failed on the way; `undefined` for one that does not. */
+/** The error that a stream reports; `undefined` without one. */
 export function streamError(events: readonly ReadEvent[]): string | undefined {
   const failed = events.find(
     ({ fields: { type, error } }) =>
@@ -61,17 +61,17 @@ export function streamError(events: readonly ReadEvent[]): string | undefined {
   return errorText({ error: fieldsOf(response).error ?? error, message }) ?? 'without a reason';
 }
 
-/** Data that is no JSON object, and event lines that do not fit their data. */
+/** Faults in the form of events: data that is not a JSON object, and event names that contradict their data. */
 function formFaults(events: readonly ReadEvent[], needs_names: boolean): string[] {
-  const said = events.filter(({ data }) => data !== '[DONE]');
-  const odd = said.find(({ name, fields }) => name !== undefined && name !== fields.type);
+  const json_events = events.filter(({ data }) => data !== '[DONE]');
+  const odd = json_events.find(({ name, fields }) => name !== undefined && name !== fields.type);
   return [
     ...when(events.length === 0, 'no event'),
     ...when(
-      said.some(({ fields }) => Object.keys(fields).length === 0),
-      'an event whose data is no JSON object',
+      json_events.some(({ fields }) => Object.keys(fields).length === 0),
+      'an event whose data is not a JSON object',
     ),
-    ...when(needs_names && said.some(({ name }) => name === undefined), 'data lines without event lines'),
+    ...when(needs_names && json_events.some(({ name }) => name === undefined), 'data lines without event lines'),
     ...(odd === undefined
       ? []
       : [`an event ${shortText(odd.name!, 40)} with data of ${shortText(String(odd.fields.type), 40)}`]),
@@ -80,7 +80,7 @@ function formFaults(events: readonly ReadEvent[], needs_names: boolean): string[
 
 const MESSAGES_EVENTS =
   /^(?:message_start|content_block_start|content_block_delta|content_block_stop|message_delta|message_stop)$/;
-/** Blocks that are started, filled and stopped one by one; unknown events and pings may stand anywhere. */
+/** The order of events: content blocks in sequence. Unknown events and pings are filtered out before. */
 const MESSAGES_ORDER =
   /^message_start( content_block_start( content_block_delta)* content_block_stop)*( message_delta)+ message_stop$/;
 
@@ -89,7 +89,7 @@ const compatErrorFaults = (json: unknown): string[] => {
   return [...when(!isText(message), 'error.message is missing'), ...when(!isText(type), 'error.type is missing')];
 };
 
-/** What coding clients ask, by protocol. */
+/** The API of each protocol. */
 export const APIS: Readonly<Record<Protocol, Api>> = {
   messages: {
     path: '/v1/messages',
@@ -111,7 +111,7 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
             ...when(role !== 'assistant', '"role" is not "assistant"'),
             ...when(
               !Array.isArray(content) || !content.every((block) => isText(fieldsOf(block).type)),
-              '"content" is no list of blocks with a type',
+              '"content" is not a list of blocks with a type',
             ),
             ...when(!isText(stop_reason), 'stop_reason is missing'),
           ],
@@ -122,10 +122,10 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
         ...formFaults(events, true),
         ...when(
           events.some(({ data }) => data === '[DONE]'),
-          'a [DONE] as chat completions have it',
+          'a [DONE], which only chat completions have',
         ),
         ...(types.at(-1) === 'message_stop'
-          ? when(!MESSAGES_ORDER.test(types.join(' ')), 'events that are missing or in another order')
+          ? when(!MESSAGES_ORDER.test(types.join(' ')), 'events missing or out of order')
           : ['no message_stop at the end']),
         ...when(stop_reason === undefined, 'no message_delta with a stop_reason'),
       ];
@@ -135,7 +135,7 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
   chat: {
     path: '/v1/chat/completions',
     what: 'chat completions',
-    clients: 'the build CLI and others like it',
+    clients: 'the build CLI and similar clients',
     request: (prompt, most) => ({ max_tokens: most, ...chatMessages(prompt) }),
     wrong: { messages: 'not a list' },
     stream_fields: { stream_options: { include_usage: true } },
@@ -164,8 +164,8 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
   responses: {
     path: '/v1/responses',
     what: 'Responses',
-    clients: 'the coding CLI and others like it',
-    // The coding CLI sends its input as a list, and asks that nothing is kept.
+    clients: 'the coding CLI and similar clients',
+    // As the coding CLI does: input as a list, and store: false.
     request: (text, most) => ({
       max_output_tokens: most,
       store: false,
@@ -177,21 +177,21 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
     errorFaults: compatErrorFaults,
     wholeFaults: ({ status, output }) => [
       ...when(status !== 'completed' && status !== 'incomplete', '"status" is neither "completed" nor "incomplete"'),
-      ...when(!Array.isArray(output), 'there is no list "output"'),
+      ...when(!Array.isArray(output), '"output" is not a list'),
     ],
     streamFaults(events) {
       const types = events.map(({ fields }) => String(fields.type));
       const says_text = types.includes('response.output_text.delta');
       return [
         ...formFaults(events, false),
-        ...when(types[0] !== 'response.created', 'another first event than response.created'),
+        ...when(types[0] !== 'response.created', 'the first event is not response.created'),
         ...when(
           says_text && !types.includes('response.output_item.done'),
-          'no response.output_item.done, from which clients take the text',
+          'no response.output_item.done, from which clients read the text',
         ),
         ...when(
           !types.includes('response.completed') && !types.includes('response.incomplete'),
-          'no response.completed: clients take the stream for one that broke off',
+          'no response.completed: clients treat the stream as broken off',
         ),
       ];
     },
@@ -199,7 +199,7 @@ export const APIS: Readonly<Record<Protocol, Api>> = {
   },
 };
 
-/** What the events of a whole stream say in words. */
+/** The text of a Messages stream. */
 export function streamText(events: readonly ReadEvent[]): string {
   return events
     .map(({ fields }) => fieldsOf(fields.delta).text)

@@ -1,40 +1,40 @@
 import type { Arrival } from '../../base/kit/net/exchange.ts';
 
-/** How the events of a stream came. `unclear` is one that says nothing about it, such as a very short one. */
+/** How the events of a stream arrived. `unclear`: too short or too fast to tell. */
 export type Arriving = 'one_by_one' | 'at_once' | 'in_blocks' | 'unclear';
 
-/** A stream as it arrived, without compression. */
+/** A decompressed stream with its arrival times. */
 export interface ArrivedStream {
   readonly body: Buffer;
   readonly arrivals: readonly Arrival[];
   readonly total_ms: number;
-  /** Between one event and the next where they were made, if that is known. */
+  /** Interval between events at the sender, if known. */
   readonly made_every_ms?: number;
 }
 
-/** Events below which a stream says nothing about how it was passed on; fewer are enough where their pace is known. */
+/** Fewest events for a classification; fewer suffice at a known pace. */
 const EVENTS_MIN = 12;
 const EVENTS_MIN_AT_KNOWN_PACE = 5;
-/** Nothing is said of streams that took less, where it is not known how fast they were made. */
+/** Shortest stream that can count as `at_once` at an unknown pace. */
 const TOTAL_MS_MIN = 500;
-/** No model makes so many events in a millisecond: they were made before. */
+/** Faster than any model: the events were made earlier. */
 const EVENTS_PER_MS_AT_ONCE = 2;
-/** Some models are nearly as fast; what makes blocks of such a stream can't be told. */
+/** As fast as the fastest models: blocks in such a stream prove nothing. */
 const EVENTS_PER_MS_FAST = 0.4;
-/** Small groups come from TCP and busy machines; larger ones waited for each other. */
+/** TCP and busy machines cause small groups; a larger group means buffering. */
 const EVENTS_OF_A_BLOCK = 8;
-/** What is made in less time than this may well come together, where the pace is known; and at the beginning, in less than twice that. */
+/** Events made within this time may arrive together, at a known pace; within twice this time at the start. */
 const BLOCK_MS = 125;
 
 /**
- * Tells a stream that something on the way held back from one whose sender was slow. Where the pace is known, a second of
- * events is enough. Else `at_once` may also be a sender that makes its whole answer before it sends any of it.
+ * Classifies how a stream arrived, to detect buffering on the way. At a known pace one second of events suffices. Otherwise
+ * `at_once` may also be a sender that completes its response before it sends the first byte.
  */
-export function judgeArrivals(given: ArrivedStream): Arriving {
-  const { total_ms, made_every_ms } = given;
-  const times = eventTimes(given);
+export function classifyArrivals(stream: ArrivedStream): Arriving {
+  const { total_ms, made_every_ms } = stream;
+  const times = eventTimes(stream);
   if (times.length < (made_every_ms === undefined ? EVENTS_MIN : EVENTS_MIN_AT_KNOWN_PACE)) return 'unclear';
-  // From the first tenth of the events to the last: what comes before and behind is often made at another pace.
+  // The middle 80 %: the first and last events often have another pace.
   const at = (share: number) => times[Math.floor((times.length - 1) * share)]!;
   const most_ms = at(0.9) - at(0.1);
   const groups = groupsOf(times, made_every_ms);
@@ -57,12 +57,12 @@ export function judgeArrivals(given: ArrivedStream): Arriving {
   return groups.length >= enough ? 'one_by_one' : 'unclear';
 }
 
-/** When the events came that `judgeArrivals` looked at, in lines for people. */
-export function tellArrivals(given: ArrivedStream): string[] {
-  const times = eventTimes(given);
-  const total = `${Math.round(given.total_ms)} ms`;
+/** The arrival times that `classifyArrivals` evaluates, as lines of text. */
+export function describeArrivals(stream: ArrivedStream): string[] {
+  const times = eventTimes(stream);
+  const total = `${Math.round(stream.total_ms)} ms`;
   if (times.length === 0) return [`no event in ${total}`];
-  const groups = groupsOf(times, given.made_every_ms);
+  const groups = groupsOf(times, stream.made_every_ms);
   const shown = groups.slice(0, 5).map(({ at_ms, events }) => `${Math.round(at_ms)} ms: ${counted(events)}`);
   const left = groups.length - shown.length;
   return [
@@ -74,7 +74,7 @@ export function tellArrivals(given: ArrivedStream): string[] {
 
 const counted = (events: number) => `${events} event${events === 1 ? '' : 's'}`;
 
-/** Events that came together, with a pause before them. */
+/** Events that arrived together after a pause. */
 interface Group {
   readonly at_ms: number;
   readonly events: number;
@@ -88,8 +88,8 @@ function groupsOf(times: readonly number[], made_every_ms: number | undefined): 
 }
 
 /**
- * When each event arrived as a whole that says something: no comment and no `ping`, which gateways make while they hold back
- * the rest. Line ends are those of server-sent events (WHATWG HTML, 9.2.5).
+ * When each complete event arrived, without comments and `ping` events, which gateways send while they buffer the rest. Line
+ * ends as in server-sent events (WHATWG HTML, 9.2.5).
  */
 function eventTimes({ body, arrivals }: ArrivedStream): number[] {
   let [next, end, arrived] = [0, 0, arrivals[0]?.bytes ?? 0];

@@ -9,113 +9,113 @@ import {
   errorText,
   type Fields,
   fieldsOf,
-  foreignAnswer,
+  nonApiResponse,
   readAnswer,
   shortText,
 } from './answer.ts';
 import { APIS } from './apis.ts';
 import type { Echo } from './echo/open-echo.ts';
 
-/** Tokens that the requests of a check use together, at most. */
+/** Most tokens that all requests of a check use together. */
 export interface TokensUsed {
-  /** How many requests ask the model; one where it is left out. */
+  /** Number of requests to the model; one by default. */
   readonly requests?: number;
   readonly input: number;
   readonly output: number;
 }
 
-/** What a check found, with what travelled. */
+/** The outcome of a check, with its request and response. */
 export interface SelfCheckOutcome extends CheckOutcome {
   readonly sent?: string;
   readonly came?: string;
 }
 
-/** One thing that any gateway has to do. */
+/** One conformance check of a gateway. */
 export interface SelfCheck {
   /** Stays the same in all versions: lower-case words with dots between them, such as `messages.stream`. */
   readonly id: string;
   readonly title: string;
-  /** What has to come back, in a sentence; it is printed where something else came. */
+  /** The expected result, as a sentence; printed when the check fails. */
   readonly expected: string;
-  /** What it costs; nothing where it is left out. */
+  /** What it costs; nothing if absent. */
   readonly uses?: TokensUsed;
-  /** Why it can't be made at this gateway, such as an option that was not given; `undefined` where it can. */
+  /** Why the check cannot run, such as a missing option; `undefined` if it can. */
   skipped?(subject: Subject): string | undefined;
-  /** Makes it. An error of the network is told by whoever calls this. */
+  /** Runs the check. The caller handles network errors. */
   run(subject: Subject): Promise<SelfCheckOutcome>;
 }
 
-/** A request of a check, below the address of the gateway. */
-export interface Ask {
+/** A request of a check to the gateway. */
+export interface CheckRequest {
   /** With its query, such as `/v1/models?limit=1000`. */
   readonly path: string;
   readonly json?: unknown;
-  /** In place of `json`: JSON that is sent as it is, byte for byte. */
+  /** Instead of `json`: JSON to send byte for byte. */
   readonly body?: string;
-  /** In small letters, besides the credential, the content type and, where clients of Messages ask, the version. */
+  /** Lower-case names; added to the credential, the content type and, for Messages, the version. */
   readonly headers?: Readonly<Record<string, string>>;
-  /** In place of the token that is checked; `null` sends none. */
+  /** Replaces the token under test; `null` sends none. */
   readonly token?: string | null;
-  /** In place of the time that requests have as a rule. */
+  /** Replaces the default timeout. */
   readonly seconds?: number;
 }
 
-/** What single runs of coding clients are made with. */
-export interface ClientSurroundings {
+/** Environment for runs of coding clients. */
+export interface ClientEnvironment {
   readonly env: NodeJS.ProcessEnv;
-  /** What clients here may be called. */
+  /** The names that clients may have here. */
   readonly names: readonly ClientNames[];
-  /** The token that is checked; it goes into the environment of a client and nowhere else. */
+  /** The token under test. It goes only into the client's environment. */
   readonly token: string;
-  /** For one run. */
+  /** Timeout of one run. */
   readonly seconds: number;
 }
 
-/** The gateway that is checked. */
+/** The gateway under test. */
 export interface Subject {
   /** Without `/v1` and without a trailing slash. */
   readonly root_url: string;
-  /** The address as it was given, such as one that ends in `/v1`. */
+  /** The address as the user typed it, such as one that ends in `/v1`. */
   readonly given_url?: string;
-  /** The model that is asked; `undefined` where none was named, and the gateway lists none or gives no list. */
+  /** The model to request; `undefined` if none was named and the gateway lists none. */
   readonly model: string | undefined;
-  /** A token whose limit is used up. */
+  /** A token with an exhausted limit. */
   readonly limit_token: string | undefined;
-  /** Begin the names of the headers that say version and beta features, such as `vendor` for `vendor-version`. */
+  /** Prefixes of version and beta headers, such as `vendor` for `vendor-version`. */
   readonly header_prefixes: readonly string[];
-  /** The upstream of our own that the gateway forwards to, where one was asked for. */
+  /** The echo upstream, if `--echo` is set. */
   readonly echo: Echo | undefined;
-  /** Where coding clients are looked for; they are left out where it is missing. */
-  readonly clients?: ClientSurroundings;
-  /** Aborted once nothing more is to be asked; its reason is NotAsked. */
+  /** Environment for client runs; absent to skip them. */
+  readonly clients?: ClientEnvironment;
+  /** Aborted when the checks stop; its reason is ChecksStopped. */
   readonly signal?: AbortSignal;
   holdsToken(text: string | Buffer): boolean;
-  /** Sends one request with the token, to this gateway and nowhere else. Rejects where no head of an answer comes. */
-  ask(ask: Ask): Promise<Exchange>;
+  /** Sends one request with the token to this gateway. Rejects without response headers. */
+  ask(ask: CheckRequest): Promise<Exchange>;
 }
 
-/** Why a check that asks a model is not made. Why there is none may be a token that is refused; then another model would not help. */
-export const NO_MODEL = 'no model is known to ask: put the list of models right, or name one with --model';
+/** Why checks without a model are skipped. The cause may be a rejected token, which another model would not fix. */
+export const NO_MODEL = 'no model available: fix the model list, or name a model with --model';
 
-/** Why a check that asks a model can't be made. */
+/** Skips a check that needs a model. */
 export function withoutModel({ model }: Pick<Subject, 'model'>): string | undefined {
   return model === undefined ? NO_MODEL : undefined;
 }
 
-/** POST where there is a body, GET where there is none. */
-export function methodOf({ json, body }: Ask): 'GET' | 'POST' {
+/** POST with a body, GET without. */
+export function methodOf({ json, body }: CheckRequest): 'GET' | 'POST' {
   return json === undefined && body === undefined ? 'GET' : 'POST';
 }
 
-/** A request that was answered. */
-export interface Asked {
+/** A request and its response. */
+export interface Reply {
   readonly answer: Answer;
-  /** What was sent and what came, a line each, without credentials. */
+  /** Request and response, a line each, without credentials. */
   readonly travelled: { readonly sent: string; readonly came: string };
 }
 
-/** Sends a request and reads its answer; `note` says what is special about it. Rejects where none came. */
-export async function askFor(subject: Subject, ask: Ask, note?: string): Promise<Asked> {
+/** Sends a request and reads its response; `note` describes the request. Rejects without a response. */
+export async function sendRequest(subject: Subject, ask: CheckRequest, note?: string): Promise<Reply> {
   const answer = await readAnswer(await subject.ask(ask));
   const token_note =
     ask.token === undefined ? undefined : ask.token === null ? 'without a token' : 'with another token';
@@ -124,10 +124,10 @@ export async function askFor(subject: Subject, ask: Ask, note?: string): Promise
   return { answer, travelled: { sent, came: cameLine(answer) } };
 }
 
-/** The outcome of a check that looked for faults: some break clients, some are only noticed by strict ones. */
+/** The outcome of a check by its faults: `faults` break clients, `lesser` ones only strict clients notice. */
 export function outcomeOf(
-  { travelled }: Pick<Asked, 'travelled'>,
-  given: {
+  { travelled }: Pick<Reply, 'travelled'>,
+  result: {
     readonly good: string;
     readonly faults: readonly string[];
     readonly lesser?: readonly string[];
@@ -135,46 +135,45 @@ export function outcomeOf(
     readonly details?: readonly string[];
   },
 ): SelfCheckOutcome {
-  const { good, faults, lesser = [], remedy, details = [] } = given;
+  const { good, faults, lesser = [], remedy, details = [] } = result;
   const more = { ...travelled, ...(details.length === 0 ? {} : { details }) };
   const found = [...faults, ...lesser].join('; ');
   if (found === '') return ok(good, more);
   return (faults.length > 0 ? failed : warning)(found, remedy, more);
 }
 
-/** The outcome for an answer that is no JSON of any API; `undefined` for one that is. */
-export function foreignOutcome({ answer, travelled }: Asked): SelfCheckOutcome | undefined {
-  const foreign = foreignAnswer(answer);
-  return foreign && failed(`in place of JSON comes ${foreign.found}`, foreign.remedy, travelled);
+/** The outcome of a non-API response; `undefined` for JSON. */
+export function nonApiOutcome({ answer, travelled }: Reply): SelfCheckOutcome | undefined {
+  const foreign = nonApiResponse(answer);
+  return foreign && failed(`expected JSON, got ${foreign.found}`, foreign.remedy, travelled);
 }
 
 const REFUSED: Readonly<Record<number, string>> = {
-  401: 'is the token whole, not expired and made by this gateway? Does a proxy on the way take "Authorization" off?',
-  402: 'raise the limit of the token, or check with another one',
-  403: 'may the token use this model? Its token group decides; name another model with --model',
-  404: 'name a model that the token may use with --model; is the address right?',
-  429: 'wait until there is room again, or check with a token that has a higher limit',
+  401: 'check that the token is complete, valid and from this gateway, and that no proxy removes "Authorization"',
+  402: 'raise the limit of the token, or use another one',
+  403: "check that the token's group allows this model, or name another with --model",
+  404: 'check the address, and name a model that the token may use with --model',
+  429: 'wait until the limit resets, or use a token with a higher limit',
 };
 
-/** The outcome for a good request that was refused, in whatever form; `undefined` for JSON with status 200. */
-export function refusedOutcome(asked: Asked): SelfCheckOutcome | undefined {
-  const { answer, travelled } = asked;
-  const foreign = foreignOutcome(asked);
+/** The outcome of a valid request that was rejected in any form; `undefined` for JSON with status 200. */
+export function refusedOutcome(reply: Reply): SelfCheckOutcome | undefined {
+  const { answer, travelled } = reply;
+  const foreign = nonApiOutcome(reply);
   if (foreign !== undefined || answer.status === 200) return foreign;
   const { status } = answer;
-  const upstream = 'look into the logs of the gateway: does its upstream work, and does it have a credential for it?';
+  const upstream = "see the logs of the gateway: check its upstream and the upstream's credential";
   return failed(
-    `the request was refused with status ${status}: ${errorText(answer.json) ?? 'without a reason'}`,
-    REFUSED[status] ??
-      (status >= 500 ? upstream : 'look into the logs of the gateway: the request is one that clients send'),
+    `rejected with status ${status}: ${errorText(answer.json) ?? 'no reason given'}`,
+    REFUSED[status] ?? (status >= 500 ? upstream : 'see the logs of the gateway: clients send such requests'),
     travelled,
   );
 }
 
-/** A prompt with a short answer. */
+/** A prompt with a short response. */
 export const PROMPT = 'Reply with the single word OK.';
 
-/** Tokens of a request with it, at most, in every tokeniser; and of its answer. Some models refuse a lower bound. */
+/** Most tokens of this prompt in any tokeniser, and of its response. Some models reject a lower limit. */
 export const SHORT = { input: 60, output: 16 } as const;
 
 /** A short request of the protocol. */
@@ -187,37 +186,37 @@ export function requestOf(
   return { model, ...APIS[protocol].request(prompt, most) };
 }
 
-/** The outcome where a protocol other than Messages is not served, which it need not be. `undefined` where it is, as far as the answer tells. */
-export function notServed(asked: Asked, protocol: Protocol): SelfCheckOutcome | undefined {
-  const { answer, travelled } = asked;
+/** The outcome if the gateway does not serve an optional protocol (all but Messages); `undefined` if it seems to. */
+export function notServed(reply: Reply, protocol: Protocol): SelfCheckOutcome | undefined {
+  const { answer, travelled } = reply;
   if (protocol === 'messages' || ![404, 405, 501].includes(answer.status)) return undefined;
   const is_text = /^text\/plain\b/.test(answer.headers['content-type'] ?? '');
-  if (!is_text && foreignOutcome(asked) !== undefined) return undefined;
+  if (!is_text && nonApiOutcome(reply) !== undefined) return undefined;
   const { what, clients } = APIS[protocol];
   const says = errorText(answer.json);
   const is_about_model =
     fieldsOf(fieldsOf(answer.json).error).code === 'model_not_found' || /\bmodel\b/i.test(says ?? '');
   return skipped(
-    `${what} are not served for this${is_about_model ? ' model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${clients} can't use it here`,
+    `${what} not served${is_about_model ? ' for this model' : ''}: status ${answer.status}${says === undefined ? '' : `: ${says}`}; ${clients} cannot use this gateway`,
     travelled,
   );
 }
 
-/** The outcome where no whole stream came although one was asked for; `undefined` for one. */
-export function notStreamed(asked: Asked): SelfCheckOutcome | undefined {
-  const { answer, travelled } = asked;
+/** The outcome of a requested stream that is missing or incomplete; `undefined` for a complete stream. */
+export function notStreamed(reply: Reply): SelfCheckOutcome | undefined {
+  const { answer, travelled } = reply;
   const { fault } = answer;
   if (answer.status === 200 && isEventStream(answer.headers['content-type'])) {
     if (fault === undefined) return undefined;
     const seconds = (answer.total_ms / 1000).toFixed(1);
-    const how = fault === 'cut' ? 'broke off' : 'did not end as it should';
-    return { ...foreignOutcome(asked)!, found: `the stream ${how} after ${seconds} seconds` };
+    const how = fault === 'cut' ? 'broke off' : 'did not end properly';
+    return { ...nonApiOutcome(reply)!, found: `the stream ${how} after ${seconds} seconds` };
   }
   return (
-    refusedOutcome(asked) ??
+    refusedOutcome(reply) ??
     failed(
-      'a whole answer came although a stream was asked for',
-      'have the gateway stream where "stream" is true, and proxies leave content-type as it is',
+      'expected a stream, got a complete response',
+      'make the gateway stream if "stream" is true, and proxies keep the content-type',
       travelled,
     )
   );

@@ -3,23 +3,23 @@ import { failed, ok, skipped, warning } from '../../base/contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
 import { isJson } from '../../base/kit/media-type.ts';
 import { describeJson, errorText, fieldsOf, readEvents, shortText } from './answer.ts';
-import { APIS, isCount, streamError, streamUsage, tellUsage, usageFaults } from './apis.ts';
-import { judgeArrivals, tellArrivals } from './arrivals.ts';
+import { APIS, formatUsage, isCount, streamError, streamUsage, usageFaults } from './apis.ts';
+import { classifyArrivals, describeArrivals } from './arrivals.ts';
 import {
-  type Ask,
-  type Asked,
-  askFor,
-  foreignOutcome,
+  type CheckRequest,
+  nonApiOutcome,
   notServed,
   notStreamed,
   outcomeOf,
   PROMPT,
+  type Reply,
   refusedOutcome,
   requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
   SHORT,
   type Subject,
+  sendRequest,
   withoutModel,
 } from './check.ts';
 import { CLIENT_CHECKS } from './clients.ts';
@@ -28,16 +28,16 @@ import { LIMIT_CHECK } from './limits.ts';
 import { probeSignIn } from './sign-in-page.ts';
 
 const MODELS_PATH = '/v1/models?limit=1000';
-/** Clients wait so long for the list, and then go on without it. */
-const PATIENCE_MS = 3000;
-/** Long enough to say how slow it is. */
+/** How long clients wait for the list before they continue without it. */
+const CLIENT_TIMEOUT_MS = 3000;
+/** Long enough to measure a slow list. */
 const MODELS_SECONDS = 20;
-/** Long enough for a second or more of most models; all checks together stay below a cent. */
+/** A second or more of output of most models; all checks together still cost less than a cent. */
 const LONG_ANSWER_TOKENS = 120;
 const LONG_PROMPT = 'Write the numbers from one to eighty as words, with commas between.';
 const REFUSAL = 'status 401 or 403 with an error in JSON; never a page, a redirect or a sign-in.';
 
-/** All checks, in the order in which they are made: what costs nothing first. */
+/** All checks in order, free ones first. */
 export const CHECKS: readonly SelfCheck[] = [
   {
     id: 'models.list',
@@ -60,14 +60,14 @@ export const CHECKS: readonly SelfCheck[] = [
   {
     id: 'console.sign_in',
     title: 'The sign-in page of the console',
-    expected: 'a browser is led to the identity provider, and from there back to this address.',
+    expected: 'a redirect to the identity provider, with a redirect URI at this address.',
     run: ({ root_url, ask }) =>
       probeSignIn({ root_url, get: (path) => ask({ path, token: null, headers: { accept: 'text/html' } }) }),
   },
   {
     id: 'messages.wrong_token',
     title: 'Messages with a wrong token',
-    expected: 'status 401 or 403 with an error in JSON, and no answer of a model.',
+    expected: 'status 401 or 403 with an error in JSON, and no model response.',
     uses: SHORT,
     skipped: withoutModel,
     run: (subject) =>
@@ -76,7 +76,7 @@ export const CHECKS: readonly SelfCheck[] = [
   {
     id: 'messages.count_tokens',
     title: 'Token counting',
-    expected: 'a count that grows with the text, or an error in JSON that says it is not supported; nothing made up.',
+    expected: 'a count that grows with the text, or a JSON error that it is not supported; no invented count.',
     skipped: withoutModel,
     run: checkTokenCounting,
   },
@@ -84,8 +84,8 @@ export const CHECKS: readonly SelfCheck[] = [
   {
     id: 'messages.stream_arrival',
     title: 'Events arrive as they are made',
-    expected: 'event and data lines appear all the time while the model writes, the first of them at once.',
-    // A second, short answer is asked for only where the first one leaves it open.
+    expected: 'event and data lines arrive continuously while the model writes, the first at once.',
+    // The second, short request runs only if the first is inconclusive.
     uses: { requests: 2, input: 2 * SHORT.input, output: LONG_ANSWER_TOKENS + SHORT.output },
     skipped: withoutModel,
     run: checkArrival,
@@ -101,15 +101,15 @@ function checksOf(protocol: Protocol): SelfCheck[] {
   return [
     {
       id: `${protocol}.error`,
-      title: `${capital}: a request that is wrong`,
-      expected: `a status from 400 to 499 with ${error_form} in JSON, so that clients can show it.`,
+      title: `${capital}: an invalid request`,
+      expected: `a status from 400 to 499 with ${error_form} in JSON, which clients can show.`,
       skipped: withoutModel,
       run: (subject) => checkError(subject, protocol),
     },
     {
       id: `${protocol}.json`,
-      title: `${capital}: a whole answer`,
-      expected: 'status 200 and JSON in the form of the API, with why it ended and usage; no page, no redirect.',
+      title: `${capital}: a complete response`,
+      expected: 'status 200 and JSON in the format of the API, with stop reason and usage; no page, no redirect.',
       uses: SHORT,
       skipped: withoutModel,
       run: (subject) => checkWhole(subject, protocol),
@@ -117,7 +117,7 @@ function checksOf(protocol: Protocol): SelfCheck[] {
     {
       id: `${protocol}.stream`,
       title: `${capital}: a stream`,
-      expected: 'text/event-stream with the events of the API in their order, an end and usage.',
+      expected: 'text/event-stream with the events of the API in order, a final event and usage.',
       uses: SHORT,
       skipped: withoutModel,
       run: (subject) => checkStream(subject, protocol),
@@ -125,109 +125,109 @@ function checksOf(protocol: Protocol): SelfCheck[] {
   ];
 }
 
-/** The outcome where a request was refused for whose it is, before anybody looked at what it says. */
-function refusedAtTheDoor({ answer: { status, json }, travelled }: Asked): SelfCheckOutcome | undefined {
+/** Skips a check whose request was rejected by its credential or limit, before its content was validated. */
+function refusedAtTheDoor({ answer: { status, json }, travelled }: Reply): SelfCheckOutcome | undefined {
   if (![401, 402, 403, 429].includes(status) || json === undefined) return undefined;
-  return skipped(`can not be told: ${errorText(json) ?? `status ${status}`}`, travelled);
+  return skipped(`inconclusive: ${errorText(json) ?? `status ${status}`}`, travelled);
 }
 
 const wrongToken = () => `selfcheck-${randomUUID()}`;
 
-function lateFault({ answer: { total_ms } }: Asked): string[] {
-  if (total_ms <= PATIENCE_MS) return [];
-  return [`it took ${(total_ms / 1000).toFixed(1)} seconds: clients wait 3 and then go on without a list`];
+function lateFault({ answer: { total_ms } }: Reply): string[] {
+  if (total_ms <= CLIENT_TIMEOUT_MS) return [];
+  return [`it took ${(total_ms / 1000).toFixed(1)} seconds: clients wait 3, then continue without a list`];
 }
 
 async function checkList(subject: Subject): Promise<SelfCheckOutcome> {
-  const asked = await askFor(subject, { path: MODELS_PATH, seconds: MODELS_SECONDS });
-  const refused = refusedOutcome(asked);
-  // Nothing is wrong with a gateway that says clearly who may not see its list.
+  const reply = await sendRequest(subject, { path: MODELS_PATH, seconds: MODELS_SECONDS });
+  const refused = refusedOutcome(reply);
+  // A clear 403 is a valid policy of a gateway.
   if (refused !== undefined)
-    return asked.answer.status === 403 && asked.answer.json !== undefined
+    return reply.answer.status === 403 && reply.answer.json !== undefined
       ? { ...refused, verdict: 'warning' }
       : refused;
-  const { answer } = asked;
+  const { answer } = reply;
   const { data } = fieldsOf(answer.json);
   const ids = Array.isArray(data) ? data.map((entry) => fieldsOf(entry).id) : undefined;
   const { model } = subject;
-  return outcomeOf(asked, {
+  return outcomeOf(reply, {
     good: `${ids?.length} model${ids?.length === 1 ? '' : 's'} after ${Math.round(answer.total_ms)} ms`,
     faults: [
-      ...(ids === undefined ? [`there is no list "data", but ${describeJson(answer.json)}`] : []),
+      ...(ids === undefined ? [`expected a list "data", got ${describeJson(answer.json)}`] : []),
       ...(ids?.every((id) => typeof id === 'string' && id !== '') === false ? ['a model has no id'] : []),
-      ...lateFault(asked),
+      ...lateFault(reply),
     ],
     lesser: [
       ...(ids?.length === 0 ? ['the list is empty: this token may use no model'] : []),
       ...(isJson(answer.headers['content-type']) ? [] : ['its content type is not application/json']),
     ],
-    remedy: 'have the gateway keep a list at hand and answer {"data":[{"id":"..."}]}; is the address right?',
+    remedy: 'make the gateway cache its list and return {"data":[{"id":"..."}]}; check the address',
     details:
-      model === undefined || ids?.includes(model) ? [] : [`${shortText(model, 80)}, which is asked here, is not in it`],
+      model === undefined || ids?.includes(model)
+        ? []
+        : [`the list lacks ${shortText(model, 80)}, which these checks use`],
   });
 }
 
-async function checkRefusal(subject: Subject, ask: Ask): Promise<SelfCheckOutcome> {
-  const asked = await askFor(subject, ask);
-  const foreign = foreignOutcome(asked);
+async function checkRefusal(subject: Subject, ask: CheckRequest): Promise<SelfCheckOutcome> {
+  const reply = await sendRequest(subject, ask);
+  const foreign = nonApiOutcome(reply);
   if (foreign !== undefined) return foreign;
-  const { status, json } = asked.answer;
+  const { status, json } = reply.answer;
   const lists = ask.json === undefined;
   const text = errorText(json);
-  return outcomeOf(asked, {
-    good: `refused with status ${status}: ${text}`,
+  return outcomeOf(reply, {
+    good: `rejected with status ${status}: ${text}`,
     faults: [
       ...(status < 300 && !lists ? ['a model answered: the gateway does not check the token'] : []),
-      ...(status >= 300 && status !== 401 && status !== 403
-        ? [`status ${status} in place of 401 or 403: ${text}`]
-        : []),
-      ...(lists ? lateFault(asked) : []),
+      ...(status >= 300 && status !== 401 && status !== 403 ? [`status ${status} instead of 401 or 403: ${text}`] : []),
+      ...(lists ? lateFault(reply) : []),
     ],
     lesser: [
-      ...(status < 300 && lists ? ['it was not refused: nobody sees by it that a token is wrong'] : []),
+      ...(status < 300 && lists ? ['not rejected: clients cannot detect a wrong token by it'] : []),
       ...(status >= 300 && text === undefined ? ['the error does not say what is wrong with the token'] : []),
     ],
-    remedy: 'have the gateway check the token before anything else, and refuse with status 401 and an error in JSON',
+    remedy: 'make the gateway verify the token first, and reject it with status 401 and an error in JSON',
   });
 }
 
 async function checkError(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
   const { path, wrong, errorFaults, error_form } = APIS[protocol];
   const json = { ...requestOf(subject, protocol), ...wrong };
-  const asked = await askFor(subject, { path, json }, 'with a field of the wrong kind');
-  const instead = notServed(asked, protocol) ?? refusedAtTheDoor(asked) ?? foreignOutcome(asked);
+  const reply = await sendRequest(subject, { path, json }, 'with a field of the wrong type');
+  const instead = notServed(reply, protocol) ?? refusedAtTheDoor(reply) ?? nonApiOutcome(reply);
   if (instead !== undefined) return instead;
-  const { status, json: error } = asked.answer;
+  const { status, json: error } = reply.answer;
   const is_refused = status >= 400 && status < 500;
-  return outcomeOf(asked, {
-    good: `refused with status ${status}: ${errorText(error)}`,
+  return outcomeOf(reply, {
+    good: `rejected with status ${status}: ${errorText(error)}`,
     faults: [...(is_refused ? [] : [`the status is ${status}`]), ...(status < 400 ? [] : errorFaults(error))],
-    remedy: `have the gateway, or its upstream, refuse what is wrong with a status from 400 to 499 and ${error_form}`,
+    remedy: `make the gateway or its upstream reject invalid requests with a status from 400 to 499 and ${error_form}`,
   });
 }
 
 const TRANSLATES =
-  'have the gateway pass the answers of its upstream on as they come, or translate all fields and events';
+  'make the gateway forward the responses of its upstream unchanged, or translate all fields and events';
 
-/** Which model says that it answered, where it is not by the name that was asked for. */
+/** A note if the response names another model than the request. */
 function otherModel({ model }: Subject, answered: unknown): string[] {
   if (typeof answered !== 'string' || answered === model) return [];
-  return [`${shortText(answered, 80)} answered, which is no fault where the gateway maps names of models`];
+  return [`${shortText(answered, 80)} answered; this is fine if the gateway maps model names`];
 }
 
 async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
   const api = APIS[protocol];
-  const asked = await askFor(subject, { path: api.path, json: requestOf(subject, protocol) }, 'a short question');
-  const instead = notServed(asked, protocol) ?? refusedOutcome(asked);
-  if (asked.answer.status === 400 && /\bstream/i.test(errorText(asked.answer.json) ?? '')) {
-    return { ...instead!, verdict: 'skipped', found: `streams only: ${errorText(asked.answer.json)}` };
+  const reply = await sendRequest(subject, { path: api.path, json: requestOf(subject, protocol) }, 'a short question');
+  const instead = notServed(reply, protocol) ?? refusedOutcome(reply);
+  if (reply.answer.status === 400 && /\bstream/i.test(errorText(reply.answer.json) ?? '')) {
+    return { ...instead!, verdict: 'skipped', found: `streams only: ${errorText(reply.answer.json)}` };
   }
   if (instead !== undefined) return instead;
-  const fields = fieldsOf(asked.answer.json);
-  return outcomeOf(asked, {
-    good: `an answer after ${Math.round(asked.answer.total_ms)} ms, ${tellUsage(fields.usage, api)}`,
+  const fields = fieldsOf(reply.answer.json);
+  return outcomeOf(reply, {
+    good: `a response after ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(fields.usage, api)}`,
     faults: [...api.wholeFaults(fields), ...usageFaults(fields.usage, api)],
-    lesser: isJson(asked.answer.headers['content-type']) ? [] : ['its content type is not application/json'],
+    lesser: isJson(reply.answer.headers['content-type']) ? [] : ['its content type is not application/json'],
     remedy: TRANSLATES,
     details: otherModel(subject, fields.model),
   });
@@ -236,78 +236,78 @@ async function checkWhole(subject: Subject, protocol: Protocol): Promise<SelfChe
 async function checkStream(subject: Subject, protocol: Protocol): Promise<SelfCheckOutcome> {
   const api = APIS[protocol];
   const json = { ...requestOf(subject, protocol), stream: true, ...api.stream_fields };
-  const asked = await askFor(subject, { path: api.path, json }, 'as a stream');
-  const instead = notServed(asked, protocol) ?? notStreamed(asked);
+  const reply = await sendRequest(subject, { path: api.path, json }, 'as a stream');
+  const instead = notServed(reply, protocol) ?? notStreamed(reply);
   if (instead !== undefined) return instead;
-  const events = readEvents(asked.answer.text);
+  const events = readEvents(reply.answer.text);
   const usage = streamUsage(events);
   const error = streamError(events);
-  return outcomeOf(asked, {
-    good: `${events.length} events in ${Math.round(asked.answer.total_ms)} ms, ${tellUsage(usage, api)}`,
+  return outcomeOf(reply, {
+    good: `${events.length} events in ${Math.round(reply.answer.total_ms)} ms, ${formatUsage(usage, api)}`,
     faults:
       error === undefined ? [...api.streamFaults(events), ...usageFaults(usage, api)] : [`the stream failed: ${error}`],
     remedy:
-      error === undefined ? TRANSLATES : 'look into the logs of the gateway: it or its upstream failed on the way',
+      error === undefined ? TRANSLATES : 'see the logs of the gateway: it or its upstream failed during the stream',
   });
 }
 
 async function checkArrival(subject: Subject): Promise<SelfCheckOutcome> {
   const { path } = APIS.messages;
   const ask = (prompt: string, most: number, note: string) =>
-    askFor(subject, { path, json: { ...requestOf(subject, 'messages', prompt, most), stream: true } }, note);
-  const long = await ask(LONG_PROMPT, LONG_ANSWER_TOKENS, 'a long answer as a stream');
+    sendRequest(subject, { path, json: { ...requestOf(subject, 'messages', prompt, most), stream: true } }, note);
+  const long = await ask(LONG_PROMPT, LONG_ANSWER_TOKENS, 'a long response as a stream');
   const instead = notStreamed(long);
-  if (instead !== undefined) return { ...instead, verdict: 'skipped', found: `can not be told: ${instead.found}` };
+  if (instead !== undefined) return { ...instead, verdict: 'skipped', found: `inconclusive: ${instead.found}` };
   const { travelled, answer } = long;
-  const told = { ...travelled, details: tellArrivals(answer) };
+  const evidence = { ...travelled, details: describeArrivals(answer) };
   const { 'content-length': length } = answer.headers;
-  const arriving = length === undefined ? judgeArrivals(answer) : 'whole';
-  if (arriving === 'one_by_one') return ok('events arrive one by one, as they are made', told);
+  const arriving = length === undefined ? classifyArrivals(answer) : 'whole';
+  if (arriving === 'one_by_one') return ok('events arrive one by one, as they are made', evidence);
   if (arriving === 'unclear')
-    return skipped('can not be told: the answer was too short or too quick; --echo or a slower model tells', told);
+    return skipped('inconclusive: the response was too short or too fast; use --echo or a slower model', evidence);
   if (arriving === 'at_once' && !(await waitsForTheEnd(long, () => ask(PROMPT, SHORT.output, 'a short one')))) {
     return warning(
-      'all events came at once: either something holds streams back, or the model makes its whole answer first',
-      `find out which with --echo, or with a model that streams; ${BUFFERING}`,
-      told,
+      'all events arrived at once: either a proxy buffers streams, or the model completes its response first',
+      `use --echo, or a model that streams, to find out; ${BUFFERING}`,
+      evidence,
     );
   }
   const found = {
-    whole: 'it was whole before its first byte was sent: its head has a content-length',
-    in_blocks: 'events arrive in blocks, as a buffer on the way gets full',
-    at_once: 'a long answer comes all at once at its end, a short one much earlier',
+    whole: 'it was complete before its first byte was sent: it has a content-length',
+    in_blocks: 'events arrive in blocks: a buffer on the way fills up',
+    at_once: 'a long response arrives all at once at its end, a short one much earlier',
   };
-  return failed(found[arriving], BUFFERING, told);
+  return failed(found[arriving], BUFFERING, evidence);
 }
 
 const BUFFERING =
-  'have proxies on the way, or the gateway, pass text/event-stream on at once and without compression (nginx: proxy_buffering off, gzip off)';
+  'make proxies and the gateway forward text/event-stream at once, without compression (nginx: proxy_buffering off, gzip off)';
 
-/** A longer answer takes longer before its text comes only where somebody waits for its end. */
-async function waitsForTheEnd(long: Asked, askShort: () => Promise<Asked>): Promise<boolean> {
+/** Whether the stream is buffered: only then a longer response takes longer until its first text. */
+async function waitsForTheEnd(long: Reply, askShort: () => Promise<Reply>): Promise<boolean> {
   const { total_ms } = (await askShort()).answer;
   return long.answer.total_ms - total_ms >= 500 && long.answer.total_ms >= 2 * total_ms;
 }
 
-const MADE_UP = 'count with the upstream, or answer with an error such as status 501: clients rely on a count';
+const MADE_UP = 'count with the upstream, or return an error such as status 501: clients rely on the count';
 const LONG_TEXT = Array.from({ length: 400 }, (_, index) => `word${index % 10}`).join(' ');
 
 /** Counts a short and a long text, and compares. Costs nothing. */
 async function checkTokenCounting(subject: Subject): Promise<SelfCheckOutcome> {
   const counts: number[] = [];
-  let asked: Asked | undefined;
+  let reply: Reply | undefined;
   for (const content of [PROMPT, LONG_TEXT]) {
     const json = { model: subject.model, messages: [{ role: 'user', content }] };
-    asked = await askFor(subject, { path: `${APIS.messages.path}/count_tokens`, json });
-    const { status, json: came } = asked.answer;
-    const refused = refusedAtTheDoor(asked) ?? foreignOutcome(asked);
-    // Many servers say in plain text that there is nothing at a path.
+    reply = await sendRequest(subject, { path: `${APIS.messages.path}/count_tokens`, json });
+    const { status, json: came } = reply.answer;
+    const refused = refusedAtTheDoor(reply) ?? nonApiOutcome(reply);
+    // Many servers return 404 as plain text.
     if (refused !== undefined)
-      return status === 404 && !/^\s*</.test(asked.answer.text) ? { ...refused, verdict: 'warning' } : refused;
+      return status === 404 && !/^\s*</.test(reply.answer.text) ? { ...refused, verdict: 'warning' } : refused;
     const text = errorText(came);
     if (status !== 200) {
-      return outcomeOf(asked, {
-        good: `not supported, and it says so with status ${status}: ${text}; clients estimate`,
+      return outcomeOf(reply, {
+        good: `not supported, reported with status ${status}: ${text}; clients estimate`,
         faults:
           text === undefined || (status >= 500 && status !== 501) ? [`status ${status} and ${describeJson(came)}`] : [],
         remedy: MADE_UP,
@@ -317,9 +317,9 @@ async function checkTokenCounting(subject: Subject): Promise<SelfCheckOutcome> {
     counts.push(isCount(input_tokens) ? input_tokens : 0);
   }
   const [few = 0, many = 0] = counts;
-  return outcomeOf(asked!, {
+  return outcomeOf(reply!, {
     good: `${few} tokens for a sentence, ${many} for 400 words`,
-    // 400 words are never less than some hundred tokens more, whatever the tokeniser.
+    // In any tokeniser 400 words have at least 100 tokens more than a sentence.
     faults:
       few > 0 && many - few >= 100
         ? []

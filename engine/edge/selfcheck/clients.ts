@@ -12,24 +12,24 @@ import { platformOf } from '../client-files/key-helper.ts';
 import type { ClientNames } from '../client-files/names.ts';
 import { APIS } from './apis.ts';
 import {
-  askFor,
-  type ClientSurroundings,
+  type ClientEnvironment,
   refusedOutcome,
   requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
   type Subject,
+  sendRequest,
   type TokensUsed,
 } from './check.ts';
 
 interface Runnable {
   readonly client: ClientKind;
   readonly api: Protocol;
-  /** About what one run was seen to use, twice over: it is the client who decides. */
+  /** About twice the measured use of one run: the client decides. */
   readonly uses: TokensUsed;
   /**
-   * Arguments of a run that prints one reply and ends, with no tool that runs commands or reads and writes files: whoever
-   * answers could have the client do that here. A version without these options refuses them.
+   * Arguments of a run that prints one reply and exits, without tools for commands and files: the gateway's response could
+   * otherwise make the client use them. Versions without these options reject them.
    */
   args(prompt: string): readonly string[];
 }
@@ -61,20 +61,20 @@ const RUNNABLE: readonly Runnable[] = [
   },
 ];
 
-/** A single run of each coding client that is installed. */
+/** One run of each installed coding client. */
 export const CLIENT_CHECKS: readonly SelfCheck[] = RUNNABLE.map((runnable) => ({
   id: `clients.${runnable.client.replace('-', '_')}`,
-  title: `A single run of the ${CLIENTS[runnable.client].title}`,
-  expected: 'the reply that was asked for, and no browser that opens to sign in',
+  title: `One run of the ${CLIENTS[runnable.client].title}`,
+  expected: 'the requested reply, and no browser for a sign-in',
   uses: runnable.uses,
   skipped: ({ clients }) => whyNot(runnable, clients),
   run: (subject) => runClient(runnable, subject),
 }));
 
-function whyNot({ client }: Runnable, clients: ClientSurroundings | undefined): string | undefined {
-  if (clients === undefined) return 'no clients are looked for here';
+function whyNot({ client }: Runnable, clients: ClientEnvironment | undefined): string | undefined {
+  if (clients === undefined) return 'client runs are disabled';
   if (process.platform === 'win32')
-    return 'clients are not run on Windows, where what they start can not be ended with them';
+    return 'not supported on Windows, where processes that clients start cannot be stopped';
   const found = findClient(client, clients);
   if (found === undefined) {
     const programs = clients.names.map((names) => CLIENTS[client].files(names).program);
@@ -82,10 +82,10 @@ function whyNot({ client }: Runnable, clients: ClientSurroundings | undefined): 
   }
   const managed = CLIENTS[client].files(found.names).managed_file[platformOf(process.platform)];
   if (managed === undefined || !existsSync(managed)) return undefined;
-  return `${managed} decides on this machine where the client goes, and the token is for the gateway only`;
+  return `${managed} controls the client on this machine, so the token could reach another server`;
 }
 
-function findClient(client: ClientKind, { names, env }: ClientSurroundings) {
+function findClient(client: ClientKind, { names, env }: ClientEnvironment) {
   for (const each of names) {
     const program = findProgram(CLIENTS[client].files(each).program, env, process.platform);
     if (program !== undefined) return { program, names: each };
@@ -93,15 +93,14 @@ function findClient(client: ClientKind, { names, env }: ClientSurroundings) {
   return undefined;
 }
 
-/** The word is not in the prompt, which some clients print as well. */
+/** The reply is not part of the prompt, which some clients print. */
 const PROMPT = 'Join "self" and "check" into one word, and reply with that one word only. Use no tools.';
 const REPLY = /self-?check/i;
 
 async function runClient(runnable: Runnable, subject: Subject): Promise<SelfCheckOutcome> {
   const { clients, echo, model, root_url, signal } = subject;
   const found = clients === undefined ? undefined : findClient(runnable.client, clients);
-  if (clients === undefined || found === undefined || model === undefined)
-    return skipped('there is no client or no model');
+  if (clients === undefined || found === undefined || model === undefined) return skipped('no client or no model');
   const useless = await whyUseless(runnable, subject);
   if (useless !== undefined) return useless;
   const word = `echo-${randomBytes(4).toString('hex')}`;
@@ -110,26 +109,26 @@ async function runClient(runnable: Runnable, subject: Subject): Promise<SelfChec
   const run = await runOnce(runnable, { ...clients, ...found, root_url, model, prompt, signal });
   signal?.throwIfAborted();
   const isExpected = (reply: string) => (expected?.received() === undefined ? REPLY.test(reply) : reply.includes(word));
-  return judgeRun(run, runnable, { program: found.program, isExpected, seconds: clients.seconds });
+  return classifyRun(run, runnable, { program: found.program, isExpected, seconds: clients.seconds });
 }
 
 /**
- * Why a run could not go well: by a short request of its API, because a client that is refused asks again and again, each
- * time with tens of thousands of tokens.
+ * Sends a short request before the run. A rejected client retries many times, each with tens of thousands of tokens. Returns
+ * why a run would fail.
  */
 async function whyUseless({ api }: Runnable, subject: Subject): Promise<SelfCheckOutcome | undefined> {
   const { path } = APIS[api];
-  const asked = await askFor(subject, { path, json: requestOf(subject, api) }, 'a short request');
-  const refused = refusedOutcome(asked);
+  const reply = await sendRequest(subject, { path, json: requestOf(subject, api) }, 'a short request');
+  const refused = refusedOutcome(reply);
   if (refused === undefined) return undefined;
-  const { status, json } = asked.answer;
+  const { status, json } = reply.answer;
   if (json !== undefined && status >= 400 && status < 500 && status !== 401 && status !== 403) {
-    return skipped(`not run: the gateway does not serve ${path}, or not with this model`, asked.travelled);
+    return skipped(`not run: the gateway does not serve ${path}, or not for this model`, reply.travelled);
   }
-  return { ...refused, found: `not run: the client would get the same: ${refused.found}` };
+  return { ...refused, found: `not run, because the client would fail the same way: ${refused.found}` };
 }
 
-interface RunGiven extends Omit<ClientSurroundings, 'names'> {
+interface RunRequest extends Omit<ClientEnvironment, 'names'> {
   readonly names: ClientNames;
   readonly program: string;
   readonly root_url: string;
@@ -139,7 +138,7 @@ interface RunGiven extends Omit<ClientSurroundings, 'names'> {
 }
 
 interface SingleRun extends ProgramEnd {
-  /** Hosts of the pages that it opened a browser for; the rest of an address may hold a secret. */
+  /** Hosts of the pages that it opened in a browser; the rest of an address may be secret. */
   readonly opened: readonly string[];
   readonly version: string;
 }
@@ -149,21 +148,20 @@ const VERSION_SECONDS = 20;
 const WATCH_MS = 100;
 const CONTEXT_WINDOW = 200_000;
 
-/** For clients that are told the name of a variable. */
+/** The token variable of clients with a configurable variable name. */
 const TOKEN_VARIABLE = 'APPSCLI_SELFCHECK_TOKEN';
 
 /**
- * Runs a client once in a home directory of its own, with files as `appscli client` makes them, the token in a variable and
- * nothing else of the person. A browser that it opens is recorded and does not open. Everything it started and wrote is
- * gone afterwards.
+ * Runs a client once in a temporary home directory, configured as by `appscli client`, with the token in a variable and no other
+ * user data. Records the pages that it would open in a browser. Removes all of its processes and files afterwards.
  */
-async function runOnce({ client, args }: Runnable, given: RunGiven): Promise<SingleRun> {
-  const { names, program, prompt, token, seconds, signal } = given;
+async function runOnce({ client, args }: Runnable, request: RunRequest): Promise<SingleRun> {
+  const { names, program, prompt, token, seconds, signal } = request;
   const home = mkdtempSync(join(tmpdir(), 'appscli-selfcheck-'));
   const pages = join(home, 'opened-pages');
   const opened = () => (existsSync(pages) ? hostsIn(readFileSync(pages, 'utf8')) : []);
   const enough = new AbortController();
-  // Whoever opened a browser waits for a person, and would do so until time is over.
+  // A client that opens a browser waits for the user: stop it instead of waiting for the timeout.
   const watch = setInterval(() => {
     if (opened().length > 0) enough.abort();
   }, WATCH_MS);
@@ -171,8 +169,8 @@ async function runOnce({ client, args }: Runnable, given: RunGiven): Promise<Sin
     const folder = join(home, 'project');
     mkdirSync(folder);
     const variable = client === 'messages' ? `${names.messages.variable_prefix}_AUTH_TOKEN` : TOKEN_VARIABLE;
-    writeFiles(client, variable, home, given);
-    const env = environment(given.env, home, pages);
+    writeFiles(client, variable, home, request);
+    const env = environment(request.env, home, pages);
     const all = { folder, bytes_max: OUTPUT_BYTES_MAX };
     const about = await runProgram({
       ...all,
@@ -193,12 +191,12 @@ async function runOnce({ client, args }: Runnable, given: RunGiven): Promise<Sin
     try {
       rmSync(home, { recursive: true, force: true, maxRetries: 3 });
     } catch {
-      // A file that somebody still holds: the token is in none of them.
+      // A file may still be open; none contains the token.
     }
   }
 }
 
-function writeFiles(client: ClientKind, variable: string, home: string, { root_url, model, names }: RunGiven): void {
+function writeFiles(client: ClientKind, variable: string, home: string, { root_url, model, names }: RunRequest): void {
   const below = (path: string) => join(home, path.replace(/^~\//, '').replace(/^(?:[A-Za-z]:)?[\\/]+/, ''));
   const spec = {
     root_url,
@@ -218,7 +216,7 @@ function writeFiles(client: ClientKind, variable: string, home: string, { root_u
   }
 }
 
-/** What programs start to open a page, by the systems they know. */
+/** Programs that open a page in a browser. */
 const BROWSERS = [
   'xdg-open',
   'open',
@@ -234,7 +232,7 @@ const BROWSERS = [
   'google-chrome',
 ];
 
-/** Variables that say how the network is reached and in which language to speak, and nothing of a person. */
+/** Variables that clients inherit: network, certificates and language, but no user data. */
 const KEPT = /^(?:PATH|LANG|LC_\w+|TZ|(?:https?|no|all)_proxy|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|SystemRoot)$/i;
 
 function environment(env: NodeJS.ProcessEnv, home: string, pages: string): NodeJS.ProcessEnv {
@@ -266,22 +264,22 @@ function hostsIn(pages: string): string[] {
   return [...new Set(urls.map((line) => new URL(line).host))];
 }
 
-/** How clients say that they do not know an option. */
+/** Error messages of clients about unknown options. */
 const NO_SUCH_OPTION = /^error: (?:unknown (?:option|feature flag)|unexpected argument|invalid value)\b/im;
 
 const REMEDIES: readonly (readonly [pattern: RegExp, remedy: string])[] = [
   [
     /certificate|self.signed|\bTLS\b|\bSSL\b/i,
-    'it may trust other authorities than this program: name a file with yours in NODE_EXTRA_CA_CERTS and SSL_CERT_FILE',
+    'it may trust other authorities than this program: set NODE_EXTRA_CA_CERTS and SSL_CERT_FILE to a file with yours',
   ],
-  [/\b401\b|unauthorized/i, 'the gateway refuses the token as this client sends it, in the header authorization'],
+  [/\b401\b|unauthorized/i, 'the gateway rejects the token in the authorization header of this client'],
   [
     /^(?!.*metadata).*model\b.{0,40}(?:not found|not exist|not supported)/im,
-    'the client asks for a model that this token may not use: name another with --model, or ask for a token of another group',
+    'the client requests a model that this token may not use: name another with --model, or use a token of another group',
   ],
 ];
 
-function judgeRun(
+function classifyRun(
   run: SingleRun,
   { client, api, args }: Runnable,
   context: { readonly program: string; readonly isExpected: (reply: string) => boolean; readonly seconds: number },
@@ -292,49 +290,49 @@ function judgeRun(
   const reply = printableLine(stdout.trim());
   const end = exit_code === undefined ? ending.replaceAll('_', ' ') : `exit code ${exit_code}`;
   const more = {
-    sent: `${[basename(program), ...args('<prompt>')].map(printableWord).join(' ')}, in a home directory of its own`,
+    sent: `${[basename(program), ...args('<prompt>')].map(printableWord).join(' ')}, in a temporary home directory`,
     came: `${end}, ${reply === '' ? 'no reply' : `the reply: ${shorten(reply)}`}`,
     details: [
       `${program}${version === '' ? '' : `, version ${shorten(version)}`}`,
-      // Where something went wrong its reason is in the last lines.
-      ...(exit_code === 0 ? [] : linesOf(stderr).map((line) => `it said: ${shorten(line)}`)),
+      // The last lines contain the reason of a failure.
+      ...(exit_code === 0 ? [] : linesOf(stderr).map((line) => `output: ${shorten(line)}`)),
     ],
   };
   if (opened.length > 0)
     return failed(
-      `it opened a browser at ${opened.join(' and ')} to sign in, so it read no key or got none accepted`,
-      `does the gateway take this token for ${path}? appscli doctor ${client} looks at the files of the client here`,
+      `it opened a browser at ${opened.join(' and ')} to sign in: it found no key, or the gateway rejected it`,
+      `check that the gateway accepts this token for ${path}; appscli doctor ${client} checks the client's files`,
       more,
     );
-  if (ending === 'no_start') return skipped(`${program} can not be started`, more);
+  if (ending === 'no_start') return skipped(`cannot start ${program}`, more);
   if (ending === 'too_late')
     return failed(
-      `it gave no reply within ${seconds} seconds`,
-      'see what the other checks say of streams and errors; clients try again for minutes before they tell of an error',
+      `no reply within ${seconds} seconds`,
+      'see the checks of streams and errors; clients retry for minutes before they report an error',
       more,
     );
   if (ending === 'exit' && exit_code !== 0 && NO_SUCH_OPTION.test(stderr))
-    return skipped(
-      'this version can not be run without its tools, which a gateway could have read files and run commands here',
-      { ...more, remedy: 'update the client, if it is an old one' },
-    );
+    return skipped('this version cannot run without its tools, which the response of a gateway could misuse', {
+      ...more,
+      remedy: 'update the client if it is old',
+    });
   if (ending !== 'exit' || exit_code !== 0) {
-    const said = [...linesOf(stderr), ...linesOf(stdout)].join('\n');
-    const known = REMEDIES.find(([pattern]) => pattern.test(said))?.[1];
-    const how = ending === 'exit' ? `it ended with exit code ${exit_code}` : 'it was ended, or printed without end,';
-    const remedy = known ?? 'its last lines say why; the other checks show what the gateway answers';
-    return failed(`${how} and gave no reply`, remedy, more);
+    const output = [...linesOf(stderr), ...linesOf(stdout)].join('\n');
+    const known = REMEDIES.find(([pattern]) => pattern.test(output))?.[1];
+    const how = ending === 'exit' ? `exit code ${exit_code}` : 'it was stopped, or printed endlessly,';
+    const remedy = known ?? 'see its last lines; the other checks show the responses of the gateway';
+    return failed(`${how} and no reply`, remedy, more);
   }
-  if (isExpected(stdout)) return ok('it replied as asked, and opened no browser', more);
+  if (isExpected(stdout)) return ok('it replied as requested, and opened no browser', more);
   if (reply === '')
     return failed(
-      'it ended well and printed no reply',
-      `look at what the gateway answers on ${path}: an empty answer, or one without its last event, does this`,
+      'it exited without a reply',
+      `check the response of ${path}: it may be empty, or lack its final event`,
       more,
     );
   return warning(
-    `it printed something else than was asked for, and opened no browser: ${shorten(reply)}`,
-    'a model may not have done as it was told: run it again, or with another --model',
+    `unexpected reply, no browser opened: ${shorten(reply)}`,
+    'the model may have ignored the prompt: run it again, or with another --model',
     more,
   );
 }

@@ -4,28 +4,28 @@ import { parseBounded } from '../../base/kit/json/bounded.ts';
 import { printableLine } from '../../base/kit/text/printable.ts';
 import type { Fields } from './answer.ts';
 
-/** A place at which two JSON texts do not say the same. */
+/** A place where two JSON texts differ. */
 export interface Difference {
-  /** From the top, such as `system[1].cache_control.ttl`; empty for the whole. */
+  /** Path from the root, such as `system[1].cache_control.ttl`; empty for the root. */
   readonly path: string;
-  /** What is different there, as the end of a sentence that begins with the path: `is missing`. */
+  /** The predicate of a sentence that begins with the path: `is missing`. */
   readonly is: string;
-  /** Clients and caches notice it at most: it changes no prompt, or may be done where the audit log says so. */
+  /** Whether the difference is minor: it changes no prompt, or is a documented change of gateways. */
   readonly is_lesser?: boolean;
 }
 
-/** What became of a body on its way. */
+/** How a body changed on its way. */
 export interface BodyComparison {
   readonly same_bytes: boolean;
-  /** Whether nothing but the name of the model was put in the place of another. */
+  /** Whether only the model name changed. */
   readonly model_only: boolean;
-  /** Where the content is not the same, in the order of the body that was sent; the name of the model is none. */
+  /** Changes of the content, in the order of the sent body, except for the model name. */
   readonly differences: readonly Difference[];
 }
 
 const SHOWN_MAX = 24;
 
-/** A number as it is written: its value may be more exact than a number of this language is. */
+/** The source text of a number, which may exceed the precision of a JavaScript number. */
 class Written {
   readonly source: string;
 
@@ -34,7 +34,7 @@ class Written {
   }
 }
 
-/** Compares a body as it was sent with what arrived. Values that were put in or changed are not repeated, but for short words. */
+/** Compares a sent body to the received one. Shows changed values only if they are short words. */
 export function compareBodies(sent: string, came: Buffer): BodyComparison {
   const text = came.toString();
   if (text === sent) return { same_bytes: true, model_only: false, differences: [] };
@@ -45,11 +45,11 @@ export function compareBodies(sent: string, came: Buffer): BodyComparison {
   const model_only = text.startsWith(head) && text.endsWith(tail) && /^"[^"\\]*"$/.test(name);
   const differences = isFields(after)
     ? [...compare(before, after, '')]
-    : [{ path: 'the body', is: 'is no JSON object' }];
+    : [{ path: 'the body', is: 'is not a JSON object' }];
   return { same_bytes: false, model_only, differences: differences.filter(({ path }) => path !== 'model') };
 }
 
-/** Numbers stay as they are written. */
+/** Parses JSON and keeps the source text of numbers. */
 function parseExactly(text: string): unknown {
   try {
     parseBounded(text);
@@ -68,18 +68,17 @@ function* compare(before: unknown, after: unknown, path: string): Generator<Diff
   if (Array.isArray(before) && Array.isArray(after)) yield* compareItems(before, after, path);
   else if (isFields(before) && isFields(after)) yield* compareFields(before, after, path);
   else if (before instanceof Written && after instanceof Written) yield* compareNumbers(before, after, path);
-  else if (before !== after)
-    yield { path, is: `is ${shown(after)} in place of ${shown(before)}`, ...lesserPlace(path) };
+  else if (before !== after) yield { path, is: `is ${shown(after)} instead of ${shown(before)}`, ...lesserPlace(path) };
 }
 
-/** It is about the caller and no part of a prompt, or a time that a gateway may shorten if it says so in telemetry. */
+/** Minor places: metadata is not part of a prompt, and a gateway may shorten a cache lifetime. */
 const lesserPlace = (path: string) => (/^metadata(?:\.|$)|\.cache_control\.ttl$/.test(path) ? { is_lesser: true } : {});
 
 function* compareItems(before: readonly unknown[], after: readonly unknown[], path: string): Generator<Difference> {
   if (before.length !== after.length) {
-    // A block behind the attribution block is allowed where the audit log says so.
+    // A gateway may add a block after the attribution block.
     const is_lesser = path === 'system' && after.length > before.length && isDeepStrictEqual(before[0], after[0]);
-    yield { path, is: `has ${after.length} entries in place of ${before.length}`, is_lesser };
+    yield { path, is: `has ${after.length} entries instead of ${before.length}`, is_lesser };
     return;
   }
   for (const [index, item] of before.entries()) yield* compare(item, after[index], `${path}[${index}]`);
@@ -93,18 +92,18 @@ function* compareFields(before: Fields, after: Fields, path: string): Generator<
   }
   for (const key of Object.keys(after).filter((each) => !Object.hasOwn(before, each))) {
     const name = printableLine(key.length > SHOWN_MAX ? `${key.slice(0, SHOWN_MAX)}...` : key);
-    yield { path: below(name), is: 'was put in', is_lesser: path === '' };
+    yield { path: below(name), is: 'was added', is_lesser: path === '' };
   }
 }
 
 function* compareNumbers(before: Written, after: Written, path: string): Generator<Difference> {
   if (exactValue(before.source) === exactValue(after.source)) return;
-  // Something on the way took it for one of 64 bits.
+  // A 64-bit float conversion on the way.
   const is_lesser = Number(before.source) === Number(after.source);
-  yield { path, is: `is ${after.source.slice(0, SHOWN_MAX)} in place of ${before.source}`, is_lesser };
+  yield { path, is: `is ${after.source.slice(0, SHOWN_MAX)} instead of ${before.source}`, is_lesser };
 }
 
-/** Digits and exponent of a JSON number, the same for all ways to write one value. */
+/** Canonical digits and exponent of a JSON number: equal for all notations of one value. */
 function exactValue(source: string): string {
   const [, sign = '', whole = '', part = '', exponent = '0'] =
     /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(source) ?? [];
@@ -114,7 +113,7 @@ function exactValue(source: string): string {
   return `${sign}${short}e${Number(exponent) - part.length + digits.length - short.length}`;
 }
 
-/** A value that is safe to repeat: short words and numbers; of all else the kind. Keys have digits and letters in turns. */
+/** A value that is safe to show: short words and numbers, else its type. Alternating digits and letters may be a key. */
 function shown(value: unknown): string {
   if (value instanceof Written) return value.source.slice(0, SHOWN_MAX);
   if (typeof value === 'string') {
@@ -126,19 +125,19 @@ function shown(value: unknown): string {
   return isFields(value) ? 'an object' : String(value);
 }
 
-/** What is put into the body of a probe. */
-interface Given {
+/** Values for the body of a probe. */
+interface ProbeInput {
   readonly model: string;
   readonly text: string;
-  /** Of the names of headers, which the attribution block begins with. */
+  /** Prefix of header names, used in the attribution block. */
   readonly prefix: string;
 }
 
 /**
- * A request of the Messages API with what gateways like to change: unknown fields at every level, two blocks of `system` that are
- * the same, keys and tools out of order, numbers and texts that can be written in several ways, white space.
+ * A Messages request with everything that gateways tend to change: unknown fields at every level, two equal `system` blocks,
+ * unsorted keys and tools, numbers and texts with several notations, white space.
  */
-function messagesBody({ model, text, prefix }: Given): string {
+function messagesBody({ model, text, prefix }: ProbeInput): string {
   const attribution = JSON.stringify(`x-${prefix}-billing-header: cc_version=2.1.0; cc_entrypoint=cli;`);
   return `{ "model": ${JSON.stringify(model)}, "stream":false,
   "max_tokens": 16, "temperature": 1.0,
@@ -174,7 +173,7 @@ const TOOL = {
   parameters: { type: 'object', properties: { z: { type: 'string' }, a: { type: 'integer' } }, required: ['z'] },
 };
 
-function chatBody({ model, text }: Given): string {
+function chatBody({ model, text }: ProbeInput): string {
   return JSON.stringify({
     model,
     max_tokens: 16,
@@ -188,7 +187,7 @@ function chatBody({ model, text }: Given): string {
   });
 }
 
-function responsesBody({ model, text }: Given): string {
+function responsesBody({ model, text }: ProbeInput): string {
   return JSON.stringify({
     model,
     input: [
@@ -205,8 +204,8 @@ function responsesBody({ model, text }: Given): string {
   });
 }
 
-/** A body of each protocol with fields nobody knows at every level. */
-export const PROBES: Readonly<Record<Protocol, (given: Given) => string>> = {
+/** A probe body of each protocol, with unknown fields at every level. */
+export const PROBES: Readonly<Record<Protocol, (input: ProbeInput) => string>> = {
   messages: messagesBody,
   chat: chatBody,
   responses: responsesBody,

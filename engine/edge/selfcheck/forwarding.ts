@@ -2,31 +2,31 @@ import { failed, ok, skipped } from '../../base/contract/checks.ts';
 import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
 import { errorText, type Fields, fieldsOf, readEvents, shortText } from './answer.ts';
 import { APIS, streamError, streamText, streamUsage } from './apis.ts';
-import { judgeArrivals, tellArrivals } from './arrivals.ts';
+import { classifyArrivals, describeArrivals } from './arrivals.ts';
 import {
-  type Asked,
-  askFor,
-  foreignOutcome,
   NO_MODEL,
+  nonApiOutcome,
   notServed,
   notStreamed,
   outcomeOf,
+  type Reply,
   refusedOutcome,
   requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
   SHORT,
   type Subject,
+  sendRequest,
 } from './check.ts';
 import { compareBodies, PROBES } from './compare-bodies.ts';
 import type { Echo, EchoAnswer, EchoedRequest } from './echo/open-echo.ts';
 
 const HOW =
-  'needs --echo with an address such as 127.0.0.1:4010, an upstream of the gateway that points there, and with --model a model that goes to it';
+  'needs --echo with an address such as 127.0.0.1:4010, a gateway upstream with that address, and --model with a model routed to it';
 
-/** A check of what reaches the upstream: it is skipped where nothing does. */
+/** A check of the request at the upstream; skipped if none arrives. */
 interface EchoCheck extends Omit<SelfCheck, 'run' | 'skipped'> {
-  /** Whether what arrives has to be a request of Messages, as it was sent: a gateway that translates is not asked. */
+  /** Whether the check needs an untranslated Messages request. */
   readonly as_messages?: true;
   look(subject: Subject, echo: Echo, first: First): Promise<SelfCheckOutcome>;
 }
@@ -35,7 +35,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
   {
     id: 'forwarding.headers',
     title: 'Headers at the upstream',
-    expected: "version and beta headers and the query arrive as they were sent, and the caller's token does not.",
+    expected: "version headers, beta headers and the query arrive unchanged; the caller's token does not arrive.",
     as_messages: true,
     look: checkHeaders,
   },
@@ -43,7 +43,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     (protocol): EchoCheck => ({
       id: `forwarding.${protocol}_body`,
       title: `A body of ${APIS[protocol].what} at the upstream`,
-      expected: 'it arrives as it was sent, byte for byte but for the name of the model, also what nobody knows.',
+      expected: 'it arrives byte for byte except for the model name, including unknown fields.',
       ...(protocol === 'messages' && { as_messages: true }),
       look: (subject, echo) => checkBody(subject, echo, protocol),
     }),
@@ -52,7 +52,7 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
     id: 'forwarding.usage',
     title: 'Usage of the prompt cache',
     expected:
-      "the upstream's usage comes back, with cache_creation_input_tokens, cache_read_input_tokens and the parts of both lifetimes.",
+      "the upstream's usage is returned, with cache_creation_input_tokens, cache_read_input_tokens and both cache lifetimes.",
     as_messages: true,
     look: checkUsage,
   },
@@ -64,27 +64,27 @@ const ECHO_CHECKS: readonly EchoCheck[] = [
   },
   {
     id: 'forwarding.stream_end',
-    title: 'A stream from the upstream that fails or breaks off',
-    expected: 'all events come back, also of errors, and a stream that broke off does not look like a whole one.',
+    title: 'An upstream stream that fails or breaks off',
+    expected: 'all events are returned, also errors, and a stream that broke off does not look complete.',
     as_messages: true,
     look: checkStreamEnd,
   },
-  // Last: it may make a gateway wait.
+  // Last: it may trigger the backoff of a gateway.
   {
     id: 'forwarding.errors',
     title: 'Errors of the upstream',
-    expected: 'status, type and message come back word for word, and retry-after where the upstream is overloaded.',
+    expected: 'status, type and message are returned unchanged, and retry-after for an overloaded upstream.',
     as_messages: true,
     look: checkErrors,
   },
 ];
 
-/** What reaches the upstream and comes back from it, seen by the echo upstream. */
+/** Checks of forwarding, with the echo upstream. */
 export const FORWARDING_CHECKS: readonly SelfCheck[] = [
   {
     id: 'forwarding.reached',
     title: 'The echo upstream behind the gateway',
-    expected: 'a request for the model arrives at the echo upstream, and its answer comes back.',
+    expected: 'a request for the model reaches the echo upstream, and its response returns.',
     uses: SHORT,
     skipped: withoutEcho,
     run: checkReached,
@@ -112,16 +112,14 @@ function withoutEcho({ echo, model }: Subject): string | undefined {
 }
 
 function translated(protocol: Protocol): SelfCheckOutcome {
-  return skipped(
-    `the gateway asks the upstream in ${APIS[protocol].what}: what arrives can't be compared with what was sent`,
-  );
+  return skipped(`the gateway translates to ${APIS[protocol].what}, so the request cannot be compared`);
 }
 
 interface Probe {
   readonly path?: string;
-  /** Fields of the body besides the model, the bound and the prompt. */
+  /** Extra fields of the body. */
   readonly fields?: Fields;
-  /** In place of a usual body; is given the text that has to be in it. */
+  /** Replaces the default body; must contain the text. */
   body?(text: string): string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly answer?: EchoAnswer;
@@ -129,36 +127,36 @@ interface Probe {
   readonly seconds?: number;
 }
 
-interface Forwarded extends Asked {
-  /** The first that arrived; `undefined` where none did. */
+interface Forwarded extends Reply {
+  /** The first request that arrived; `undefined` without one. */
   readonly received: EchoedRequest | undefined;
   readonly count: number;
 }
 
-/** Sends a request for the echo upstream. Rejects where the gateway does not answer. */
+/** Sends a request to the echo upstream through the gateway. Rejects without a response. */
 async function forward(subject: Subject, echo: Echo, protocol: Protocol, probe: Probe = {}): Promise<Forwarded> {
   const { path = APIS[protocol].path, fields = {}, headers = {}, note, seconds } = probe;
   const expected = echo.expect(probe.answer);
   const { text } = expected;
   const body = probe.body?.(text) ?? JSON.stringify({ ...requestOf(subject, protocol, text), ...fields });
-  const asked = await askFor(subject, { path, body, headers, ...(seconds !== undefined && { seconds }) }, note);
-  return { ...asked, received: expected.received(), count: expected.count() };
+  const reply = await sendRequest(subject, { path, body, headers, ...(seconds !== undefined && { seconds }) }, note);
+  return { ...reply, received: expected.received(), count: expected.count() };
 }
 
 interface First extends Forwarded {
-  /** What the gateway serves for the model; of several protocols the first one of `PROTOCOLS`. */
+  /** The first protocol of `PROTOCOLS` that the gateway serves for the model. */
   readonly served: Protocol;
 }
 
 const firsts = new WeakMap<Subject, Promise<First>>();
 
-/** Makes the first request once, in one protocol after the other until one is answered. Rejects where the gateway does not answer. */
+/** The first forwarded request, sent once per subject: tries each protocol until one arrives. Rejects without a response. */
 function firstForwarded(subject: Subject, echo: Echo): Promise<First> {
   const known = firsts.get(subject);
   if (known !== undefined) return known;
   const first = sendFirst(subject, echo);
   firsts.set(subject, first);
-  // What had no answer is tried anew by the next check.
+  // The next check retries a request without a response.
   first.catch(() => firsts.delete(subject));
   return first;
 }
@@ -169,13 +167,13 @@ async function sendFirst(subject: Subject, echo: Echo): Promise<First> {
     const forwarded = { ...(await forward(subject, echo, served)), served };
     first ??= forwarded;
     if (forwarded.received !== undefined) return forwarded;
-    // Another upstream answered, which may cost something: it would do so again.
+    // Another upstream responded, which may cost money: do not repeat it.
     if (forwarded.answer.status < 300) break;
   }
   return first!;
 }
 
-/** Whether the gateway forwards the model to the echo upstream. One that does not answer is told of by the checks. */
+/** Whether the gateway forwards the model to the echo upstream. The checks report a missing response. */
 export async function reachesEcho(subject: Subject, echo: Echo): Promise<boolean> {
   const first = await firstForwarded(subject, echo).catch(() => undefined);
   return first?.received !== undefined;
@@ -186,48 +184,47 @@ async function checkReached(subject: Subject): Promise<SelfCheckOutcome> {
   const { model } = subject;
   const forwarded = await firstForwarded(subject, echo);
   const { received, answer, travelled, count } = forwarded;
-  const foreign = foreignOutcome(forwarded);
+  const foreign = nonApiOutcome(forwarded);
   if (foreign !== undefined && (received === undefined || answer.status === 200)) return foreign;
   const { status } = answer;
   if (received === undefined) {
     return failed(
       status === 200
-        ? `another upstream answered for ${model}`
-        : `nothing arrived, and the gateway answered with status ${status}`,
-      `point an upstream of the gateway at ${echo.url}, send the model ${model} there, and see that the gateway's machine reaches that address (--echo host:port says where to listen)`,
+        ? `another upstream responded for ${model}`
+        : `no request arrived, and the gateway responded with status ${status}`,
+      `configure a gateway upstream with ${echo.url}, route the model ${model} to it, and make sure that the gateway can reach it (--echo host:port sets the address)`,
       travelled,
     );
   }
   return outcomeOf(forwarded, {
-    good: `requests for ${model} arrive at ${echo.url}`,
-    faults:
-      status === 200 ? [] : [`the request arrived and was answered, but the gateway answered with status ${status}`],
-    remedy: 'look into the logs of the gateway: why does it not take the answer of its upstream?',
+    good: `requests for ${model} reach ${echo.url}`,
+    faults: status === 200 ? [] : [`the request arrived and got a response, but the gateway returned status ${status}`],
+    remedy: 'see the logs of the gateway for why it rejects the response of its upstream',
     details: count > 1 ? [`the gateway sent the request ${count} times`] : [],
   });
 }
 
-/** The outcome where this request did not arrive, although others do; `undefined` where it did. */
+/** The outcome if this request did not arrive although others do; `undefined` if it did. */
 function notForwarded(forwarded: Forwarded): SelfCheckOutcome | undefined {
   const { received, answer, travelled } = forwarded;
   if (received !== undefined) return undefined;
   return (
-    foreignOutcome(forwarded) ??
+    nonApiOutcome(forwarded) ??
     failed(
-      `the request did not reach the upstream; the gateway answered with status ${answer.status}`,
-      'have the gateway pass on what it does not know: clients send new fields and headers before gateways know them',
+      `the request did not reach the upstream; the gateway responded with status ${answer.status}`,
+      'make the gateway forward unknown fields and headers: clients send new ones before gateways know them',
       travelled,
     )
   );
 }
 
-/** Whether the gateway refused a request by itself, and named what it does not take. */
+/** Whether the gateway itself rejected a request, and named the reason. */
 function isRefusedByName({ received, answer }: Forwarded, name: RegExp): boolean {
   const is_refused = answer.status >= 400 && answer.status < 500 && answer.json !== undefined;
   return received === undefined && is_refused && name.test(answer.text);
 }
 
-/** Newer than any that a gateway may have been made for, so that one that always sends the same is noticed. */
+/** Newer than any known version, to detect a gateway that always sends its own. */
 const NEW_VERSION = '2026-11-01';
 const USUAL_VERSION = '2023-06-01';
 const BETAS = 'selfcheck-one-2026-11-01,selfcheck-two-2026-11-02';
@@ -242,14 +239,13 @@ async function checkHeaders(subject: Subject, echo: Echo): Promise<SelfCheckOutc
       [`${prefix}-beta`, BETAS],
     ]);
     const path = `${APIS.messages.path}${QUERY}`;
-    const note = `with version ${version} and betas nobody knows`;
+    const note = `with version ${version} and unknown betas`;
     return forward(subject, echo, 'messages', { path, headers: Object.fromEntries(named), note });
   };
   const newest = await send(NEW_VERSION);
   const version = isRefusedByName(newest, /version/i) ? USUAL_VERSION : NEW_VERSION;
   const forwarded = version === NEW_VERSION ? newest : await send(version);
-  if (isRefusedByName(forwarded, /beta/i))
-    return ok('betas that are not known are refused, and said to be', forwarded.travelled);
+  if (isRefusedByName(forwarded, /beta/i)) return ok('unknown betas are rejected by name', forwarded.travelled);
   const missing = notForwarded(forwarded);
   if (missing !== undefined) return missing;
   const { headers, path } = forwarded.received!;
@@ -262,23 +258,23 @@ async function checkHeaders(subject: Subject, echo: Echo): Promise<SelfCheckOutc
       if (came === undefined) return [`${name} ${MISSING}`];
       return String(came).replaceAll(' ', '') === sent
         ? []
-        : [`${name} arrives as ${shortText(String(came), 60)} in place of ${sent}`];
+        : [`${name} arrives as ${shortText(String(came), 60)} instead of ${sent}`];
     });
   const whole = prefixes.filter((prefix) => faultsOf(prefix).length === 0);
   const faults = prefixes.flatMap(faultsOf);
-  // Clients use the names of one prefix: where those pass, the others are nobody's.
+  // Clients use one prefix: if its headers arrive, the others do not matter.
   const passes = whole.length > 0 && faults.every((fault) => fault.endsWith(MISSING));
   return outcomeOf(forwarded, {
-    good: `${whole.map((prefix) => `${prefix}-version and ${prefix}-beta`).join(', ')} arrive as they were sent`,
+    good: `${whole.map((prefix) => `${prefix}-version and ${prefix}-beta`).join(', ')} arrive unchanged`,
     faults: [...(passes ? [] : faults), ...tokenFaults(subject, forwarded.received!)],
-    lesser: path.endsWith(QUERY) ? [] : [`the query does not arrive as it was sent: ${QUERY}`],
+    lesser: path.endsWith(QUERY) ? [] : [`the query does not arrive unchanged: ${QUERY}`],
     remedy:
-      "have the gateway pass version and beta headers and the query on unchanged, and a credential of its own in place of the caller's",
+      "make the gateway forward version headers, beta headers and the query unchanged, and replace the caller's credential by its own",
     details: passes ? faults : [],
   });
 }
 
-/** Where the caller's token reaches the upstream, which could use it. */
+/** Places where the caller's token leaks to the upstream. */
 function tokenFaults(subject: Subject, { raw_headers, path, body }: EchoedRequest): string[] {
   const names = raw_headers.filter((_, index) => index % 2 === 0 && subject.holdsToken(raw_headers[index + 1] ?? ''));
   const places = [
@@ -295,34 +291,34 @@ async function checkBody(subject: Subject, echo: Echo, protocol: Protocol): Prom
     sent = PROBES[protocol]({ model: subject.model ?? '', text, prefix: subject.header_prefixes.at(-1) ?? 'vendor' });
     return sent;
   };
-  const forwarded = await forward(subject, echo, protocol, { body, note: 'with fields nobody knows' });
+  const forwarded = await forward(subject, echo, protocol, { body, note: 'with unknown fields' });
   if (isRefusedByName(forwarded, /selfcheck_unknown/))
-    return ok('fields that are not known are refused by name', forwarded.travelled);
+    return ok('unknown fields are rejected by name', forwarded.travelled);
   const missing = notServed(forwarded, protocol) ?? notForwarded(forwarded);
   if (missing !== undefined) return missing;
   const { body: came, protocol: spoken } = forwarded.received!;
   const token_faults = tokenFaults(subject, forwarded.received!);
   if (spoken !== protocol && token_faults.length === 0) return translated(spoken);
   const { same_bytes, differences, model_only } = compareBodies(sent, came);
-  const told = differences.map(({ path, is }) => `${path} ${is}`);
-  // A gateway may call a model otherwise at its upstream; what it puts in on top changes no prompt.
+  const lines = differences.map(({ path, is }) => `${path} ${is}`);
+  // A gateway may rename the model; added top-level fields change no prompt.
   const isLesser = (_: string, index: number) => differences[index]!.is_lesser === true;
   const is_good = same_bytes || model_only;
   return outcomeOf(forwarded, {
-    good: `${came.length} bytes arrive as they were sent${model_only ? ', but for the name of the model' : ''}`,
-    faults: [...token_faults, ...told.filter((each, index) => !isLesser(each, index)).slice(0, 5)],
+    good: `${came.length} bytes arrive as they were sent${model_only ? ', except for the model name' : ''}`,
+    faults: [...token_faults, ...lines.filter((each, index) => !isLesser(each, index)).slice(0, 5)],
     lesser: [
-      ...told.filter(isLesser).slice(0, 3),
-      ...(is_good || told.length > 0
+      ...lines.filter(isLesser).slice(0, 3),
+      ...(is_good || lines.length > 0
         ? []
-        : ['the content is the same, but it was written anew: keys in another order, white space or escapes']),
+        : ['the content is equal, but serialised again: other key order, white space or escapes']),
     ],
     remedy:
-      'have the gateway forward the bytes it received: clients send fields that no gateway knows yet, and a changed prompt is not found in the cache',
+      'make the gateway forward the bytes it received: clients send new fields, and a changed prompt misses the cache',
   });
 }
 
-/** Small enough to cost next to nothing where the gateway counts them, and no two the same. */
+/** Distinct counts, small enough to cost next to nothing if the gateway bills them. */
 const USAGE = {
   input_tokens: 13,
   cache_creation_input_tokens: 47,
@@ -335,7 +331,7 @@ const withParts = (usage: Fields): Fields => ({ ...usage, ...fieldsOf(usage.cach
 
 async function checkUsage(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const faults: string[] = [];
-  let last: Asked | undefined;
+  let last: Reply | undefined;
   for (const stream of [false, true]) {
     const forwarded = await forward(subject, echo, 'messages', { fields: { stream }, answer: { usage: USAGE } });
     const missing = notForwarded(forwarded) ?? (stream ? notStreamed : refusedOutcome)(forwarded);
@@ -345,18 +341,18 @@ async function checkUsage(subject: Subject, echo: Echo): Promise<SelfCheckOutcom
     const came = withParts(stream ? streamUsage(readEvents(text)) : fieldsOf(fieldsOf(json).usage));
     for (const [name, sent] of Object.entries(withParts(USAGE))) {
       if (name === 'cache_creation' || came[name] === sent) continue;
-      const is = typeof came[name] === 'number' ? `is ${came[name]} in place of ${sent}` : 'is missing';
-      faults.push(`${name} ${is} in ${stream ? 'a stream' : 'a whole answer'}`);
+      const is = typeof came[name] === 'number' ? `is ${came[name]} instead of ${sent}` : 'is missing';
+      faults.push(`${name} ${is} in ${stream ? 'a stream' : 'a complete response'}`);
     }
   }
   return outcomeOf(last!, {
-    good: 'all fields come back, also of caches of five minutes and of an hour',
+    good: 'all fields are returned, also of both cache lifetimes',
     faults: faults.slice(0, 6),
-    remedy: "have the gateway pass all of its upstream's usage on: clients and bills count the prompt cache by it",
+    remedy: "make the gateway forward all of its upstream's usage: clients and bills use it for the prompt cache",
   });
 }
 
-/** Numbers that are no repetition, larger together than the buffers of proxies, which have up to 32 KiB. */
+/** Incompressible numbers, larger together than the buffers of proxies (up to 32 KiB). */
 const NUMBERS = Array.from({ length: 5143 }, (_, index) => String(100_000 + ((index * 7919) % 900_000))).join(' ');
 const PACE = { text: NUMBERS, pieces: 60, pause_ms: 25 } as const;
 
@@ -364,30 +360,30 @@ const ARRIVING = {
   one_by_one: ['ok', 'events arrive one by one, as they are made', ''],
   unclear: [
     'warning',
-    "whether events arrive as they are made can't be told from these times",
-    'make this check again while machines have less to do; if it ends the same, a proxy lets events wait for one another (HAProxy: option http-no-delay)',
+    'inconclusive: these times do not show whether events arrive as they are made',
+    'repeat this check under less load; if it stays inconclusive, a proxy delays events (HAProxy: option http-no-delay)',
   ],
   at_once: [
     'failed',
-    'all events arrive at once, when the last was made',
-    'something collects the whole answer: switch buffering and compression off for streams (nginx: proxy_buffering off)',
+    'all events arrive at once, after the last was made',
+    'a proxy buffers the whole response: disable buffering and compression for streams (nginx: proxy_buffering off)',
   ],
   in_blocks: [
     'failed',
     'events arrive in blocks',
-    'something passes full buffers on: switch buffering and compression off for streams (nginx: proxy_buffering off, gzip off)',
+    'a proxy forwards full buffers: disable buffering and compression for streams (nginx: proxy_buffering off, gzip off)',
   ],
 } as const;
 
-/** Whether events arrive as they are made; the upstream's pace is known, so that the answer is certain. */
+/** Checks for buffering at the known pace of the echo upstream. */
 async function checkPace(subject: Subject, echo: Echo, { served }: First): Promise<SelfCheckOutcome> {
   const note = `as a stream of an event every ${PACE.pause_ms} ms`;
   const forwarded = await forward(subject, echo, served, { fields: { stream: true }, answer: PACE, note });
   const instead = notForwarded(forwarded) ?? notStreamed(forwarded);
   if (instead !== undefined) return instead;
   const arrived = { ...forwarded.answer, made_every_ms: PACE.pause_ms };
-  const [verdict, found, remedy] = ARRIVING[judgeArrivals(arrived)];
-  const details = tellArrivals(arrived);
+  const [verdict, found, remedy] = ARRIVING[classifyArrivals(arrived)];
+  const details = describeArrivals(arrived);
   return { verdict, found, ...(remedy !== '' && { remedy }), ...forwarded.travelled, details };
 }
 
@@ -396,7 +392,7 @@ const UNKNOWN = 'selfcheck_unknown';
 const BUSY = 'busy: a self-check asked for this';
 const event = (type: string, fields: Fields) => `event: ${type}\ndata: ${JSON.stringify({ type, ...fields })}\n\n`;
 const ERROR_EVENT = event('error', { error: { type: 'overloaded_error', message: BUSY } });
-/** Longest time in which a client has to be told that a stream broke off, in seconds. */
+/** Time limit for a gateway to signal a broken stream to its client, in seconds. */
 const BROKEN_SECONDS = 20;
 
 async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
@@ -409,36 +405,36 @@ async function checkStreamEnd(subject: Subject, echo: Echo): Promise<SelfCheckOu
     if (instead !== undefined) return instead;
   }
   const events = readEvents(whole.answer.text);
-  const said = streamError(readEvents(failing.answer.text));
+  const reported_error = streamError(readEvents(failing.answer.text));
   const broken = await stream({ breaks_off: true }, { seconds: BROKEN_SECONDS }).catch((error: unknown) => {
-    // A connection that was closed tells a client enough.
+    // A closed connection is signal enough.
     if ((error as { code?: unknown }).code !== undefined) return undefined;
     throw error;
   });
   return outcomeOf(whole, {
-    good: `${events.length} events come back, those of an error as well, and a stream that broke off is no whole one`,
+    good: `${events.length} events are returned, also errors, and a stream that broke off looks incomplete`,
     faults: [
-      ...(streamText(events) === TEXT ? [] : ['the text is not the one that the upstream sent']),
+      ...(streamText(events) === TEXT ? [] : ["the text differs from the upstream's"]),
       ...APIS.messages.streamFaults(events),
-      ...(said === undefined ? ['an error within a stream is left out'] : []),
+      ...(reported_error === undefined ? ['an error within a stream is dropped'] : []),
       ...(broken !== undefined && /"message_stop"/.test(broken.answer.text)
-        ? ['a stream that its upstream broke off ends like a whole one: clients keep half an answer']
+        ? ['a stream that broke off at the upstream ends like a complete one: clients keep half a response']
         : []),
       ...(broken?.answer.fault === 'too_late'
-        ? ['where its upstream breaks a stream off, the client is left waiting']
+        ? ['after its upstream breaks off, the gateway leaves the client waiting']
         : []),
     ],
     lesser: [
-      ...(events.some(({ fields }) => fields.type === UNKNOWN)
+      ...(events.some(({ fields }) => fields.type === UNKNOWN) ? [] : ['an unknown event is dropped']),
+      ...(reported_error === undefined || reported_error.includes(BUSY)
         ? []
-        : ['an event that the gateway does not know is left out']),
-      ...(said === undefined || said.includes(BUSY) ? [] : ['the message of an error within a stream was replaced']),
+        : ['the message of an error within a stream was replaced']),
     ],
-    remedy: 'have the gateway pass every event on as it came, and close the connection where its upstream breaks off',
+    remedy: 'make the gateway forward every event unchanged, and close the connection when its upstream breaks off',
   });
 }
 
-/** Clients compact a conversation when they read the first, and wait and try again with the second. */
+/** On the first error clients compact the conversation; on the second they wait and retry. */
 const ERRORS = [
   { status: 400, type: 'invalid_request_error', message: 'prompt is too long: 214315 tokens > 200000 maximum' },
   { status: 529, type: 'overloaded_error', message: 'Overloaded: a self-check asked for this', wait: '2' },
@@ -447,27 +443,26 @@ const ERRORS = [
 async function checkErrors(subject: Subject, echo: Echo): Promise<SelfCheckOutcome> {
   const faults: string[] = [];
   const lesser: string[] = [];
-  let last: Asked | undefined;
+  let last: Reply | undefined;
   for (const { status, type, message, wait } of ERRORS) {
     const body = JSON.stringify({ type: 'error', error: { type, message } });
     const headers: Record<string, string> = wait === undefined ? {} : { 'retry-after': wait };
     const forwarded = await forward(subject, echo, 'messages', { answer: { error: { status, headers, body } } });
-    const instead = notForwarded(forwarded) ?? foreignOutcome(forwarded);
+    const instead = notForwarded(forwarded) ?? nonApiOutcome(forwarded);
     if (instead !== undefined) return instead;
     last = forwarded;
     const { answer } = forwarded;
-    const told = fieldsOf(fieldsOf(answer.json).error);
+    const error = fieldsOf(fieldsOf(answer.json).error);
     if (answer.status !== status) faults.push(`status ${status} became ${answer.status}`);
-    if (told.type !== type) faults.push(`the type ${type} became ${shortText(String(told.type), 40)}`);
+    if (error.type !== type) faults.push(`the type ${type} became ${shortText(String(error.type), 40)}`);
     if (!(errorText(answer.json) ?? '').includes(message)) faults.push('the message of the upstream was replaced');
-    else if (told.message !== message) lesser.push('something was put around the message of the upstream');
-    if (answer.headers['retry-after'] !== wait && wait !== undefined) lesser.push('retry-after is missing or another');
+    else if (error.message !== message) lesser.push('text was added to the message of the upstream');
+    if (answer.headers['retry-after'] !== wait && wait !== undefined) lesser.push('retry-after is missing or changed');
   }
   return outcomeOf(last!, {
-    good: 'status, type and message come back as the upstream sent them',
+    good: 'status, type and message are returned unchanged',
     faults,
     lesser,
-    remedy:
-      "have the gateway pass its upstream's errors on with status, type and wording: clients decide by them what to do",
+    remedy: "make the gateway forward its upstream's errors with status, type and message: clients react to them",
   });
 }

@@ -4,36 +4,36 @@ import { PROTOCOLS, type Protocol } from '../../base/contract/protocol.ts';
 import { errorText, type Fields, fieldsOf, shortText } from './answer.ts';
 import { APIS } from './apis.ts';
 import {
-  type Asked,
-  askFor,
-  foreignOutcome,
   NO_MODEL,
+  nonApiOutcome,
   notServed,
   outcomeOf,
+  type Reply,
   requestOf,
   type SelfCheck,
   type SelfCheckOutcome,
   SHORT,
   type Subject,
+  sendRequest,
 } from './check.ts';
 
-const HOW = 'needs --limit-token-env with the name of a variable that holds a token whose limit is used up';
+const HOW = 'needs --limit-token-env with the name of a variable with a token whose limit is exhausted';
 const REQUESTS = PROTOCOLS.length + 1;
 
-/** What a refusal has to say, by words of its fields or of its message; a client also takes the last from retry-after. */
+/** Facts that an error must state, by words in its field names or message; retry-after may state the reset time. */
 const FACTS: Readonly<Record<string, RegExp>> = {
   limit: /limit|budget|quota/i,
   window: /window|period|duration|dai?l?y|week|month/i,
   'reset time': /reset/i,
 };
 
-/** The refusal of a caller whose limit is used up. */
+/** The error for a caller with an exhausted limit. */
 export const LIMIT_CHECK: SelfCheck = {
   id: 'limits.refusal',
-  title: 'A limit that is used up',
+  title: 'An exhausted limit',
   expected:
-    'in each protocol a JSON error with status 402, 403 or 429, the same each time, with limit, window and reset time; and no answer of another model.',
-  // Nothing where it is refused, as it should be.
+    'in each protocol a JSON error with status 402, 403 or 429, in the same form each time, with limit, window and reset time; no response of another model.',
+  // Upper limit: rejected requests cost nothing.
   uses: { requests: REQUESTS, input: SHORT.input * REQUESTS, output: SHORT.output * REQUESTS },
   skipped: ({ limit_token, model }) => (limit_token === undefined ? HOW : model === undefined ? NO_MODEL : undefined),
   run: checkLimit,
@@ -41,21 +41,21 @@ export const LIMIT_CHECK: SelfCheck = {
 
 async function checkLimit(subject: Subject): Promise<SelfCheckOutcome> {
   const send = (protocol: Protocol) => {
-    // Coding clients stream; a refusal comes before the stream.
+    // Coding clients stream; the error must come before the stream.
     const json = { ...requestOf(subject, protocol), stream: true };
-    return askFor(
+    return sendRequest(
       subject,
       { path: APIS[protocol].path, json, token: subject.limit_token! },
-      'where the limit is used up',
+      'with the limit exhausted',
     );
   };
   const first = await send('messages');
-  const instead = foreignOutcome(first);
+  const instead = nonApiOutcome(first);
   if (instead !== undefined && first.answer.status >= 300) return instead;
   if (first.answer.status === 401) {
     return warning(
-      `nothing can be told of limits: the token was refused with status 401: ${errorText(first.answer.json) ?? 'without a reason'}`,
-      'is the variable that --limit-token-env names set to a valid token?',
+      `limits not checked: the token was rejected with status 401: ${errorText(first.answer.json) ?? 'no reason given'}`,
+      'set the variable of --limit-token-env to a valid token',
       first.travelled,
     );
   }
@@ -63,36 +63,36 @@ async function checkLimit(subject: Subject): Promise<SelfCheckOutcome> {
   const changes =
     formOf(again) === formOf(first)
       ? []
-      : [`the second time it is refused otherwise, with status ${again.answer.status}`];
+      : [`the second request is rejected in another form, with status ${again.answer.status}`];
   const faults = [...refusalFaults(first, 'messages', subject), ...changes];
   for (const protocol of PROTOCOLS.filter((each) => each !== 'messages')) {
-    const asked = await send(protocol);
-    if (notServed(asked, protocol) !== undefined) continue;
-    const found = refusalFaults(asked, protocol, subject).map((fault) => `in ${APIS[protocol].what}: ${fault}`);
+    const reply = await send(protocol);
+    if (notServed(reply, protocol) !== undefined) continue;
+    const found = refusalFaults(reply, protocol, subject).map((fault) => `in ${APIS[protocol].what}: ${fault}`);
     faults.push(...found.filter((fault) => !faults.some((known) => fault.endsWith(known))));
   }
   const { status, headers } = first.answer;
   return outcomeOf(first, {
-    good: `refused with status ${status} in the same form each time, with limit, window and reset time`,
+    good: `rejected with status ${status} in the same form each time, with limit, window and reset time`,
     faults,
-    // Clients try a 429 again up to ten times unless they are told not to; 402 and 403 they do not.
+    // Clients retry a 429 up to ten times without this header, but not a 402 or 403.
     lesser:
       status === 429 && headers['x-should-retry'] !== 'false'
-        ? ['x-should-retry: false is missing: clients send the request again, and wait for nothing']
+        ? ['x-should-retry: false is missing: clients retry in vain']
         : [],
     remedy:
-      'use up the limit of the token; then have the gateway refuse with 402, 403 or 429, limit, window and reset time in the error, and x-should-retry: false',
+      'exhaust the limit of the token; then make the gateway return 402, 403 or 429 with limit, window and reset time in the error, and x-should-retry: false',
   });
 }
 
-function refusalFaults({ answer }: Asked, protocol: Protocol, { model }: Subject): string[] {
+function refusalFaults({ answer }: Reply, protocol: Protocol, { model }: Subject): string[] {
   const { status, json, text, headers } = answer;
   if (status < 300) {
     const by = /"model"\s*:\s*"([^"]{1,200})"/.exec(text)?.[1];
     return [
       by === undefined || by === model
-        ? `it was answered with status ${status}: the limit is not used up, or not enforced before the answer begins`
-        : `it was answered by ${shortText(by, 60)} in place of ${model}`,
+        ? `it got status ${status}: the limit is not exhausted, or not enforced before the response begins`
+        : `it was answered by ${shortText(by, 60)} instead of ${model}`,
     ];
   }
   const error = fieldsOf(fieldsOf(json).error);
@@ -103,7 +103,9 @@ function refusalFaults({ answer }: Asked, protocol: Protocol, { model }: Subject
     ...Object.keys(FACTS)
       .filter((fact) => !saysFact(fact, error, headers))
       .map((fact) => `it does not say the ${fact}`),
-    ...(wait === undefined || /^\d+$/.test(wait) ? [] : ['retry-after is no number: clients read whole seconds only']),
+    ...(wait === undefined || /^\d+$/.test(wait)
+      ? []
+      : ['retry-after is not a number: clients read whole seconds only']),
   ];
 }
 
@@ -117,8 +119,8 @@ function saysFact(fact: string, error: Fields, headers: IncomingHttpHeaders): bo
   return is_said || (fact === 'reset time' && headers['retry-after'] !== undefined);
 }
 
-/** What of a refusal has to stay the same: status, names of fields, type and code. Numbers, times and wording may change. */
-function formOf({ answer: { status, json } }: Asked): string {
+/** The form of an error, which must be stable: status, field names, type and code. Numbers, times and wording may vary. */
+function formOf({ answer: { status, json } }: Reply): string {
   const { type, code, ...error } = fieldsOf(fieldsOf(json).error);
   return JSON.stringify([status, type, code, Object.keys(error)]);
 }

@@ -2,20 +2,20 @@ import { isPrintableLine } from '../../base/kit/text/printable.ts';
 import { fieldsOf, readAnswer } from './answer.ts';
 import type { SelfCheck, Subject, TokensUsed } from './check.ts';
 
-/** Why a model is asked: its person named it, it is of the echo upstream, the cheapest, or the first there is. */
+/** Why a model was chosen: by `--model`, for the echo upstream, as the cheapest, or as the first on the list. */
 export type ModelReason = 'named' | 'echo' | 'cheapest' | 'first';
 
-/** The model that checks ask. */
+/** The model that checks use. */
 export interface ChosenModel {
   readonly model: string | undefined;
   readonly reason: ModelReason | undefined;
   readonly price: Price | undefined;
-  /** How many models it lists; `undefined` where it gave no list. */
+  /** Number of models on the gateway's list; `undefined` without a list. */
   readonly listed: number | undefined;
 }
 
 const ID_LENGTH_MAX = 200;
-/** Models for something else than text often stand first in a list. */
+/** Models for other purposes than text often come first in a list. */
 const FOR_SOMETHING_ELSE =
   /embed|whisper|tts|speech|audio|voice|transcri|realtime|image|dall-?e|diffusion|video|moderation|guard|rerank|ocr/i;
 
@@ -25,15 +25,15 @@ interface Entry {
 }
 
 /**
- * Which model to ask: the one that was named, else that of the echo upstream, the cheapest of those with a price, or the
- * first of the gateway's list. Costs nothing. Rejects where the gateway gives no answer at all.
+ * Chooses the model for checks: the named one, else the echo upstream's, the cheapest with a price, or the first on the
+ * gateway's list. Costs nothing. Rejects without a response.
  */
 export async function chooseModel(
   subject: Pick<Subject, 'ask'>,
-  wish: { readonly named: string | undefined; readonly echo_model: string | undefined },
+  request: { readonly named: string | undefined; readonly echo_model: string | undefined },
 ): Promise<ChosenModel> {
   const entries = await listModels(subject);
-  const chosen = choose(entries ?? [], wish);
+  const chosen = choose(entries ?? [], request);
   const price = entries?.find(({ id }) => id === chosen.model)?.price;
   return { ...chosen, price, listed: entries?.length };
 }
@@ -50,7 +50,7 @@ function choose(
   if (first === undefined) return { model: undefined, reason: undefined };
   const for_text = entries.filter(({ id }) => !FOR_SOMETHING_ELSE.test(id));
   const priced = for_text.flatMap(({ id, price }) => (price === undefined ? [] : [{ id, costs: sumOf(price) }]));
-  // What is free is often for a few requests a minute only, and then says nothing about the gateway.
+  // Free models often allow only a few requests per minute, which would distort the checks.
   const [cheapest] = priced.filter(({ costs }) => costs > 0).sort((a, b) => a.costs - b.costs);
   if (cheapest !== undefined) return { model: cheapest.id, reason: 'cheapest' };
   return { model: (for_text[0] ?? first).id, reason: 'first' };
@@ -66,37 +66,36 @@ async function listModels(subject: Pick<Subject, 'ask'>): Promise<Entry[] | unde
   return status === 200 && fault === undefined && Array.isArray(data) ? data.flatMap(entryOf) : undefined;
 }
 
-function entryOf(given: unknown): Entry[] {
-  const entry = fieldsOf(given);
+function entryOf(value: unknown): Entry[] {
+  const entry = fieldsOf(value);
   const { id } = entry;
   const is_usable = typeof id === 'string' && id !== '' && id.length <= ID_LENGTH_MAX && isPrintableLine(id);
-  return is_usable ? [{ id, price: toldPrice(entry) }] : [];
+  return is_usable ? [{ id, price: listedPrice(entry) }] : [];
 }
 
-/** What a model costs. */
+/** Price of a model. */
 export interface Price {
   readonly input_usd_per_million: number;
   readonly output_usd_per_million: number;
 }
 
 /**
- * Where a price comes from: the gateway's list of models, an assumption where it tells none, or nowhere, because the echo
- * upstream answers.
+ * Source of a price: the gateway's model list, an assumption if the list has none, or the echo upstream, which is free.
  */
 export type PriceSource = 'gateway' | 'assumed' | 'echo';
 
-/** That of a model of middle size; all checks but the runs of clients cost less than one cent at it. */
+/** The price of a medium model, at which all checks except client runs cost less than one cent. */
 export const ASSUMED_PRICE: Price = { input_usd_per_million: 3, output_usd_per_million: 15 };
 
-/** Where nothing reaches a provider. */
+/** The price of the echo upstream. */
 export const NO_PRICE: Price = { input_usd_per_million: 0, output_usd_per_million: 0 };
 
 const MILLION = 1e6;
-/** No token costs as much, so a larger number is the price of a million. */
+/** Above any price per token: a larger number is a price per million tokens. */
 const TOKEN_USD_MAX = 0.01;
 
-/** The price that an entry of a list of models tells, in one of the forms that gateways use; `undefined` where it tells none. */
-export function toldPrice(entry: Readonly<Record<string, unknown>>): Price | undefined {
+/** The price in an entry of a model list, in any format that gateways use; `undefined` without one. */
+export function listedPrice(entry: Readonly<Record<string, unknown>>): Price | undefined {
   const { pricing, input_cost_per_token, output_cost_per_token } = entry;
   const { prompt, completion, input, output } = fieldsOf(pricing);
   const input_usd = numberOf(prompt ?? input ?? input_cost_per_token);
@@ -117,17 +116,17 @@ export function costOf({ input, output }: TokensUsed, price: Price): number {
   return (input * price.input_usd_per_million + output * price.output_usd_per_million) / MILLION;
 }
 
-/** What checks cost at most, and which of them would cost too much. */
+/** Most that the checks cost, and the checks that exceed the budget. */
 export interface Budget {
   readonly requests: number;
   readonly input_tokens: number;
   readonly output_tokens: number;
   readonly usd: number;
-  /** Checks that do not fit, with what to allow for each. */
+  /** Checks over the budget, with their cost in USD. */
   readonly too_dear: ReadonlyMap<SelfCheck, number>;
 }
 
-/** Takes as many checks as `max_usd` pays for, in their order; those behind one that is too dear may still fit. */
+/** Selects checks in order until `max_usd` is reached; later, cheaper checks may still fit. */
 export function planCosts(checks: readonly SelfCheck[], price: Price, max_usd: number): Budget {
   const total = { requests: 0, input_tokens: 0, output_tokens: 0, usd: 0 };
   const too_dear = new Map<SelfCheck, number>();

@@ -1,23 +1,23 @@
 import { type CheckResult, failed, skipped, warning } from '../../base/contract/checks.ts';
-import { isOfNetwork, NotAsked, noAnswer } from './ask.ts';
+import { ChecksStopped, isOfNetwork, noResponse } from './ask.ts';
 import type { SelfCheck, SelfCheckOutcome, Subject } from './check.ts';
 
-/** Longest time that a request of a check may take where the check says nothing else, in seconds. */
+/** Default timeout of a request, in seconds. */
 export const SECONDS = 60;
 
-/** A check that was stopped has so long to clean up behind itself. */
+/** Time for a stopped check to clean up. */
 const CLEANING_MS = 5000;
 
-/** What whoever makes the checks has to say on the way. */
+/** Callbacks and options of a run. */
 export interface RunOptions {
   begin?(check: SelfCheck): void;
-  /** What comes in place of a check that is not made although it could be, such as one that costs too much. */
+  /** The outcome of a check that should not run, such as one over the budget. */
   refuse?(check: SelfCheck): SelfCheckOutcome | undefined;
-  /** Longest time of a request, in seconds. */
+  /** Timeout of a request, in seconds. */
   readonly seconds?: number;
 }
 
-/** Makes the checks one after the other, and tells each as soon as it is known. */
+/** Runs the checks in sequence, and yields each result as soon as it is known. */
 export async function* runChecks(
   checks: readonly SelfCheck[],
   subject: Subject,
@@ -47,18 +47,18 @@ async function make(
   try {
     return await untilStopped(check.run(subject), subject.signal);
   } catch (error) {
-    if (error instanceof NotAsked) return stopped(error);
-    return isOfNetwork(error) ? noAnswer(error, subject.root_url, seconds) : broken(error);
+    if (error instanceof ChecksStopped) return stopped(error);
+    return isOfNetwork(error) ? noResponse(error, subject.root_url, seconds) : broken(error);
   }
 }
 
-/** Waits for a check no longer than it needs to clean up once everything is stopped. */
+/** Waits for a check; once stopped, only as long as it may clean up. */
 async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return running;
-  let patience: NodeJS.Timeout | undefined;
+  let cleanup: NodeJS.Timeout | undefined;
   let onStop = () => {};
   const over = new Promise<never>((_, reject) => {
-    onStop = () => (patience = setTimeout(() => reject(signal.reason), CLEANING_MS));
+    onStop = () => (cleanup = setTimeout(() => reject(signal.reason), CLEANING_MS));
     if (signal.aborted) onStop();
     else signal.addEventListener('abort', onStop, { once: true });
   });
@@ -66,25 +66,25 @@ async function untilStopped<T>(running: Promise<T>, signal: AbortSignal | undefi
     return await Promise.race([running, over]);
   } finally {
     signal.removeEventListener('abort', onStop);
-    clearTimeout(patience);
+    clearTimeout(cleanup);
   }
 }
 
 function stopped(reason: unknown): SelfCheckOutcome {
-  return skipped(`not made: ${reason instanceof Error ? reason.message : 'it was stopped'}`);
+  return skipped(`not run: ${reason instanceof Error ? reason.message : 'stopped'}`);
 }
 
-/** A check that broke says nothing about a gateway, unless what broke it is an answer that nobody could read. */
+/** The outcome of a crashed check. A RangeError means that the response was too large or too deeply nested. */
 function broken(error: unknown): SelfCheckOutcome {
   if (error instanceof RangeError) {
     return failed(
-      'its answer is too large or nested too deeply to be read',
-      'is this the address of a model gateway? Look at what it answers with curl',
+      'its response is too large or too deeply nested',
+      'check that this is the address of a model gateway, for example with curl',
     );
   }
   const what = error instanceof Error ? `${error.name}: ${error.message}` : 'unknown error';
   return warning(
-    `this check broke (${what}), which says nothing about the gateway`,
-    'please report it, with the version of appscli and which gateway it is',
+    `check crashed (${what}); result unknown`,
+    'please report it, with the versions of appscli and of the gateway',
   );
 }

@@ -1,31 +1,31 @@
 import type { CheckOutcome, CheckResult } from '../../base/contract/checks.ts';
 
-/** So many characters of a secret in a row are taken for a part of it; fewer are in many texts by chance. */
+/** Shortest part of a secret to mask; shorter parts occur in texts by chance. */
 const PART_LENGTH = 12;
 const MARK = '***';
-const SAID_BY_OTHERS = ['found', 'remedy', 'where', 'sent', 'came'] as const;
+const TEXT_FIELDS = ['found', 'remedy', 'where', 'sent', 'came'] as const;
 
 /**
- * A result without the secrets that a gateway may have put into its answers, also where they were cut off at an end: every
- * longer part of one is replaced.
+ * A result with secrets masked that a gateway may have put into its responses, also truncated ones: masks every part of
+ * `PART_LENGTH` characters.
  */
 export function withoutSecrets<Result extends CheckOutcome & Partial<Pick<CheckResult, 'sent' | 'came' | 'where'>>>(
   result: Result,
   secrets: readonly string[],
 ): Result {
   const clean = secretHider(secrets);
-  const texts = SAID_BY_OTHERS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));
+  const texts = TEXT_FIELDS.flatMap((key) => (result[key] === undefined ? [] : [[key, clean(result[key])]]));
   const details = result.details === undefined ? {} : { details: result.details.map(clean) };
   return { ...result, ...Object.fromEntries(texts), ...details };
 }
 
-/** What replaces every longer part of a secret in a text, also where somebody changed its letters to small or large ones. */
+/** Makes a function that masks every long part of the secrets in a text, regardless of case. */
 export function secretHider(secrets: readonly string[]): (text: string) => string {
   const parts = new Set(secrets.flatMap(partsOf).map(inSmallLetters));
   return (text) => hideParts(text, parts);
 }
 
-/** Those of ASCII alone, so that every letter stays at its place. */
+/** Lower-cases ASCII only, which keeps offsets. */
 function inSmallLetters(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }

@@ -1,10 +1,10 @@
-/** Plays the client of a test: one request over a real connection to the gateway under test. */
+/** Simulated client: one request over a real connection to the gateway under test. */
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import type { Caller, CaseRequest } from '../../pipeline/load/tests/test-case.ts';
 import { presentHeaders } from './upstream-script.ts';
 
-/** A response as the client got it. */
+/** A response received by the client. */
 export interface ClientResponse {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
@@ -22,19 +22,19 @@ export interface ClientRequest {
   readonly leaves: CaseRequest['leaves'];
 }
 
-/** Address of a caller whose test does not name one but stands behind a proxy. */
-const SOMEBODY = '192.0.2.1';
+/** Default client address behind a proxy. */
+const DEFAULT_CALLER = '192.0.2.1';
 const FORWARDED_FOR = 'x-forwarded-for';
 
-/** The headers that carry a credential. */
+/** Credential headers. */
 export function credentialHeaders(credential: Caller['credential'], token: string): string[] {
   if (credential === 'none') return [];
   return credential === 'x-api-key' ? ['x-api-key', token] : ['authorization', `Bearer ${token}`];
 }
 
-/** The headers that a trusted proxy in front of the gateway would add. */
+/** Headers added by a trusted proxy in front of the gateway. */
 export function proxyHeaders(
-  { address = SOMEBODY, region }: Caller,
+  { address = DEFAULT_CALLER, region }: Caller,
   own: string | null | undefined,
   region_header: string | undefined,
 ): string[] {
@@ -45,8 +45,7 @@ export function proxyHeaders(
 }
 
 /**
- * The request of a case. A header that the case names itself replaces one of `added`, but for x-forwarded-for, which
- * the proxy has the last word on.
+ * The request of a case. Its headers replace those of `added`, except x-forwarded-for, which the proxy decides.
  */
 export function clientRequest(request: CaseRequest, path: string, added: readonly string[]): ClientRequest {
   const { method = 'POST', json, text, headers = {}, leaves } = request;
@@ -58,24 +57,24 @@ export function clientRequest(request: CaseRequest, path: string, added: readonl
   return { method, path: request.path ?? path, headers: [...ours, ...theirs].flat(), body, leaves };
 }
 
-/** Names with values, of names and values in turn. */
+/** Pairs of an alternating list of names and values. */
 export function pairs(list: readonly string[]): (readonly [name: string, value: string])[] {
   return list.flatMap((name, i) => (i % 2 === 0 ? [[name, list[i + 1]!] as const] : []));
 }
 
-/** What a client in the middle of its request is told and tells. */
+/** Signals between the client and the scripted upstreams. */
 export interface Surroundings {
-  /** Resolves when an upstream has the request and does not answer it. */
+  /** Resolves when an upstream has received the request but does not respond. */
   readonly unanswered: Promise<unknown>;
-  /** How many bytes the upstream that answers sends before it falls silent. */
+  /** Bytes that the upstream sends before it pauses. */
   answerBytes(): number;
-  /** Is told of everything that arrives. */
+  /** Called for everything that arrives. */
   onArrival(): void;
 }
 
 /**
  * Sends a request and reads the response.
- * @returns the response; `undefined` when the client left before it, or the connection ended without one.
+ * @returns the response; `undefined` if the client disconnected, or the connection ended without one.
  */
 export async function send(
   gateway_url: string,
@@ -103,7 +102,7 @@ export async function send(
   return { status: head.statusCode!, headers: head.headers, body: received };
 }
 
-/** Reads a body to its end, however abrupt, or up to a number of bytes. */
+/** Reads a body to its end, even an abrupt one, or up to a number of bytes. */
 async function readUpTo(head: IncomingMessage, bytes: number, onArrival: () => void): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;

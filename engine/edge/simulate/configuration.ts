@@ -1,4 +1,4 @@
-/** The configuration that a test file is about: the operator's own, or a small one, with the test's sections laid over. */
+/** The configuration under test: the operator's own or a default, overlaid with the sections of the test. */
 import { existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { StageDefinition } from '../../base/contract/stage.ts';
@@ -10,8 +10,8 @@ import { load } from '../../pipeline/load/index.ts';
 import type { TestFile } from '../../pipeline/load/tests/test-file.ts';
 
 /**
- * The gateway.yaml of tests that stand beside none: small, and complete enough for the shipped pipelines. Prices are
- * 3000 nano-USD per input token, 15000 per output token, 300, 3750 and 6000 for what the cache reads and writes.
+ * Default gateway.yaml of tests without one: small, but complete for the shipped pipelines. Prices in nano-USD per token: 3000 input,
+ * 15000 output, 300 cache read, 3750 and 6000 cache write.
  */
 const DEFAULT_GATEWAY = `
 server: { listen: "127.0.0.1:0", public_url: "http://127.0.0.1", region_header: x-region }
@@ -40,19 +40,19 @@ routing: { default_upstream: main, rules: [] }
 pipelines: .
 `;
 
-/** The gateway.yaml in a test file's directory or in the one above; `undefined` when there is none. */
+/** The gateway.yaml in a test file's directory or its parent, if any. */
 export function gatewayFileFor(test_file: string): string | undefined {
   const directory = dirname(test_file);
   return [directory, dirname(directory)].map((place) => join(place, 'gateway.yaml')).find((file) => existsSync(file));
 }
 
-/** Keys that say the same in another form: one of them replaces the other. */
+/** Alternative forms of a key: one replaces the other. */
 const OTHER_FORM: Readonly<Record<string, string>> = {
   default_upstream: 'default_upstreams',
   default_upstreams: 'default_upstream',
 };
 
-/** Lays a mapping over another: mappings are merged, everything else is replaced. Every node keeps its place. */
+/** Overlays a mapping on another: mappings merge, other values are replaced. Nodes keep their positions. */
 export function overlay(base: MapNode, over: MapNode): MapNode {
   const kept = base.entries.filter(({ key }) => ![key, OTHER_FORM[key]].some((form) => form && childOf(over, form)));
   const laid = over.entries.map((entry) => ({ ...entry, value: merged(childOf(base, entry.key), entry.value) }));
@@ -64,12 +64,12 @@ function merged(base: Node | undefined, over: Node): Node {
 }
 
 function readBase(file: string, test: TestFile, gateway_file: string | undefined, findings: Findings) {
-  // The text of the test file is where its sections stand.
+  // Positions of overlaid sections are in the test file.
   readSource(test.file, findings);
   return gateway_file === undefined ? parseSource(file, DEFAULT_GATEWAY, findings) : readSource(file, findings);
 }
 
-/** Whether a test file, or one of its cases, lays sections over the configuration. */
+/** Whether a test file, or one of its cases, overlays the configuration. */
 export function changesConfiguration(test: TestFile, case_index?: number): boolean {
   return childOf(ownerOf(test, case_index), 'gateway') !== undefined;
 }
@@ -79,8 +79,8 @@ function ownerOf({ root }: TestFile, case_index: number | undefined): Node {
 }
 
 /**
- * Loads the configuration under test: as it stands in its file, as the test file changes it, or as a case, given by its
- * index, changes that. What is wrong with it is in `diagnostics`; nothing needs to be set in the environment.
+ * Loads the configuration under test: unchanged, overlaid by the test file, or by a case (its index), too. Errors are in
+ * `diagnostics`; needs no environment variables.
  */
 export function loadUnderTest(
   test: TestFile,

@@ -20,25 +20,25 @@ import { parsed } from './suite/expectations.ts';
 import type { Call, Played } from './suite/played.ts';
 import type { StageTrace } from './suite/watch.ts';
 
-/** Facts that a dry run makes up: the token is new, and nobody answers. */
+/** Facts that are fake in a dry run: token ids, and everything after sending. */
 const MADE_UP =
   /^(?:principal\.(?:id|token\.(?:id|name))|request\.id|upstream\..*|usage\..*|outcome\.(?!error|status).*)$/;
 
-const isReal = (path: string, told: ReadonlySet<string>): boolean => told.has(path) || !MADE_UP.test(path);
+const isReal = (path: string, supplied: ReadonlySet<string>): boolean => supplied.has(path) || !MADE_UP.test(path);
 
-function stageStep(trace: StageTrace, shadow: readonly string[], told: ReadonlySet<string>): StageStep {
+function stageStep(trace: StageTrace, shadow: readonly string[], supplied: ReadonlySet<string>): StageStep {
   const { entry, list, guard, ran, wrote, raised } = trace;
   const skipped = guard?.held === false || shadow.includes(entry.id);
   return {
     ...entryStep(entry, list),
     ...(guard === undefined || entry.when === undefined ? {} : { guard: decisionOf(entry.when, guard.facts) }),
     fate: ran ? 'runs' : skipped ? 'skipped' : 'unreached',
-    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path, told))),
+    wrote: Object.fromEntries([...wrote].filter(([path]) => isReal(path, supplied))),
     ...(raised === undefined ? {} : { raised }),
   };
 }
 
-/** The headers that were sent, with what is told of those whose value is a secret of the upstream. */
+/** Sent headers, with descriptions in place of secrets of the upstream. */
 function headerPairs({ upstream, raw_headers }: Call, config: GatewayConfig, host: string): [string, string][] {
   const { api_key_env, auth_token_env, headers = {} } = config.upstreams.find(({ name }) => name === upstream)!;
   const bearer_env = auth_token_env ?? api_key_env;
@@ -46,13 +46,13 @@ function headerPairs({ upstream, raw_headers }: Call, config: GatewayConfig, hos
   const fixed = Object.entries(headers).flatMap(([name, header]) =>
     typeof header === 'string' ? [] : [[name, secretOf(header.value_env)] as const],
   );
-  const told = new Map([
+  const descriptions = new Map([
     ...fixed,
     ...(api_key_env === undefined ? [] : [['x-api-key', secretOf(api_key_env)] as const]),
     ...(bearer_env === undefined ? [] : [['authorization', `Bearer, ${secretOf(bearer_env)}`] as const]),
     ['host', host],
   ]);
-  return pairs(raw_headers).map(([name, value]) => [name, told.get(name.toLowerCase()) ?? value]);
+  return pairs(raw_headers).map(([name, value]) => [name, descriptions.get(name.toLowerCase()) ?? value]);
 }
 
 function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): SentStep | undefined {
@@ -71,42 +71,42 @@ function sentStep({ calls, sent_body, facts }: Played, config: GatewayConfig): S
   };
 }
 
-/** What the request was charged: counting tokens, for one, costs nothing. `undefined` where no budget was asked. */
+/** Charge of the request; token counting, for example, is free. `undefined` without a budget check. */
 function chargeOf({ reservations }: Played): 'full' | 'nothing' | undefined {
   if (reservations.length === 0) return undefined;
   return reservations.some(({ request }) => request.most_nano_usd > 0) ? 'full' : 'nothing';
 }
 
-/** What the gateway answered itself; its error is that of the clause which answers in its place, or the one that was raised. */
+/** The gateway's own response, with the error of the `on_error` clause that sent it, or the raised one. */
 function answerOf({ status, body }: ClientResponse, stages: readonly StageStep[], raised: unknown) {
-  const told = stages.find(({ list, raised: by_clause }) => list === 'on_error' && by_clause?.code !== undefined);
+  const clause = stages.find(({ list, raised: by_clause }) => list === 'on_error' && by_clause?.code !== undefined);
   const { error } = (parsed(body) as { error?: { message?: string } } | null | undefined) ?? {};
-  return { status, error: told?.raised?.code ?? (raised as string | undefined), message: error?.message ?? '' };
+  return { status, error: clause?.raised?.code ?? (raised as string | undefined), message: error?.message ?? '' };
 }
 
 /**
- * What was played, as an account of every decision. `undefined` when no pipeline serves the request.
- * @param told facts that are made up elsewhere, and were told here.
+ * Decisions about a simulated request; `undefined` if no pipeline serves it.
+ * @param supplied facts that are fake by default, but were supplied here.
  */
 export function describePlayed(
   loaded: Loaded,
   config: GatewayConfig,
   played: Played,
-  told: ReadonlySet<string> = new Set(),
+  supplied: ReadonlySet<string> = new Set(),
 ): DryRun | undefined {
   const { trace, facts, response } = played;
   if (trace === undefined) return undefined;
   const known = Object.fromEntries(flatFacts(facts));
   const shadow = (known['outcome.shadow'] as readonly string[] | undefined) ?? [];
-  const stages = trace.stages.map((stage) => stageStep(stage, shadow, told));
+  const stages = trace.stages.map((stage) => stageStep(stage, shadow, supplied));
   const sent = sentStep(played, config);
   const charge = chargeOf(played);
   return {
     pipeline: trace.pipeline.name,
-    // What came after sending is made up, its outcome included.
+    // Facts after sending are fake, including the outcome.
     facts: Object.fromEntries(
       Object.entries(known).filter(
-        ([path]) => isReal(path, told) && (sent === undefined || !/^(?:outcome|error)\./.test(path)),
+        ([path]) => isReal(path, supplied) && (sent === undefined || !/^(?:outcome|error)\./.test(path)),
       ),
     ),
     stages,

@@ -1,15 +1,15 @@
 /**
- * What tests of an operator's own stages import, as `appscli/testing`.
+ * Public API for unit tests of custom stages, imported as `appscli/testing`.
  * @module
  */
 export { replaceTexts } from './replace-texts.ts';
 export {
   type Facts,
   type FakeContext,
+  type FakeRequest,
   openStage,
   type Recorded,
-  type RequestWishes,
-  type ServiceWishes,
+  type ServiceStubs,
   type StageHarness,
   stageConfig,
 } from './stage-harness.ts';

@@ -3,10 +3,9 @@ import { compileRewriting, TextRewriter } from '../../domain/protocols/rewriting
 import { checkRewriting } from '../../pipeline/run/rewriting.ts';
 
 /**
- * What the `rewrite` hook of a stage makes of a text that comes in pieces.
- * @param rewriting what the hook returned. Throws what is wrong with it.
- * @returns the text as it goes on, piece by piece, the last being what was held back until the end; and how often something was
- * replaced
+ * Applies the result of a stage's `rewrite` hook to a text in pieces.
+ * @param rewriting return value of the hook. Throws if it is invalid.
+ * @returns the rewritten text and its pieces, the last being what was buffered until the end; and the number of replacements
  */
 export function replaceTexts(
   rewriting: Rewriting | undefined,

@@ -1,7 +1,8 @@
-/** Runs the hooks of one stage by themselves, against a request and services that a test makes up. */
+/** Unit test harness for one stage, with a fake request and fake services. */
 
 import type { GatewayConfig } from '../../base/contract/config.ts';
 import type { FactPath } from '../../base/contract/facts.ts';
+import { PROTOCOLS } from '../../base/contract/protocol.ts';
 import type {
   AuditRecord,
   ChargedAttempt,
@@ -30,11 +31,11 @@ import { createModelCatalog } from '../../domain/upstreams/models.ts';
 import { createUpstreamStates } from '../../domain/upstreams/states/upstream-states.ts';
 import { checkGateway, validateGateway } from '../../pipeline/load/gateway.ts';
 import { definitionProblem } from '../../pipeline/load/stage-definition.ts';
-import { FakeContext, type RequestWishes } from './fake-context.ts';
+import { FakeContext, type FakeRequest } from './fake-context.ts';
 
-export { type Facts, FakeContext, type RequestWishes } from './fake-context.ts';
+export { type Facts, FakeContext, type FakeRequest } from './fake-context.ts';
 
-/** Prices are 3000 nano-USD per input token, 15000 per output token, 300, 3750 and 6000 for what the cache reads and writes. */
+/** Prices in nano-USD per token: 3000 input, 15000 output, 300 cache read, 3750 and 6000 cache write. */
 const GATEWAY = `
 server: { listen: "127.0.0.1:0", public_url: "http://127.0.0.1" }
 upstreams:
@@ -78,14 +79,14 @@ export function stageConfig(sections: Partial<GatewayConfig> = {}): GatewayConfi
   return { ...complete, ...sections };
 }
 
-/** What the fake services were told. */
+/** Recorded calls of the fake services. */
 export interface Recorded {
   readonly settlements: Settlement[];
   readonly reservations: ReservationRequest[];
   readonly released: string[];
-  /** Reservations that were moved to another upstream, with what earlier attempts hold. */
+  /** Reservations moved to another upstream, with the reserved cost of earlier attempts. */
   readonly moved: { readonly request: ReservationRequest; readonly held: readonly ChargedAttempt[] }[];
-  /** What reservations were raised to, in order. */
+  /** New amounts of raised reservations, in order. */
   readonly topped_up: { readonly request_id: string; readonly amount_nano_usd: number }[];
   readonly audit: AuditRecord[];
   /** Records by file. */
@@ -94,83 +95,83 @@ export interface Recorded {
   readonly log: { readonly level: string; readonly message: string; readonly fields: object }[];
 }
 
-/** What a test decides about the services. */
-export interface ServiceWishes {
-  /** Whom `tokens.verify` finds; throws to refuse. */
+/** Behaviour of the fake services. */
+export interface ServiceStubs {
+  /** Result of `tokens.verify`; throws to refuse. */
   readonly verify?: (token: string) => Principal | Promise<Principal>;
-  /** What `ledger.reserve` finds, as far as it is not a reservation that was placed where nothing is limited; throws to fail. */
+  /** Overrides of the result of `ledger.reserve`, by default a reservation without limits; throws to fail. */
   readonly reserve?: (
     request: ReservationRequest,
   ) => Partial<ReservationDecision> | undefined | Promise<Partial<ReservationDecision> | undefined>;
-  /** What moving a reservation finds, as far as it did not move; throws to fail. */
+  /** Overrides of the result of moving a reservation, by default success; throws to fail. */
   readonly move?: (request: ReservationRequest) => Partial<MoveDecision> | undefined;
-  /** What `ledger.typicalCost` knows; nothing unless this says so. */
+  /** Result of `ledger.typicalCost`; by default `undefined`. */
   readonly typicalCost?: (user: string, model: string) => number | undefined;
-  /** What `ledger.statuses` finds; throws to fail. */
+  /** Result of `ledger.statuses`; throws to fail. */
   readonly statuses?: (demands: readonly LimitDemand[]) => readonly CounterStatus[] | Promise<readonly CounterStatus[]>;
-  /** What `ledger.settle` does after noting the settlement. */
+  /** Called by `ledger.settle` after recording. */
   readonly settle?: () => Promise<void>;
-  /** What `health.check` finds. */
+  /** Result of `health.check`. */
   readonly health?: () => Promise<Readonly<Record<string, { ok: boolean; detail?: string }>>>;
-  /** What the stopped clock shows at first: milliseconds since the epoch, or a date that `Date` understands. */
+  /** Start of the stopped clock: milliseconds since the epoch, or a text for `Date`. */
   readonly now?: number | string;
   readonly secrets?: Readonly<Record<string, string>>;
-  /** What the pipeline serves; Messages unless this says otherwise. */
+  /** Protocol of the pipeline; by default Messages. */
   readonly protocol?: string;
-  /** Names of the stages of the pipeline; one that translates unless this says otherwise. */
   readonly facts_read?: readonly string[];
+  /** Stages of the pipeline; by default `translate`. */
   readonly stages?: readonly string[];
-  /** Nobody has a policy unless this says so. */
+  /** By default there are no policies. */
   readonly policies?: ManagedPolicies;
 }
 
-/** What a test was to give. Throws where it did not. */
-function wished<T>(given: T | undefined, otherwise: string): T {
-  if (given === undefined) throw new Error(otherwise);
-  return given;
+/** A value that the test must provide. Throws if it is absent. */
+function required<T>(value: T | undefined, message: string): T {
+  if (value === undefined) throw new Error(message);
+  return value;
 }
 
-/** Services that answer as wished and record what they are told. Prices and conditions are the real ones. */
+/** Fake services that record their calls. Prices and conditions are real. */
 function fakeServices(
   config: GatewayConfig,
-  wishes: ServiceWishes,
+  stubs: ServiceStubs,
 ): Services & { readonly recorded: Recorded; readonly clock: FrozenClock; readonly books: Books } {
   const recorded: Recorded = {
     ...{ settlements: [], reservations: [], released: [], moved: [], topped_up: [], audit: [], log: [] },
     lines: new Map(),
   };
-  const { policies = { of: () => undefined, served() {} } } = wishes;
-  const nothing_lacks = { exceeded: [], shadows: [], statuses: [] };
+  const { policies = { of: () => undefined, served() {} } } = stubs;
+  const no_limits = { exceeded: [], shadows: [], statuses: [] };
   const books: Books = {
     topUp: (request_id, amount_nano_usd) => void recorded.topped_up.push({ request_id, amount_nano_usd }),
     async move(request, held) {
       recorded.moved.push({ request, held });
-      return { ...nothing_lacks, ...wishes.move?.(request) };
+      return { ...no_limits, ...stubs.move?.(request) };
     },
     async settle(settlement) {
       recorded.settlements.push(settlement);
-      await wishes.settle?.();
+      await stubs.settle?.();
     },
     release: async (request_id) => void recorded.released.push(request_id),
   };
-  const clock = frozenClock(wishes.now ?? 0);
+  const clock = frozenClock(stubs.now ?? 0);
   const logAt = (level: string) => (fields: object, message: string) => recorded.log.push({ level, message, fields });
   const log = { debug: logAt('debug'), info: logAt('info'), warn: logAt('warn'), error: logAt('error') };
   return {
     ...{ books, recorded, config, clock, log, policies },
-    secret: (name) => wished(wishes.secrets?.[name], `the test gives no secret ${name}`),
-    tokens: { verify: (token) => wished(wishes.verify, 'the test does not say whom tokens belong to')(token) },
+    secret: (name) => required(stubs.secrets?.[name], `the test does not define the secret ${name}`),
+    tokens: { verify: (token) => required(stubs.verify, 'the test does not define verify')(token) },
     models: createModelCatalog(config, policies),
     ledger: {
       async reserve(request) {
         recorded.reservations.push(request);
-        const decision = { ...nothing_lacks, unreserved: false, ...(await wishes.reserve?.(request)) };
+        const decision = { ...no_limits, unreserved: false, ...(await stubs.reserve?.(request)) };
         const reservation = new BookedReservation(books, request, true);
         return decision.exceeded.length > 0 ? decision : { ...decision, reservation };
       },
       unreserved: (identity) => new BookedReservation(books, identity, false),
-      typicalCost: (user, model) => wishes.typicalCost?.(user, model),
-      statuses: async (demands) => wished(wishes.statuses, 'the test does not say how limits stand')(demands),
+      typicalCost: (user, model) => stubs.typicalCost?.(user, model),
+      statuses: async (demands) => required(stubs.statuses, 'the test does not define statuses')(demands),
     },
     audit: {
       write: (record) => recorded.audit.push(record),
@@ -179,61 +180,57 @@ function fakeServices(
     upstreams: createUpstreamStates({ upstreams: config.upstreams, clock, log, random: () => 0.5 }),
     limits_in_force: { changes: async () => NO_CHANGES },
     pipeline: {
-      protocol: wishes.protocol ?? 'messages',
-      stages: wishes.stages ?? ['translate'],
-      facts_read: new Set(wishes.facts_read),
+      protocol: stubs.protocol ?? PROTOCOLS[0],
+      stages: stubs.stages ?? ['translate'],
+      facts_read: new Set(stubs.facts_read),
     },
-    health: { check: wishes.health ?? (async () => ({ database: { ok: true } })) },
+    health: { check: stubs.health ?? (async () => ({ database: { ok: true } })) },
     condition: compileCondition,
     facts: (ctx) => (ctx as unknown as FakeContext).facts,
     record: (ctx, now) => recordOf(ctx as unknown as FakeContext, now),
   };
 }
 
-/** A stage made ready by `create`, and requests for it. */
+/** A stage after `create`, and a factory of requests. */
 export interface StageHarness extends Recorded {
   readonly hooks: StageHooks;
   readonly services: Services;
-  /** Stands still until `advance` moves it; tasks that wait then run in order. */
+  /** Stopped clock; `advance` runs due timers in order. */
   readonly clock: FrozenClock;
-  request(wishes?: RequestWishes): FakeContext;
+  request(input?: FakeRequest): FakeContext;
 }
 
-function say({ message, found, expected, help }: Diagnostic): string {
+function describe({ message, found, expected, help }: Diagnostic): string {
   return [message, found && `found ${found}`, expected && `expected ${expected}`, help].filter(Boolean).join('; ');
 }
 
-/** Options as the loader hands them over: validated, with defaults, frozen. Throws an error that lists every problem. */
+/** Validates options like the loader: with defaults, frozen. Throws an error with all problems. */
 function readOptions(definition: StageDefinition, options: object, config: GatewayConfig): unknown {
   const findings = createFindings();
   const node = parseSource('options', JSON.stringify(options), findings);
   const value = node && deepFreeze(validate(definition.options, node, '.', findings).value);
-  const problems = findings.diagnostics().map(say);
+  const problems = findings.diagnostics().map(describe);
   if (problems.length === 0) problems.push(...(definition.check?.(value, config) ?? []));
   if (problems.length > 0) throw new Error(`the options of ${definition.name} are wrong: ${problems.join('\n')}`);
   return value;
 }
 
-/** Checks a stage's definition and options like the loader does, then creates the stage. Throws when they are wrong. */
+/** Checks a stage's definition and options like the loader, then creates the stage. Throws if they are invalid. */
 export function openStage(
   definition: StageDefinition,
-  {
-    options = {},
-    config = stageConfig(),
-    ...wishes
-  }: { options?: object; config?: GatewayConfig } & ServiceWishes = {},
+  { options = {}, config = stageConfig(), ...stubs }: { options?: object; config?: GatewayConfig } & ServiceStubs = {},
 ): StageHarness {
   const problem = definitionProblem(definition);
-  if (problem !== undefined) throw new Error(`this is not a stage the gateway would load: ${problem}`);
-  const services = fakeServices(config, wishes);
+  if (problem !== undefined) throw new Error(`the gateway would not load this stage: ${problem}`);
+  const services = fakeServices(config, stubs);
   return {
     ...services.recorded,
     services,
     clock: services.clock,
     hooks: definition.create(readOptions(definition, options, config), services),
-    request(request_wishes = {}) {
-      const ctx = new FakeContext(definition, request_wishes, services.clock);
-      const { facts = {} } = request_wishes;
+    request(request_input = {}) {
+      const ctx = new FakeContext(definition, request_input, services.clock);
+      const { facts = {} } = request_input;
       if (facts['spend.reserved_nano_usd'] !== undefined) {
         const identity = requestIdentity({ get: (path: FactPath) => facts[path] as never });
         ctx.reservation = new BookedReservation(services.books, identity, true);

@@ -5,13 +5,13 @@ import type {
   CaseEvent,
   CaseUpstream,
   CaseUpstreams,
-  HeaderWishes,
+  HeaderValues,
   JsonObject,
 } from '../../pipeline/load/tests/test-case.ts';
 import { EVENT_STREAM, type Exchange, sse } from './upstream.ts';
 
-/** Headers that are wished for, as names and values in turn. */
-export function presentHeaders(headers: HeaderWishes = {}): string[] {
+/** Headers of a test, as alternating names and values, without absent ones. */
+export function presentHeaders(headers: HeaderValues = {}): string[] {
   return Object.entries(headers).flatMap(([name, value]) => (value === null ? [] : [name, value]));
 }
 
@@ -21,14 +21,14 @@ function eventText(event: CaseEvent): string {
   return typeof type === 'string' ? sse({ ...event, type }) : `data: ${JSON.stringify(event)}\n\n`;
 }
 
-/** What is sent of an answer, piece by piece: half of a body that is cut. */
+/** Chunks of a response: events, or the body, of which half if it is cut. */
 function chunksOf({ json, text, events, fails }: CaseUpstream): string[] {
   if (events !== undefined) return events.map(eventText);
   const body = text ?? (json === undefined ? '' : JSON.stringify(json));
   return [fails === 'cut' ? body.slice(0, body.length / 2) : body];
 }
 
-/** An answer in the place of a status that an upstream fails with: an error, as the protocol of the path has them. */
+/** Replaces a failure status by an error response in the protocol of the path. */
 function failureAt(url: string, script: CaseUpstream): CaseUpstream {
   const { fails, ...rest } = script;
   if (typeof fails !== 'number') return script;
@@ -41,27 +41,27 @@ function failureAt(url: string, script: CaseUpstream): CaseUpstream {
 function writeHead({ res }: Exchange, { status = 200, headers, events }: CaseUpstream): void {
   const own = presentHeaders(headers);
   const type = events ? EVENT_STREAM : ['content-type', 'application/json'];
-  // Whether an upstream takes connections is decided anew for each request.
+  // A new connection for each request, as an upstream may refuse the next one.
   res.shouldKeepAlive = false;
   res.writeHead(status, own.includes('content-type') ? own : [...type, ...own]);
 }
 
-/** What a test says of its upstreams. */
-interface UpstreamWishes {
-  /** What every upstream does, if `upstreams` is absent. */
+/** Upstream scripts of a test. */
+interface UpstreamInput {
+  /** Script of every upstream, without `upstreams`. */
   readonly upstream?: CaseUpstream | undefined;
   readonly upstreams?: CaseUpstreams | undefined;
 }
 
-/** The upstreams of one request, as its test has them. */
+/** Upstream scripts of one request. */
 export type UpstreamScripts = ReturnType<typeof openScripts>;
 
 /**
- * Lets upstreams do what a test says; delays pass on its clock.
- * @param names of the upstreams, by the number with which their paths begin.
+ * Runs the upstream scripts of a test, with delays on its clock.
+ * @param names of the upstreams, by the index at the beginning of their paths.
  */
-export function openScripts({ upstream = {}, upstreams }: UpstreamWishes, names: readonly string[], clock: Clock) {
-  const asked = new Map<string, number>();
+export function openScripts({ upstream = {}, upstreams }: UpstreamInput, names: readonly string[], clock: Clock) {
+  const counts = new Map<string, number>();
   const waiting = new Set<ServerResponse>();
   const unanswered = Promise.withResolvers<void>();
   const unscripted: string[] = [];
@@ -71,12 +71,12 @@ export function openScripts({ upstream = {}, upstreams }: UpstreamWishes, names:
   function scriptOf(name: string): CaseUpstream {
     if (upstreams === undefined) return upstream;
     const scripts = Object.hasOwn(upstreams, name) ? ([upstreams[name]!].flat() as CaseUpstream[]) : [];
-    return scripts[Math.min(asked.get(name) ?? 0, scripts.length - 1)] ?? {};
+    return scripts[Math.min(counts.get(name) ?? 0, scripts.length - 1)] ?? {};
   }
 
   function countOne(name: string): void {
     if (upstreams !== undefined && !Object.hasOwn(upstreams, name)) unscripted.push(name);
-    asked.set(name, (asked.get(name) ?? 0) + 1);
+    counts.set(name, (counts.get(name) ?? 0) + 1);
     activity++;
   }
 
@@ -97,24 +97,24 @@ export function openScripts({ upstream = {}, upstreams }: UpstreamWishes, names:
   }
 
   return {
-    /** Grows with everything that happens. */
+    /** Increases with every activity. */
     activity: () => activity,
-    /** What the upstream that answered last was to send, when nothing cut it short. */
+    /** Whole body of the last response, even if it was cut. */
     body: () => body,
-    /** Upstreams that were asked although nothing is said of them. */
+    /** Upstreams that got requests without a script. */
     unscripted,
-    /** Whether an upstream that has a request will do nothing before time passes. */
+    /** Whether an upstream waits for time to pass. */
     waits: () => waiting.size > 0,
-    /** Resolves when an upstream has a request and does not answer it. */
+    /** Resolves when an upstream receives a request and hangs. */
     unanswered: unanswered.promise,
-    /** Whether the upstream with this number takes no connection now; that counts as one of its requests. */
+    /** Whether the upstream with this index refuses connections now; counts as a request. */
     isClosed(index: number): boolean {
       const name = names[index]!;
       if (scriptOf(name).fails !== 'refuse') return false;
       countOne(name);
       return true;
     },
-    /** Does with a request what the test says. */
+    /** Runs the script for a request. */
     async answer(exchange: Exchange): Promise<void> {
       const { received, res, socket } = exchange;
       const name = names[Number(/^\/(\d+)/.exec(received.url)?.[1])] ?? '';

@@ -1,6 +1,6 @@
 /**
- * An upstream that plays a script: a real HTTP server on the loopback address that records exactly what it received and
- * answers as told, down to raw bytes and cut connections.
+ * Scripted upstream: an HTTP server on the loopback address that records requests exactly and responds by script, down to raw
+ * bytes and cut connections.
  * @module
  */
 import { createHash } from 'node:crypto';
@@ -8,47 +8,47 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createDoor, type Server, type Socket } from 'node:net';
 
-/** A request as it arrived. */
+/** A received request. */
 export interface Received {
   readonly method: string;
   /** Path and query string, untouched. */
   readonly url: string;
-  /** Names and values in turn, spelled and ordered as received. */
+  /** Alternating names and values as received. */
   readonly raw_headers: readonly string[];
   readonly headers: IncomingHttpHeaders;
-  /** The bytes so far; all of them when `complete`. */
+  /** Bytes received so far; all if `complete`. */
   readonly body: Buffer;
   readonly complete: boolean;
   /** Hex SHA-256 of `body`. */
   readonly sha256: string;
-  /** Whether the caller went away before the response ended. */
+  /** Whether the caller disconnected before the end of the response. */
   readonly cancelled: boolean;
 }
 
-/** One request and the means to answer it. */
+/** A request with its response. */
 export interface Exchange {
   readonly received: Received;
   readonly res: ServerResponse;
   readonly socket: Socket;
 }
 
-/** What the upstream does with a request; runs when its body is complete. */
+/** Handler of a request; runs when its body is complete. */
 export type Script = (exchange: Exchange) => void | Promise<void>;
 
-/** The running upstream. */
+/** A running scripted upstream. */
 export interface ScriptedUpstream {
   readonly url: string;
-  /** Every request, in order of arrival; `clear` it by setting `length` to 0. */
+  /** Requests in order of arrival; set `length` to 0 to clear. */
   readonly requests: Received[];
-  /** What happens to the next requests. */
+  /** Handler of the next requests. */
   script: Script;
-  /** Whether `script` runs at the head of a request instead of the end of its body. */
+  /** Whether `script` runs after the head instead of the body. */
   early: boolean;
-  /** The only request so far; fails when there were none or several. */
+  /** The only request; throws for none or several. */
   only(): Received;
-  /** The last request, once there are at least `count`. */
+  /** Resolves to the last request once there are `count`. */
   arrived(count: number): Promise<Received>;
-  /** Ports that lead to it besides that of `url`, the same at every call, so that callers can be told apart before they ask. */
+  /** Additional ports, stable across calls, to distinguish callers by the port they connect to. */
   doors(count: number): Promise<readonly number[]>;
   /** Cuts every connection and refuses new ones until `resume`. */
   pause(): Promise<void>;
@@ -58,7 +58,7 @@ export interface ScriptedUpstream {
 
 const MODEL_LIST = /\/models(?:\?|$)/;
 
-/** A request while it arrives. */
+/** Recording of a request while it arrives. */
 function recordingOf({ method = '', url = '', rawHeaders: raw_headers, headers }: IncomingMessage) {
   const chunks: Buffer[] = [];
   return {
@@ -80,8 +80,8 @@ function fail(res: ServerResponse, error: unknown): void {
 }
 
 /**
- * Starts an upstream on the loopback address; on a free port unless told. Whoever gives `lists` finds requests for the list of its
- * models there, and not among the others.
+ * Starts an upstream on the loopback address, by default on a free port. With `lists`, requests for the list of models are recorded
+ * there instead.
  */
 export async function openUpstream(script: Script, wanted_port = 0, lists?: Received[]): Promise<ScriptedUpstream> {
   const requests: Received[] = [];
@@ -156,7 +156,7 @@ export async function openUpstream(script: Script, wanted_port = 0, lists?: Rece
   return upstream;
 }
 
-/** Head of a stream of server-sent events, as names and values in turn. */
+/** Headers of an event stream, as alternating names and values. */
 export const EVENT_STREAM: readonly string[] = [
   'content-type',
   'text/event-stream; charset=utf-8',
@@ -164,7 +164,7 @@ export const EVENT_STREAM: readonly string[] = [
   'no-cache',
 ];
 
-/** One server-sent event that is named by its type. */
+/** A server-sent event named by its type. */
 export function sse(data: { readonly type: string } & Readonly<Record<string, unknown>>): string {
   return `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
 }

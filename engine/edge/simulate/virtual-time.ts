@@ -1,21 +1,21 @@
 import type { FrozenClock } from '../../base/kit/clock.ts';
 
-/** How often, in real time, is looked whether anything happened. */
+/** Polling interval of activity, in real time. */
 const TICK_MS = 2;
-/** So many ticks without anything happening, once the upstream says that it waits for time to pass. */
+/** Ticks without activity before time advances, if an upstream waits. */
 const QUIET_TICKS = 4;
-/** So many ticks without anything happening when nobody says so: a stage may be computing, or wait for a file. */
+/** The same if no upstream waits: a stage may be computing or reading a file. */
 const SILENT_TICKS = 50;
-/** So many ticks without anything happening and without anything that waits for time: nothing will happen any more. */
+/** Ticks without activity and timers before the request counts as hanging. */
 const DEAD_TICKS = 500;
-/** Longest time that passes for one request. */
-const PATIENCE_MS = 24 * 3_600_000;
+/** Longest virtual time of one request. */
+const TIMEOUT_MS = 24 * 3_600_000;
 
-/** What tells whether time should pass. */
+/** Inputs for the decision to advance time. */
 export interface Signs {
-  /** Grows with everything that happens. */
+  /** Increases with every activity. */
   activity(): number;
-  /** Whether nothing will happen before time passes. */
+  /** Whether an upstream waits for time to pass. */
   waits(): boolean;
 }
 
@@ -31,12 +31,11 @@ function within<T>(work: Promise<T>, milliseconds: number): Promise<boolean> {
 }
 
 /**
- * Waits for work that runs on a stopped clock: whenever nothing happens but waiting, the clock is moved to the next task
- * that waits for its time.
- * @returns whether the work came to an end.
+ * Waits for work on a stopped clock: without activity, advances the clock to the next timer.
+ * @returns whether the work ended.
  */
 export async function passTime(work: Promise<unknown>, clock: FrozenClock, signs: Signs): Promise<boolean> {
-  const end = clock.monotonic() + PATIENCE_MS;
+  const end = clock.monotonic() + TIMEOUT_MS;
   let seen = signs.activity();
   let quiet = 0;
   while (!(await within(work, TICK_MS))) {

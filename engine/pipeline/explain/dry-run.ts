@@ -15,39 +15,39 @@ import {
   demandStatuses,
   type Needs,
   withCounters,
-} from '../../domain/budget/limits/room.ts';
+} from '../../domain/budget/limits/headroom.ts';
 import { compileLimits, describeLimit, type SpendLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 import { modelOf } from '../../domain/budget/prices/known-models.ts';
 import type { RequestAttempt } from '../../domain/budget/reports/request-ledger.ts';
 import { cacheChoice } from '../../domain/upstreams/routes.ts';
 import { ACCESS_EFFECT } from './rules.ts';
 
-/** A condition as it turned out for a request. */
+/** The result of a condition for a request. */
 export interface Decision {
   readonly text: string;
   readonly held: boolean;
   readonly reasons: readonly Reason[];
 }
 
-/** What became of one entry of the pipeline. */
+/** One entry of the pipeline, as evaluated for a request. */
 export interface StageStep {
   readonly list: 'stages' | 'on_error' | 'finally';
   readonly id: string;
   readonly stage: string;
   readonly line: number;
   readonly mode: 'enforce' | 'shadow';
-  /** Absent for an entry without a condition, and for one that was not reached. */
+  /** Absent for an entry without a guard, and for one that was not reached. */
   readonly guard?: Decision;
-  /** `skipped` by its guard or its mode; `unknown` where its guard depends on what the audit log does not keep. */
+  /** `skipped` by its guard or its mode; `unknown` if its guard reads facts that the audit log does not record. */
   readonly fate: 'runs' | 'skipped' | 'unreached' | 'unknown';
-  /** Facts that the guard depends on and nobody knows any more. */
+  /** Facts of the guard that are not recorded. */
   readonly missing?: readonly string[];
   readonly wrote: Readonly<Record<string, unknown>>;
-  /** What it refused the request with, or how it failed. */
+  /** The error of its refusal or failure. */
   readonly raised?: { readonly code: string | undefined; readonly message: string };
 }
 
-/** A rule of gateway.yaml as it turned out. */
+/** A rule of gateway.yaml, as evaluated for a request. */
 export interface RuleStep extends Decision {
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
@@ -56,12 +56,12 @@ export interface RuleStep extends Decision {
   readonly effect: string;
 }
 
-/** What an upstream would be sent. */
+/** The request that an upstream would get. */
 export interface SentStep {
   readonly upstream: string;
   readonly method: string;
   readonly url: string;
-  /** Names and values; credentials by the name of their variable. */
+  /** Names and values; in place of a credential, the name of its variable. */
   readonly headers: readonly (readonly [name: string, value: string])[];
   readonly body_bytes: number;
   readonly sha256: string;
@@ -71,46 +71,46 @@ export interface SentStep {
   readonly rewrites: readonly string[];
 }
 
-/** A request of the past, with what became of it then. */
+/** A past request, with its outcome then. */
 export interface PastRequest {
   readonly request_id: string;
-  /** Absent where its record is of a time when none was kept. */
+  /** Absent in records without one. */
   readonly trace_id?: string;
   readonly received_at: string;
   readonly why: string;
-  /** In order; none where it was not sent, or nobody knows any more. */
+  /** In order; empty if it was not sent, or no longer recorded. */
   readonly attempts: readonly RequestAttempt[];
-  /** Upstreams that were not asked, each as `name: reason`. */
+  /** Upstreams that were skipped, as `name: reason`. */
   readonly dropped: readonly string[];
 }
 
-/** All that can be told about a request without sending it. */
+/** The decisions about a request, evaluated without sending it. */
 export interface DryRun {
   readonly pipeline: string;
   readonly facts: Readonly<Record<string, unknown>>;
   readonly stages: readonly StageStep[];
   readonly routing: readonly RuleStep[];
-  /** The upstreams of the route, where it has several. */
+  /** Empty for a route with one upstream. */
   readonly upstreams: readonly UpstreamStep[];
   readonly access: readonly RuleStep[];
   readonly spending: readonly RuleStep[];
   readonly limits: readonly LimitStep[];
   readonly shadow: readonly string[];
   readonly sent?: SentStep;
-  /** What the gateway itself would answer; absent when the upstream's answer would be passed on. */
+  /** The gateway's own response; absent when the upstream's response would be relayed. */
   readonly answer?: { readonly status: number; readonly error: string | undefined; readonly message: string };
-  /** The request of the past that this is about, of which only the rules were looked at again. */
+  /** Set for a replay of a past request. */
   readonly past?: PastRequest;
 }
 
-/** How a condition turns out for these facts. */
+/** Evaluates a condition for these facts. */
 export function decisionOf(logic: unknown, facts: FactView): Decision {
   const trace = traceCondition(logic, facts);
   const held = Array.isArray(trace.value) ? trace.value.length > 0 : Boolean(trace.value);
   return { text: formatCondition(logic), held, reasons: reasonsOf(trace) };
 }
 
-/** What is known about an entry before any request. */
+/** The static part of a step. */
 export function entryStep(
   entry: StageEntry,
   list: StageStep['list'],
@@ -118,16 +118,16 @@ export function entryStep(
   return { list, id: entry.id, stage: entry.definition.name, line: entry.position.line, mode: entry.mode };
 }
 
-/** Rules of gateway.yaml in order, with what each said about these facts; those below the first that decides are not asked. */
+/** Evaluates rules of gateway.yaml in order; `after_decision` marks those below the first match. */
 function stepsOf<R extends { index: number; name: string; mode: RuleStep['mode']; logic: unknown }>(
   rules: readonly R[],
   facts: FactView,
-  told: (rule: R) => Pick<RuleStep, 'line' | 'effect'>,
+  detailsOf: (rule: R) => Pick<RuleStep, 'line' | 'effect'>,
 ): RuleStep[] {
   let decided = false;
   return rules.map((rule) => {
     const { name, mode, logic } = rule;
-    const step = { ...decisionOf(logic, facts), name, mode, after_decision: decided, ...told(rule) };
+    const step = { ...decisionOf(logic, facts), name, mode, after_decision: decided, ...detailsOf(rule) };
     decided ||= step.held && mode === 'enforce';
     return step;
   });
@@ -149,8 +149,8 @@ export function accessSteps(loaded: Loaded, config: GatewayConfig, facts: FactVi
   }));
 }
 
-/** What keeps the limits of a rule from a caller, although its condition holds. */
-function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
+/** Why limits do not apply to a caller although the condition of their rule holds. */
+function exemptions({ scopes, limit, by_group }: SpendLimit, facts: FactView): string[] {
   const principal = facts.principal as { readonly groups?: readonly string[] } | undefined;
   const known = new Set(flatFacts(facts).map(([path]) => path));
   const lacking = scopes.filter(
@@ -160,17 +160,14 @@ function spared({ scopes, limit, by_group }: SpendLimit, facts: FactView): strin
   return [...lacking.map((scope) => `has no ${scope}`), ...(in_no_group ? ['is in none of these groups'] : [])];
 }
 
-/** What the limits of one spend rule allow, for whom. */
+/** The limits of one spend rule in words. */
 function spendingEffect(limits: readonly SpendLimit[], facts: FactView): string {
   const effect = limits.map((each) => describeLimit(each)).join(' and ');
-  const reasons = [...new Set(limits.flatMap((limit) => spared(limit, facts)))];
+  const reasons = [...new Set(limits.flatMap((limit) => exemptions(limit, facts)))];
   return reasons.length === 0 ? effect : `${effect}, and the caller ${reasons.join(' and ')}`;
 }
 
-/**
- * Every spend rule, with whether it applies to these facts. Rules on what a request costs or uses are left out where it is
- * charged nothing.
- */
+/** Evaluates every spend rule for these facts. With `charge: nothing`, only rules on requests count. */
 export function spendingSteps(
   loaded: Loaded,
   config: GatewayConfig,
@@ -178,8 +175,8 @@ export function spendingSteps(
   charge: 'full' | 'nothing' = 'full',
 ): RuleStep[] {
   const limits = spendLimits(config).filter(({ pointer }) => pointer.startsWith('/spend_limits/rules/'));
-  const asked = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
-  return [...Map.groupBy(asked, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
+  const charging = limits.filter(({ unit }) => charge === 'full' || unit === 'requests');
+  return [...Map.groupBy(charging, ({ pointer }) => pointer)].map(([pointer, of_rule]) => ({
     ...decisionOf(of_rule[0]!.logic, facts),
     name: of_rule[0]!.name,
     mode: of_rule[0]!.mode,
@@ -227,11 +224,11 @@ function changedStep({ set, grants }: LimitChanges, shown: (amount: number) => n
   };
 }
 
-/** The limits among what a request is counted under; money in USD, for people. */
+/** The limits among the counters of a request; money in USD. */
 export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
   return statuses.flatMap((status) => {
     const { rule, scope, key, window, unit, room, in_force, spent, reserved, needed, shadow, changes } = status;
-    // Counted, not limited.
+    // A counter without a limit.
     if (in_force === null) return [];
     const shown = (amount: number) => (unit === 'nano_usd' ? nanoToUsd(amount) : amount);
     return {
@@ -243,8 +240,8 @@ export function limitSteps(statuses: readonly DemandStatus[]): LimitStep[] {
 }
 
 /**
- * The limits that a request with these facts comes under, with what is spent and reserved now. What it would need is what it
- * is likely to: the most depends on its body.
+ * The limits that apply to a request with these facts, with what is spent and reserved now. The amount that it needs is an
+ * estimate: the exact worst case depends on the body, which is not recorded.
  */
 export function limitsOfPast(
   config: GatewayConfig,
@@ -276,25 +273,25 @@ export function limitsOfPast(
   return limitSteps(demandStatuses(withCounters(demands, counted, Date.now()), likely));
 }
 
-/** An upstream of the route of a request, and whether it can serve it. */
+/** An upstream of a request's route, and whether it can serve the request. */
 export interface UpstreamStep {
   readonly upstream: string;
   readonly upstream_model: string;
   readonly order: number;
   readonly weight: number;
-  /** From 1, of those to be tried; absent where it is not asked. */
+  /** Its position in the order of attempts, from 1; absent if it is skipped. */
   readonly turn?: number;
   readonly dropped?: DropReason;
-  /** Whether it is asked all the same when all others have failed. */
+  /** Whether it is tried after all others have failed. */
   readonly is_last_resort?: true;
   readonly translated_into?: Protocol;
-  /** Whether the request would ask it for five minutes where the client asks for a prompt cache of an hour. */
+  /** Whether a requested 1-hour prompt cache becomes one of five minutes. */
   readonly cache_downgraded?: true;
 }
 
 type Facts = Readonly<Record<string, unknown>>;
 
-/** The upstreams of a request's route: those that can serve it in the order to be tried, then the others. None where there is one. */
+/** The upstreams of a request's route: the candidates in order of attempts, then the others. Empty for a single upstream. */
 export function upstreamSteps(config: GatewayConfig, facts: Facts): UpstreamStep[] {
   const candidates = facts['route.candidates'] as readonly string[] | undefined;
   if (candidates === undefined) return [];
@@ -315,7 +312,7 @@ export function upstreamSteps(config: GatewayConfig, facts: Facts): UpstreamStep
       if (dropped === undefined || candidates.includes(name)) return [];
       const { step, changes, fate } = about(name);
       if (dropped === 'cache' && fate !== 'refuse') return [{ ...step, ...changes, dropped, is_last_resort: true }];
-      // What would become of the request there never does.
+      // It is skipped, so translation and cache changes do not apply.
       return [{ ...step, dropped }];
     }),
   ];

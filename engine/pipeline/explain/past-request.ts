@@ -1,5 +1,5 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import { heldBy } from '../../base/contract/own-facts.ts';
+import { containingFact } from '../../base/contract/own-facts.ts';
 import type { AuditRecord, FactView } from '../../base/contract/services.ts';
 import { StartError } from '../../base/contract/start-error.ts';
 import { pathFinder } from '../../base/kit/path-patterns.ts';
@@ -7,7 +7,7 @@ import { factView } from '../../base/rules/fact-view.ts';
 import type { Loaded, PipelineSpec, StageEntry } from '../../base/source/spec.ts';
 import type { Database } from '../../base/store/database.ts';
 import { RECORDED_FACTS, recordedFacts, seenFacts } from '../../domain/audit/recorded-facts.ts';
-import type { Counted } from '../../domain/budget/limits/room.ts';
+import type { Counted } from '../../domain/budget/limits/headroom.ts';
 import { type RequestAttempt, readRequestAttempts } from '../../domain/budget/reports/request-ledger.ts';
 import { readCounted } from '../../domain/budget/reports/spending.ts';
 import { findAuditRecord } from '../../domain/budget/reports/usage.ts';
@@ -29,25 +29,25 @@ type Facts = Readonly<Record<string, unknown>>;
 
 const viewOf = (facts: Facts): FactView => factView(Object.entries(facts));
 
-/** What became of an entry, as far as the facts at hand tell. */
+/** The step of an entry, as far as the recorded facts determine it. */
 function stageStep(entry: StageEntry, list: StageStep['list'], facts: Facts): StageStep {
   const step = { ...entryStep(entry, list), wrote: {} };
   const fate = entry.mode === 'shadow' ? 'skipped' : 'runs';
   if (entry.when === undefined) return { ...step, fate };
   const guard = decisionOf(entry.when, viewOf(facts));
   const seen = guard.reasons.flatMap(({ saw }) => Object.keys(saw));
-  const missing = [...new Set(seen)].filter((path) => !RECORDED_FACTS.has(path) && !(heldBy(path) in facts));
+  const missing = [...new Set(seen)].filter((path) => !RECORDED_FACTS.has(path) && !(containingFact(path) in facts));
   if (missing.length > 0) return { ...step, fate: 'unknown', missing };
   return { ...step, guard, fate: guard.held ? fate : 'skipped' };
 }
 
 interface Replay {
   readonly stages: readonly StageStep[];
-  /** Those of the record, and those of the route. */
+  /** The recorded facts, with those of the new route. */
   readonly facts: Facts;
 }
 
-/** Goes through the stages up to the one that answers. */
+/** Replays the stages up to the one that responds. */
 function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayConfig, recorded: Facts): Replay {
   const { stages, finally: last } = pipeline;
   let facts = recorded;
@@ -79,17 +79,17 @@ function replayStages(pipeline: PipelineSpec, loaded: Loaded, config: GatewayCon
 function accessRefusal(loaded: Loaded, config: GatewayConfig, facts: Facts): StageStep['raised'] {
   const rule = accessSteps(loaded, config, viewOf(facts)).find(({ held, mode }) => held && mode === 'enforce');
   if (rule === undefined) return undefined;
-  return { code: 'forbidden', message: `the access rule ${rule.name} refuses it` };
+  return { code: 'forbidden', message: `the access rule ${rule.name} rejects it` };
 }
 
-/** What the pipeline charges for what it forwards: counting tokens is free. `undefined` where it asks no budget. */
+/** The `charge` of the pipeline's check-budget stages; `undefined` without one. */
 function chargeOf({ stages }: PipelineSpec, steps: readonly StageStep[]): 'full' | 'nothing' | undefined {
-  const asked = stages.filter(
+  const charging = stages.filter(
     ({ id, definition }) =>
       definition.name === 'check-budget' && steps.some((step) => step.id === id && step.fate === 'runs'),
   );
-  if (asked.length === 0) return undefined;
-  return asked.some(({ options }) => (options as { charge?: string }).charge !== 'nothing') ? 'full' : 'nothing';
+  if (charging.length === 0) return undefined;
+  return charging.some(({ options }) => (options as { charge?: string }).charge !== 'nothing') ? 'full' : 'nothing';
 }
 
 function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): PipelineSpec {
@@ -101,16 +101,16 @@ function pipelineFor({ pipelines }: Loaded, path: unknown, method: unknown): Pip
   throw new StartError(`no pipeline serves ${String(method)} ${String(path)} any more`, { exit_code: 1 });
 }
 
-/** A request of the past, as far as the database remembers it. */
+/** A past request in the database. */
 export interface Remembered {
   readonly record: AuditRecord;
-  /** Of its row in the ledger. */
+  /** The attempts of its ledger row. */
   readonly attempts?: readonly RequestAttempt[];
-  /** Of the windows of now. */
+  /** The counters of the current windows. */
   readonly counted: Counted;
 }
 
-/** What the database remembers of a request; `undefined` where the audit log has no such id. Raises store_unavailable. */
+/** Reads a past request; `undefined` for an unknown id. Raises store_unavailable. */
 export async function recallRequest(
   database: Pick<Database, 'query'>,
   config: GatewayConfig,
@@ -123,7 +123,7 @@ export async function recallRequest(
   return { record, attempts, counted };
 }
 
-/** What the configuration would make of a request by its audit record: guards, routing, spend rules. Raises StartError. */
+/** Replays a request's audit record with another configuration: guards, routing, spend rules. Raises StartError. */
 export function replayRecord(
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
   { record, attempts = [], counted }: Remembered,
@@ -141,7 +141,7 @@ export function replayRecord(
       ...(typeof record.trace_id === 'string' && { trace_id: record.trace_id }),
       received_at: String(record.received_at ?? record.at),
       why: traceOf(record, { attempts }).why,
-      // Those of the ledger say what may be billed, too.
+      // The attempts of the ledger also have what may be billed.
       attempts: attempts.length > 0 ? attempts : attemptsOf(record),
       dropped: Array.isArray(record.dropped) ? record.dropped.map(String) : [],
     },

@@ -11,7 +11,7 @@ import { routingSteps } from './dry-run.ts';
 
 type Facts = Readonly<Record<string, unknown>>;
 
-/** Upstreams about which nothing is known, so that all of them work. */
+/** States of upstreams that all work. */
 const NOTHING_KNOWN: Choosing = {
   states: {
     closed: () => undefined,
@@ -19,7 +19,7 @@ const NOTHING_KNOWN: Choosing = {
     takeRetry: () => undefined,
     active: () => 0,
     share: () => 1,
-    home: () => undefined,
+    affinity: () => undefined,
     settle() {},
     list: () => [],
   },
@@ -39,7 +39,7 @@ export function callerOf(facts: Facts): ModelCaller {
 export function formatRefusal(refusal: ModelRefusal, id: string): string {
   if (refusal.by === 'policy') return `the policy ${refusal.policy} does not list ${id}`;
   if (refusal.by === 'list') return `no upstream lists ${id}`;
-  if (refusal.token_group === undefined) return 'the caller is a member of no token group';
+  if (refusal.token_group === undefined) return 'the caller is not in any token group';
   return `the token group ${refusal.token_group} may not use ${id}`;
 }
 
@@ -48,7 +48,7 @@ interface NoRoute {
   readonly message: string;
 }
 
-/** What `resolve-route` would write today for a past request, or why it would refuse. */
+/** The facts that `resolve-route` would write now for a past request, or its error. */
 export function pastRoute(loaded: Loaded, config: GatewayConfig, pipeline: PipelineSpec, facts: Facts): Routed {
   const id = String(facts['request.model']);
   const catalog = createModelCatalog(config, createManagedPolicies(config, loaded.policies));
@@ -58,16 +58,16 @@ export function pastRoute(loaded: Loaded, config: GatewayConfig, pipeline: Pipel
   if (refused !== undefined) {
     return { refusal: { code: 'model_not_found', message: formatRefusal(refused, id) } };
   }
-  const decisive = routingSteps(loaded, config, viewOf({ ...facts, ...modelFacts(model) })).find(
+  const matched = routingSteps(loaded, config, viewOf({ ...facts, ...modelFacts(model) })).find(
     ({ held, mode }) => held && mode === 'enforce',
   );
-  const rule = config.routing.rules.find(({ name }) => name === decisive?.name);
+  const rule = config.routing.rules.find(({ name }) => name === matched?.name);
   return createPastRoutes(config, catalog, pipeline)(model, rule, facts);
 }
 
 type Routed = { readonly wrote: Facts } | { readonly refusal: NoRoute };
 
-/** Makes what tells where a past request for a model goes by a rule, or by none; routes are made once. */
+/** Creates a function that routes past requests by a rule, or by the default; it caches routes. */
 export function createPastRoutes(
   config: GatewayConfig,
   catalog: ModelCatalog,
@@ -94,7 +94,7 @@ function routeFacts(
   { model, rule }: { readonly model: ModelConfig; readonly rule: RoutingRuleConfig | undefined },
 ): Facts {
   const placeOf = ({ upstream }: Candidate) => entries.findIndex((entry) => entry.upstream === upstream.name);
-  // Which of those that share an order has a session is known only with its key, which nothing keeps.
+  // Session affinity is unknown: session keys are not recorded. Upstreams of one order keep their order in the file.
   const able = chosen.candidates.slice(0, chosen.candidates.length - chosen.spare);
   const inOrder = able.toSorted(
     (a, b) => entries[placeOf(a)]!.order - entries[placeOf(b)]!.order || placeOf(a) - placeOf(b),
@@ -111,7 +111,7 @@ function routeFacts(
 function choose(route: ReturnType<typeof createRoute>, model: ModelConfig, facts: Facts) {
   const count = (fact: string) => Number(facts[fact] ?? 0);
   const needs = {
-    // As resolve-route does: nothing tells how many tokens an image is.
+    // As in resolve-route: the tokens of an image are unknown.
     tokens: count('request.image_count') > 0 ? 0 : count('request.input_tokens_estimate') + count('request.max_tokens'),
     cache_ttl: (facts['cache.requested_ttl'] ?? 'none') as CacheLifetime,
     session_key: undefined,

@@ -7,7 +7,7 @@ import type { SourcePosition } from '../../base/source/node.ts';
 import type { Loaded, StageEntry } from '../../base/source/spec.ts';
 import { describeLimit, spendLimits } from '../../domain/budget/limits/spend-limits.ts';
 
-/** A rule in force with the position it comes from. */
+/** A rule of the configuration with its position. */
 export interface EffectiveRule {
   readonly kind: 'routing' | 'access' | 'spend' | 'guard' | 'on_error' | 'named';
   readonly name: string;
@@ -20,13 +20,13 @@ export interface EffectiveRule {
   readonly line: number;
 }
 
-/** A rule as it is told; of a configuration that is no longer in force nobody knows the logic. */
+/** A rule in words. The logic of an older configuration is unknown. */
 export type RuleInWords = Omit<EffectiveRule, 'kind' | 'logic'> & { readonly kind: string; readonly logic?: unknown };
 
-/** What becomes of a request for which an access rule holds. */
-export const ACCESS_EFFECT = 'refuses: 403 forbidden';
+/** The effect of an access rule that holds. */
+export const ACCESS_EFFECT = 'rejects: 403 forbidden';
 
-/** Every rule of a configuration after expansion: of gateway.yaml in the order of decision, then of each pipeline. */
+/** Every rule of a configuration after expansion: those of gateway.yaml in order of evaluation, then those of each pipeline. */
 export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: string): EffectiveRule[] {
   const inForce = (
     kind: EffectiveRule['kind'],
@@ -52,7 +52,7 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
     ),
     ...loaded.pipelines.flatMap((pipeline) => [
       ...pipeline.rules.map(({ name, logic, position }) =>
-        inForce('named', { name: `${pipeline.name}/${name}`, logic }, 'is a name for this condition', position),
+        inForce('named', { name: `${pipeline.name}/${name}`, logic }, 'names this condition', position),
       ),
       ...(['stages', 'on_error', 'finally'] as const).flatMap((list) =>
         pipeline[list].flatMap((entry) => {
@@ -73,22 +73,22 @@ export function effectiveRules(loaded: Loaded, config: GatewayConfig, cwd: strin
   ];
 }
 
-/** What an entry does to the requests that its guard lets through. */
-function effectOf({ definition, options, id }: StageEntry): string {
-  const given = options as { readonly error?: ErrorCode; readonly status?: number };
-  if (definition.name === 'reject' && given.error !== undefined) {
-    return `refuses: ${given.status ?? ERRORS[given.error].status} ${given.error}`;
+/** The effect of an entry on the requests that match its guard. */
+function effectOf({ definition, options: all, id }: StageEntry): string {
+  const options = all as { readonly error?: ErrorCode; readonly status?: number };
+  if (definition.name === 'reject' && options.error !== undefined) {
+    return `rejects: ${options.status ?? ERRORS[options.error].status} ${options.error}`;
   }
-  if (definition.name === 'respond') return `answers: ${given.status ?? 200}`;
-  return definition.terminal ? `answers by ${id}` : `runs ${id}`;
+  if (definition.name === 'respond') return `responds: ${options.status ?? 200}`;
+  return definition.terminal ? `responds by ${id}` : `runs ${id}`;
 }
 
-/** What rules of a kind do, as a title above them; in the order to be shown. */
+/** Titles of the kinds of rules, in display order. */
 export const RULE_TITLES: Readonly<Record<EffectiveRule['kind'], string>> = {
-  routing: 'Routing: the first that holds decides',
-  access: 'Access: whatever holds refuses',
-  spend: 'Spending: every limit that applies must have room',
+  routing: 'Routing: the first match decides',
+  access: 'Access: any match rejects',
+  spend: 'Spending: every limit that applies must have headroom',
   guard: 'Guards of stages',
-  on_error: 'Answers to errors: the first that holds',
-  named: 'Names for conditions',
+  on_error: 'Error handlers: the first match',
+  named: 'Named rules',
 };

@@ -1,4 +1,4 @@
-/** How a request of the past was decided, by its audit record: what happened, not what would happen now. @module */
+/** The trace of a past request, from its audit record: what happened then, not what would happen now. @module */
 
 import { ERRORS } from '../../base/contract/errors.ts';
 import type { AuditRecord } from '../../base/contract/services.ts';
@@ -9,66 +9,66 @@ import { RECORDED_FACTS, recordedFacts } from '../../domain/audit/recorded-facts
 import type { LimitReader } from '../../domain/budget/limits/limit-statuses.ts';
 import type { RequestAttempt } from '../../domain/budget/reports/request-ledger.ts';
 import { decisionOf } from './dry-run.ts';
+import { type LimitView, limitViews } from './limit-views.ts';
 import type { RuleInWords } from './rules.ts';
-import { type ToldLimit, toldLimits } from './told-limits.ts';
 import { describeAttempt, describeDropped, describeReason } from './words.ts';
 
-/** A comparison that decided. */
-export interface ToldReason {
+/** A comparison that determined a decision. */
+export interface ReasonView {
   readonly held: boolean;
   readonly words: string;
 }
 
-interface ToldPlace {
+interface PositionView {
   readonly file: string | null;
   readonly line: number | null;
 }
 
-interface ToldStage extends ToldPlace {
+interface StageView extends PositionView {
   readonly id: string;
   readonly end: 'ran' | 'skipped' | 'shadow' | 'refused' | 'failed' | 'left_out' | 'answered';
   readonly ms: number | null;
-  /** Of its guard. */
+  /** Its guard. */
   readonly condition: string | null;
-  readonly reasons: readonly ToldReason[];
+  readonly reasons: readonly ReasonView[];
 }
 
-interface ToldRule extends ToldPlace {
+interface RuleView extends PositionView {
   readonly kind: 'routing' | 'access' | 'spend';
   readonly name: string;
   readonly mode: 'enforce' | 'shadow';
-  /** `null`: it was not asked, because an earlier one had decided, or nobody knows. */
+  /** `null`: not evaluated because an earlier rule decided, or unknown. */
   readonly held: boolean | null;
   readonly condition: string;
   readonly effect: string;
-  readonly reasons: readonly ToldReason[];
+  readonly reasons: readonly ReasonView[];
 }
 
-/** How a request was decided. */
+/** The decisions about a request. */
 export interface Trace {
-  /** Why it ended as it did, in one or two sentences. */
+  /** The reason of its outcome, in one or two sentences. */
   readonly why: string;
-  /** Version of the configuration that decided; `null` in records of a time when none was kept. */
+  /** Hash of its configuration; `null` in records without one. */
   readonly config: string | null;
   readonly rules_known: boolean;
   readonly pipeline: string | null;
-  readonly stages: readonly ToldStage[];
-  readonly rules: readonly ToldRule[];
-  readonly limits: readonly ToldLimit[];
+  readonly stages: readonly StageView[];
+  readonly rules: readonly RuleView[];
+  readonly limits: readonly LimitView[];
   readonly attempts: readonly { readonly n: number; readonly words: string }[];
   readonly dropped: readonly string[];
-  /** What the gateway changed in the body on its way up, and in the answer, in words; `null` where nothing was sent. */
+  /** Sentences about changes to the body and the response; `null` if nothing was sent. */
   readonly bytes: string | null;
   readonly shadow: readonly string[];
 }
 
-/** What is known beside the record. */
+/** The sources of a trace besides the audit record. */
 export interface TraceSources {
-  /** Rules of the configuration that decided; absent where it is not known any more. */
+  /** The rules of its configuration, if still known. */
   readonly rules?: readonly RuleInWords[] | undefined;
-  /** Of the ledger; those of the record where it has none. */
+  /** The attempts of the ledger; if empty, those of the record are used. */
   readonly attempts: readonly RequestAttempt[];
-  /** Absent: an administrator. */
+  /** An administrator by default. */
   readonly reader?: LimitReader;
 }
 
@@ -77,7 +77,7 @@ const ADMINISTRATOR: LimitReader = { is_admin: true };
 const texts = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : []);
 const textOf = (value: unknown): string | null => (typeof value === 'string' ? value : null);
 
-/** How a request was decided, in words. A record may come from a stage of the operator's own: whatever it lacks is left out. */
+/** The trace of a request. Records may come from operators' stages; missing fields are skipped. */
 export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINISTRATOR }: TraceSources): Trace {
   const seen = (typeof record.seen === 'object' ? record.seen : {}) as Readonly<Record<string, unknown>>;
   const facts = { ...recordedFacts(record), ...seen };
@@ -90,7 +90,7 @@ export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINIS
     pipeline: textOf(record.pipeline),
     stages,
     rules: rulesOf(record, facts, rules ?? []),
-    limits: toldLimits(record, reader),
+    limits: limitViews(record, reader),
     attempts: tried.map((attempt, i) => ({ n: i + 1, words: describeAttempt(attempt) })),
     dropped: texts(record.dropped).map(describeDropped),
     bytes: [...bytesOf(record), ...replacedOf(record), ...rewrittenOf(record)].join(' ') || null,
@@ -98,7 +98,7 @@ export function traceOf(record: AuditRecord, { rules, attempts, reader = ADMINIS
   };
 }
 
-/** The attempts that an audit record tells one by one. */
+/** The attempts of an audit record. */
 export function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[] {
   const isOne = (each: unknown) => typeof each === 'object' && each !== null;
   return Array.isArray(attempts) ? (attempts.filter(isOne) as RequestAttempt[]) : [];
@@ -106,8 +106,8 @@ export function attemptsOf({ attempts }: AuditRecord): readonly RequestAttempt[]
 
 type Facts = Readonly<Record<string, unknown>>;
 
-/** Why a condition held or not; nothing where what is kept of the facts says otherwise, because they have changed since. */
-function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
+/** The reasons of a condition's result; empty if the recorded facts give another result, because they changed later. */
+function reasonsOf(logic: unknown, facts: Facts, held: boolean): ReasonView[] {
   if (logic === undefined || logic === true) return [];
   if (held && factsRead(logic).some((path) => !(path in facts) && !RECORDED_FACTS.has(path))) return [];
   try {
@@ -115,7 +115,7 @@ function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
     if (decision.held !== held) return [];
     return decision.reasons.map((reason) => ({ held: reason.held, words: describeReason(reason) }));
   } catch {
-    // A condition may fail on what is no longer there.
+    // The condition may fail on missing facts.
     return [];
   }
 }
@@ -123,15 +123,15 @@ function reasonsOf(logic: unknown, facts: Facts, held: boolean): ToldReason[] {
 const STEP = /^(.+): (ran|skipped|shadow|refused|failed|left out|answered)(?:, ([\d.]+) ms)?$/;
 const HELD: Readonly<Record<string, boolean>> = { skipped: false };
 
-function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[] | undefined): ToldStage[] {
-  return texts(record.steps).flatMap((text): ToldStage[] => {
+function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[] | undefined): StageView[] {
+  return texts(record.steps).flatMap((text): StageView[] => {
     const [, id, end, ms] = STEP.exec(text) ?? [];
     if (id === undefined || end === undefined) return [];
     const guard = rules?.find(({ kind, name }) => kind === 'guard' && name === `${record.pipeline}/${id}`);
     return [
       {
         id,
-        end: end.replace(' ', '_') as ToldStage['end'],
+        end: end.replace(' ', '_') as StageView['end'],
         ms: ms === undefined ? null : Number(ms),
         condition: guard?.text ?? null,
         reasons: guard === undefined ? [] : reasonsOf(guard.logic, facts, HELD[end] ?? true),
@@ -142,24 +142,24 @@ function stagesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords
   });
 }
 
-/** The rules of gateway.yaml: for routing in their order up to the one that decided; those of spending only where they were asked. */
-function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[]): ToldRule[] {
+/** The rules of gateway.yaml with their results. Routing rules have results up to the deciding one; spend rules, if limits were checked. */
+function rulesOf(record: AuditRecord, facts: Facts, rules: readonly RuleInWords[]): RuleView[] {
   const shadows = texts(record.shadow);
   const decided = textOf(record.route_rule);
-  const asked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
+  const checked_limits = Array.isArray(record.limits) || record.reserved_usd !== undefined;
   let is_decided = decided === null;
-  const heldBy = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
-    if (kind === 'spend') return asked_limits && logic !== undefined ? logic === true || holds(logic, facts) : null;
+  const containingFact = ({ kind, name, mode, logic }: RuleInWords): boolean | null => {
+    if (kind === 'spend') return checked_limits && logic !== undefined ? logic === true || holds(logic, facts) : null;
     if (kind === 'access' && decided === null) return null;
     if (kind === 'access') return shadows.includes(`access:${name}`) || record.refused_by === `access rule ${name}`;
     if (is_decided) return null;
     is_decided = mode === 'enforce' && name === decided;
     return mode === 'shadow' ? shadows.includes(`routing:${name}`) : is_decided;
   };
-  return rules.flatMap((rule): ToldRule[] => {
+  return rules.flatMap((rule): RuleView[] => {
     const { kind, name, mode, text: condition, effect, file, line, logic } = rule;
     if (kind !== 'routing' && kind !== 'access' && kind !== 'spend') return [];
-    const held = heldBy(rule);
+    const held = containingFact(rule);
     const reasons = held === null ? [] : reasonsOf(logic, facts, held);
     return [{ kind, name, mode, condition, effect, file, line, held, reasons }];
   });
@@ -173,16 +173,16 @@ function holds(logic: unknown, facts: Facts): boolean | null {
   }
 }
 
-/** That the client was told of a full context in its own words. */
+/** The error of a full context window was replaced by one that the client recognizes. */
 const rewrittenOf = ({ error_rewritten }: AuditRecord): string[] =>
-  error_rewritten === true ? ["The upstream's error was written anew: the conversation is too long."] : [];
+  error_rewritten === true ? ["The upstream's error was rewritten: the conversation is too long."] : [];
 
 function replacedOf({ replaced, shadow }: AuditRecord): string[] {
   if (typeof replaced !== 'object' || replaced === null) return [];
   const counts = Object.entries(replaced).filter(([, count]) => typeof count === 'number');
   return counts.map(([id, count]) => {
     const verb = texts(shadow).includes(id) ? 'would have replaced' : 'replaced';
-    return `In the answer ${id} ${verb} ${count} ${count === 1 ? 'text' : 'texts'}.`;
+    return `${id} ${verb} ${count} ${count === 1 ? 'text' : 'texts'} of the response.`;
   });
 }
 
@@ -190,19 +190,19 @@ function bytesOf(record: AuditRecord): string[] {
   const { upstream_protocol: upstream, protocol, sends } = record;
   if (Number(sends ?? 0) === 0) return [];
   const [rewrites, losses] = [texts(record.rewrites), texts(record.losses)];
-  const lost = losses.length === 0 ? '' : `; ${losses.join(', ')} could not be said there as it came`;
-  if (rewrites.length === 0) return ['Sent byte for byte as it came.'];
-  if (!rewrites.includes('*')) return [`Sent as it came, but for ${rewrites.join(', ')}${lost}.`];
+  const lost = losses.length === 0 ? '' : `; not translatable: ${losses.join(', ')}`;
+  if (rewrites.length === 0) return ['Sent byte for byte as received.'];
+  if (!rewrites.includes('*')) return [`Sent as received, except for ${rewrites.join(', ')}${lost}.`];
   const is_translated = typeof upstream === 'string' && upstream !== protocol;
   return [
-    is_translated ? `Translated from ${String(protocol)} to ${upstream}${lost}.` : `Written anew by a stage${lost}.`,
+    is_translated ? `Translated from ${String(protocol)} to ${upstream}${lost}.` : `Rewritten by a stage${lost}.`,
   ];
 }
 
-/** What the sentence is made of beside the record. */
+/** The sources of `why` besides the record. */
 interface Known {
   readonly attempts: readonly RequestAttempt[];
-  readonly stages: readonly ToldStage[];
+  readonly stages: readonly StageView[];
   readonly rules: readonly RuleInWords[] | undefined;
   readonly reader: LimitReader;
 }
@@ -218,28 +218,29 @@ function whyOf(record: AuditRecord, known: Known): string {
   const code = Number(status ?? 0);
   if (typeof error === 'string') return code < 500 ? refusal(record, error, known) : failure(record, error, known);
   if (record.aborted === true) {
-    const read = record.drained === true ? ' The answer was read to its end for its bill.' : '';
-    return `The client went away after ${seconds(record.duration_ms)}, before the end of the answer.${read}`;
+    const read = record.drained === true ? ' The response was drained for its usage.' : '';
+    return `The client disconnected after ${seconds(record.duration_ms)}, before the end of the response.${read}`;
   }
-  if (code >= 400) return `${String(record.upstream ?? 'The gateway')} answered ${code}, and the client was told so.`;
+  if (code >= 400)
+    return `${String(record.upstream ?? 'The gateway')} responded ${code}, and the client got that error.`;
   return served(record, known);
 }
 
-/** Where a spend rule, or the guard of a stage, is written. */
+/** The position of a rule in the configuration. */
 function placeOf(name: unknown, kind: RuleInWords['kind'], rules: Known['rules']): string {
   const rule = rules?.find((each) => each.kind === kind && each.name === name);
   return rule === undefined ? '' : ` (${rule.file}:${rule.line})`;
 }
 
-/** Who changed the limit that refused a request at run time, beside the reason, which says when; empty where nobody did. */
+/** The authors of run-time changes to the limit that rejected a request; the reason already has the times. */
 function changesOf({ limits, spend_rule }: AuditRecord, { is_admin }: LimitReader): string {
   if (!Array.isArray(limits) || !is_admin) return '';
   const refused = (limits as (Record<string, unknown> | null)[]).find((limit) => limit?.rule === spend_rule);
   const grants = Array.isArray(refused?.grants) ? (refused.grants as Record<string, unknown>[]) : [];
   const givers = [...new Set(grants.map(({ granted_by }) => String(granted_by)))];
   return [
-    ...(typeof refused?.set_by === 'string' ? [` It was set by ${refused.set_by}.`] : []),
-    ...(givers.length > 0 ? [` The grant is by ${givers.join(' and ')}.`] : []),
+    ...(typeof refused?.set_by === 'string' ? [` Set by ${refused.set_by}.`] : []),
+    ...(givers.length > 0 ? [` Granted by ${givers.join(' and ')}.`] : []),
   ].join('');
 }
 
@@ -247,7 +248,7 @@ function refusal(record: AuditRecord, error: string, { stages, rules, reader }: 
   const { spend_rule, reason, refused_by, model, alias, stage } = record;
   if (typeof reason === 'string') {
     const place = placeOf(spend_rule, 'spend', rules);
-    const written = place === '' ? '' : ` It is written in${place.replace(/[()]/g, '')}.`;
+    const written = place === '' ? '' : ` Defined in${place.replace(/[()]/g, '')}.`;
     return `Refused: ${ended(reason.replace(/\.$/, ''))}${written}${changesOf(record, reader)}`;
   }
   const meaning = meaningOf(error);
@@ -286,7 +287,7 @@ function served(record: AuditRecord, { attempts }: Known): string {
   const { duration_ms, ttfb_ms, cost_usd, route_rule } = record;
   const upstream = record.upstream ?? attempts.at(-1)?.upstream;
   const took = duration_ms === undefined ? '' : ` in ${seconds(duration_ms)}`;
-  if (typeof upstream !== 'string') return `Answered by the gateway itself${took}.`;
+  if (typeof upstream !== 'string') return `The gateway itself responded${took}.`;
   const first = ttfb_ms === undefined ? '' : `, first byte after ${seconds(ttfb_ms)}`;
   const failed = attempts.slice(0, -1).map((attempt) => `${attempt.upstream} (${attempt.outcome})`);
   const after = failed.length === 0 ? '' : `, after ${failed.join(' and ')}`;

@@ -23,28 +23,27 @@ import { reportLiteralSecret } from '../../base/source/schema-errors.ts';
 import type { Annotation, Validated } from '../../base/source/validate.ts';
 import { reportExclusive, reportUnknown } from './link/link-keys.ts';
 
-/** Names that values of one configuration may refer to, by what the schemas call them in `x-ref`. */
+/** Names that values of a configuration may refer to, by their `x-ref` in the schemas. */
 export interface KnownNames {
   readonly upstream: readonly string[] | undefined;
   readonly model: readonly string[] | undefined;
   readonly 'token-group': readonly string[] | undefined;
 }
 
-/** What the checks of annotated values need to know. */
 export interface AnnotationContext {
   readonly findings: Findings;
   readonly env: NodeJS.ProcessEnv;
   readonly environment: 'required' | 'ignored';
-  /** Absent until the names are known; references are then not checked. */
+  /** Absent until the names are known; until then, references are not checked. */
   readonly names?: KnownNames;
   readonly conditions: ConditionChecker;
 }
 
-/** Acts on every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
+/** Checks every annotated value of a validated node: secrets, references, paths, URLs, conditions. */
 export function checkAnnotations(node: Node, validated: Validated, context: AnnotationContext): void {
   for (const annotation of validated.annotations) {
     const at = nodeAt(node, annotation.pointer);
-    // A value that comes from a default has nothing to point at and nothing wrong.
+    // Defaults have no position, and are valid.
     if (!isWritten(node, annotation.pointer)) continue;
     checkOne(annotation, at, validated, context);
     if (annotation.kind !== 'x-secret-file') continue;
@@ -55,7 +54,7 @@ export function checkAnnotations(node: Node, validated: Validated, context: Anno
 
 type Check = (annotation: Annotation, node: Node, context: AnnotationContext) => void;
 
-/** The checks of annotated texts; conditions can be of any type. */
+/** The checks of annotated strings; a condition can have any type. */
 const TEXT_CHECKS: Readonly<Record<Exclude<Annotation['kind'], 'x-rule'>, Check>> = {
   'x-secret': environmentVariable,
   'x-secret-file': secretInFile,
@@ -74,16 +73,16 @@ function checkOne(annotation: Annotation, node: Node, validated: Validated, cont
     replaceAt(validated.value, pointer, condition.logic);
     checkReads(condition, annotation.parameter, context);
   } else if (value === '' || (node.kind === 'scalar' && node.value === '')) {
-    context.findings.report('C3007', node.mark, 'the text is empty', {
+    context.findings.report('C3007', node.mark, 'the value is empty', {
       expected: 'at least one character',
-      help: 'fill it in, or leave the key out if nothing is meant',
+      help: 'fill it in, or remove the key',
     });
   } else if (typeof value === 'string') {
     TEXT_CHECKS[kind](annotation, node, context);
   }
 }
 
-/** @param known facts, or what facts begin with, that are there when the condition is evaluated; `true` for all. */
+/** @param known facts, or sections of facts, that exist when the condition is evaluated; `true` for all */
 function checkReads(condition: Condition, known: unknown, { findings }: AnnotationContext): void {
   if (!Array.isArray(known)) return;
   const paths = known as readonly string[];
@@ -93,7 +92,7 @@ function checkReads(condition: Condition, known: unknown, { findings }: Annotati
       paths.filter((there) => there.includes('.')),
       paths.filter((there) => !there.includes('.')),
     ];
-    findings.report('C6003', mark, `the fact ${path} is not known yet when this is decided`, {
+    findings.report('C6003', mark, `the fact ${path} is not yet known when this condition is evaluated`, {
       expected: [`a fact below ${listed(sections)}`, ...facts].join(', or '),
     });
   }
@@ -124,7 +123,7 @@ function environmentVariable({ parameter, value }: Annotation, node: Node, conte
   }
 }
 
-/** Whether a text is a path, and not the secret itself in its place: many passwords are file names, too. */
+/** Whether a text is a path rather than the secret itself: many passwords are valid file names. */
 function isPath(text: string, file: string): boolean {
   if (looksSecret(text)) return false;
   return /^\.{0,2}\//.test(text) || (text.includes('/') && existsSync(dirname(file)));
@@ -146,7 +145,7 @@ function secretInFile({ value }: Annotation, node: Node, { findings, environment
     }
     findings.hide(node);
     findings.report(code, node.mark, 'there is no such file', {
-      found: 'something that is no path of a file here (not shown: it may be a secret)',
+      found: 'a value that is not the path of a file (hidden: it may be a secret)',
       expected: 'a path such as /run/secrets/upstream-key, or ./upstream-key beside this file',
       help: `put the secret into a file, and its path into ${key}`,
     });
@@ -197,10 +196,10 @@ function url({ parameter: kind, value }: Annotation, node: Node, { findings }: A
   if (problem === undefined) return;
   if (/credentials/.test(problem)) findings.hide(node);
   const help = /credentials/.test(problem)
-    ? 'name the variable that holds the credential in a key that ends in _env'
+    ? 'put the credential into an environment variable, and name it in a key that ends in _env'
     : /metadata/.test(problem)
-      ? 'name the address of the service that is meant'
-      : meantUrl(String(value));
+      ? 'use the address of the service itself'
+      : suggestUrl(String(value));
   findings.report('C4010', node.mark, `the URL cannot be used: ${problem}`, {
     expected: kind === 'base' ? 'http(s)://host[:port][/path]' : 'http(s)://host[:port][/path][?query]',
     help,
@@ -217,9 +216,9 @@ function origin(text: string, node: Node, findings: Findings): void {
   });
 }
 
-/** The URL that somebody probably meant who left out a part of it. */
-function meantUrl(text: string): string | undefined {
-  if (/^\$/.test(text)) return 'write the URL: variables are not put in';
+/** A suggestion for an incomplete URL. */
+function suggestUrl(text: string): string | undefined {
+  if (/^\$/.test(text)) return 'write the URL itself: variables are not expanded';
   const rest = text.replace(/^(?:https?(?::|(?=\/\/)))?\/*/i, '');
   const scheme = /^http:/i.test(text) || isLoopbackUrl(`http://${rest}`) ? 'http' : 'https';
   const meant = `${scheme}://${rest}`;
@@ -238,7 +237,7 @@ function timeZone({ value }: Annotation, node: Node, { findings }: AnnotationCon
   if (isTimeZone(String(value))) return;
   const expected = 'a name of the IANA database, such as UTC or Europe/Berlin';
   const zones = Intl.supportedValuesOf('timeZone');
-  // People know the city; the name of its zone begins with a continent.
+  // People write the city alone; zone names begin with a continent.
   const city = String(value).toLowerCase().replaceAll(' ', '_');
   const meant = zones.find((zone) => zone.toLowerCase().endsWith(`/${city}`));
   const help = didYouMean(String(value), zones) ?? (meant && `did you mean \`${meant}\`?`);
@@ -257,12 +256,12 @@ function replaceAt(root: unknown, pointer: string, value: unknown): void {
 
 /**
  * Silences the warnings that a file allows under `allow:`.
- * @param more files that it extends.
+ * @param more files that it extends
  */
 export function allowWarnings(root: Node, findings: Findings, more: readonly string[] = []): void {
   for (const { key, key_mark } of entriesOf(childOf(root, 'allow'))) {
     findings.allow(key_mark, key, more);
-    // The schema refuses what has not even the form of a code.
+    // The schema rejects keys that are not of the form of a code.
     if (Object.hasOwn(DIAGNOSTICS, key) || !/^W\d{4}$/.test(key)) continue;
     findings.report('C3004', key_mark, `there is no warning ${keyName(key)}`, {
       expected: 'a code as the warning shows it, such as W7008',

@@ -17,24 +17,24 @@ import {
 import { EXTENSION_SCHEMA } from '../../base/source/schemas.ts';
 import { validate } from '../../base/source/validate.ts';
 
-// One file, several pipelines: `match` is a list of requests, each with the name of the pipeline that serves them.
+// A file with a list under `match` defines several pipelines, each with its own name.
 
-/** A pipeline as the files make it, before its fragments are put in. */
+/** A pipeline composed from files, before its fragments are expanded. */
 export interface PipelineSource {
-  /** The file that says most about it; fragments stand beside it. */
+  /** Its main file; fragments are looked up beside it. */
   readonly file: string;
   readonly root: MapNode;
   readonly name: string | undefined;
-  /** Name of the file's pipelines together, where it makes several. */
+  /** The common name of the pipelines of one file. */
   readonly family?: string | undefined;
-  /** Whether it was made by changing another. */
+  /** Whether it is the result of `extends`. */
   readonly extended?: boolean;
-  /** Where entries were taken out, by the stages they had. */
+  /** Where `remove` names the entries of a stage. */
   readonly removed?: ReadonlyMap<string, Mark>;
 }
 
 const STAGE_LISTS: readonly string[] = ['stages', 'on_error', 'finally'];
-/** Keys of an entry of `match` that say something about its pipeline. */
+/** Keys of an entry of `match` that describe its pipeline. */
 const ABOUT: readonly string[] = ['name', 'summary'];
 
 /** The pipelines of a file: one, or one for each entry of its `match`. */
@@ -49,7 +49,7 @@ export function splitPipelines(file: string, root: MapNode, findings: Findings):
   reportIdle(root, protocols, findings);
   return match.items.map((item) => {
     if (childOf(item, 'name') === undefined) {
-      findings.report('C3002', item.mark, 'one of several pipelines has no name', {
+      findings.report('C3002', item.mark, 'an entry of `match` has no name', {
         expected: 'a name for each entry of `match`: { name: ..., methods: ..., paths: ..., protocol: ... }',
       });
     }
@@ -63,7 +63,7 @@ export function splitPipelines(file: string, root: MapNode, findings: Findings):
   });
 }
 
-/** The root of one pipeline of several. */
+/** The root of one of the pipelines of a file. */
 function forMatch(root: MapNode, item: Node): MapNode {
   const name = entryOf(item, 'name');
   const summary = entryOf(item, 'summary');
@@ -76,7 +76,7 @@ function forMatch(root: MapNode, item: Node): MapNode {
   return { ...root, entries };
 }
 
-/** Leaves out the entries that are for other protocols, and the key that says so. */
+/** Removes the entries for other protocols, and the key `protocols`. */
 function withoutOthers(root: MapNode, protocol: string | undefined, findings?: Findings): MapNode {
   const entries = root.entries.map((entry): Entry => {
     if (!STAGE_LISTS.includes(entry.key) || entry.value.kind !== 'list') return entry;
@@ -86,7 +86,7 @@ function withoutOthers(root: MapNode, protocol: string | undefined, findings?: F
   return { ...root, entries };
 }
 
-/** The entries of a list that are for a protocol. */
+/** The entries of a list that apply to a protocol. */
 function ofProtocol(items: readonly Node[], protocol: string | undefined): readonly Node[] {
   return items.flatMap((item) => {
     const protocols = entryOf(item, 'protocols');
@@ -96,7 +96,7 @@ function ofProtocol(items: readonly Node[], protocol: string | undefined): reado
   });
 }
 
-/** Reports protocols of entries that no pipeline of the file serves. */
+/** Reports `protocols` of entries that no pipeline of the file serves. */
 function reportIdle(root: MapNode, served: readonly (string | undefined)[], findings: Findings): void {
   if (served.includes(undefined)) return;
   for (const { key, value } of entriesOf(root)) {
@@ -113,11 +113,10 @@ function reportIdle(root: MapNode, served: readonly (string | undefined)[], find
 
 // Inserts, replaces and removes entries of the lists of a pipeline.
 
-/** Lists whose entries have an id that another file can name. */
 const LISTS = ['stages', 'on_error', 'finally'] as const;
 type List = (typeof LISTS)[number];
 
-/** What an entry is called: its id, else its stage, else its fragment. */
+/** The name of an entry: its id, else its stage, else its fragment. */
 function idOf(entry: Node): string | undefined {
   const written = textOf(childOf(entry, 'id')) ?? textOf(childOf(entry, 'stage'));
   return written ?? textOf(childOf(entry, 'use'))?.replace(/^fragments\//, '');
@@ -128,7 +127,7 @@ function idsOf(root: MapNode): ReadonlySet<string> {
   return new Set(LISTS.flatMap((list) => itemsOf(childOf(root, list)).flatMap((entry) => idOf(entry) ?? [])));
 }
 
-/** The lists of a pipeline while they are changed. */
+/** The lists of a pipeline during edits. */
 class StageLists {
   readonly removed = new Map<string, Mark>();
   readonly #lists: Map<List, Node[]>;
@@ -136,10 +135,10 @@ class StageLists {
   readonly #pipeline: string;
   readonly #findings: Findings;
   readonly #advice: string | undefined;
-  /** The last of the entries that were inserted after a point, so that they keep the order they are written in. */
+  /** The last entry inserted after each anchor: further insertions follow it, in the order of the file. */
   readonly #last_after = new Map<Node, Node>();
 
-  /** @param advice what else to say about an id that the pipeline does not have. */
+  /** @param advice further help for an id that the pipeline does not have */
   constructor(root: MapNode, pipeline: string, findings: Findings, advice?: string) {
     this.#root = root;
     this.#pipeline = pipeline;
@@ -148,7 +147,7 @@ class StageLists {
     this.#lists = new Map(LISTS.map((list) => [list, [...itemsOf(childOf(root, list))]]));
   }
 
-  /** @param edit a mapping with `after` or `before`, and `stages`. */
+  /** @param edit a mapping with `after` or `before`, and `stages` */
   insert(edit: Node): void {
     const point = entryOf(edit, 'after') ?? entryOf(edit, 'before');
     const added = ofProtocol(itemsOf(childOf(edit, 'stages')), this.#protocol());
@@ -160,14 +159,14 @@ class StageLists {
     if (point.key === 'after') this.#last_after.set(anchor, added.at(-1)!);
   }
 
-  /** @param entry a whole entry, with the id of the one it replaces. */
+  /** @param entry a whole entry, with the id of the one it replaces */
   replace(entry: Node): void {
     const id = childOf(entry, 'id');
     const place = id && this.#place(id, '`replace` names');
     if (place !== undefined) place.items[place.at] = entry;
   }
 
-  /** @param id the scalar that names an entry. */
+  /** @param id the scalar that names an entry */
   remove(id: Node): void {
     const place = this.#place(id, '`remove` names');
     if (place === undefined) return;
@@ -182,7 +181,7 @@ class StageLists {
     items.splice(where === 'end' ? items.length : 0, 0, ...ofProtocol(entries, this.#protocol()));
   }
 
-  /** The pipeline with its lists as they are now. */
+  /** The edited pipeline. */
   result(): MapNode {
     const kept = this.#root.entries.filter(({ key }) => !LISTS.includes(key as List));
     const lists = LISTS.flatMap((list) => {
@@ -214,15 +213,15 @@ class StageLists {
     if (found !== undefined) return found;
     const known = [...this.#lists.values()].flatMap((items) => items.flatMap((item) => idOf(item) ?? []));
     const advice = closest(name, known) === undefined && this.#advice !== undefined ? `; or ${this.#advice}` : '';
-    this.#findings.report('C2012', id.mark, `${what} ${keyName(name)}, which is not there`, {
-      found: `the pipeline ${quote(this.#pipeline)} does not have it`,
+    this.#findings.report('C2012', id.mark, `${what} ${keyName(name)}, which does not exist`, {
+      found: `the pipeline ${quote(this.#pipeline)} has no such entry`,
       help: `${oneOf(name, known, 'its entries')}${advice}`,
     });
     return undefined;
   }
 }
 
-// Pipelines made from others: a file with `extends` says what is different.
+// A file with `extends` changes other pipelines, or makes a new one from another.
 
 /** A file with `extends`. */
 export interface Extension {
@@ -230,9 +229,9 @@ export interface Extension {
   readonly root: MapNode;
 }
 
-/** Keys that an extension says instead of what it extends. */
+/** Keys that an extension overrides. */
 const REPLACED: readonly string[] = ['pipeline', 'version', 'summary', 'match', 'limits'];
-/** Mappings that an extension adds to. */
+/** Mappings that an extension merges. */
 const ADDED: readonly string[] = ['rules', 'allow'];
 
 export const isExtension = (root: MapNode): boolean => entryOf(root, 'extends') !== undefined;
@@ -254,8 +253,8 @@ export function applyExtensions(
     for (const [name, source] of targets) {
       const other = extended.get(source);
       if (other !== undefined && !is_new) {
-        const message = `the pipeline ${quote(source.name ?? '')} is extended already`;
-        findings.report('C2013', name.mark, message, { help: `say both in ${basename(other.by.file)}` });
+        const message = `another file already extends the pipeline ${quote(source.name ?? '')}`;
+        findings.report('C2013', name.mark, message, { help: `put both changes into ${basename(other.by.file)}` });
         continue;
       }
       const result = extend(source, extension, ids, findings);
@@ -266,7 +265,7 @@ export function applyExtensions(
   return [...sources.map((source) => extended.get(source)?.result ?? source), ...made];
 }
 
-/** The pipelines of a name, which may be that of a file of several; reports where there are none. */
+/** The pipelines with a name or family name; reports when there are none. */
 function sourcesOf(
   node: Node,
   sources: readonly PipelineSource[],
@@ -274,7 +273,7 @@ function sourcesOf(
   what_for = '',
 ): readonly PipelineSource[] {
   const name = textOf(node);
-  // What is no text is reported by validation.
+  // Validation reports other types.
   if (name === undefined) return [];
   const found = sources.filter((source) => source.name === name || source.family === name);
   if (found.length > 0) return found;
@@ -299,8 +298,8 @@ function targetsOf(
   const pipeline = entryOf(root, 'pipeline');
   const match = entryOf(root, 'match');
   if (pipeline !== undefined && match === undefined) {
-    findings.report('C3002', pipeline.key_mark, 'missing key `match`: a new pipeline serves requests of its own', {
-      help: 'write `match: { methods: [...], paths: [...], protocol: ... }`, or leave `pipeline` out to change the other',
+    findings.report('C3002', pipeline.key_mark, 'missing key `match`: a new pipeline needs requests of its own', {
+      help: 'write `match: { methods: [...], paths: [...], protocol: ... }`, or remove `pipeline` to change the extended one',
     });
     return [];
   }
@@ -308,15 +307,15 @@ function targetsOf(
   if (own === undefined || found.length < 2) return found;
   const message =
     own === pipeline
-      ? 'a new pipeline is made from one other, and `extends` names several'
-      : '`match` is for one pipeline, and `extends` names several';
+      ? 'a new pipeline can extend only one other, and `extends` names several'
+      : '`match` can change only one pipeline, and `extends` names several';
   findings.report('C4009', own.key_mark, message, {
-    help: 'leave `pipeline` and `match` out to change those, or extend one',
+    help: 'remove `pipeline` and `match` to change all of them, or extend one',
   });
   return [];
 }
 
-/** @param ids of the entries of all pipelines that the extension names. */
+/** @param ids of the entries of all pipelines that the extension names */
 function extend(
   source: PipelineSource,
   { file, root }: Extension,
@@ -330,13 +329,13 @@ function extend(
   const base: MapNode = { ...source.root, entries: [...replaced, ...more] };
   const name = textOf(childOf(root, 'pipeline')) ?? source.name;
   const lists = new StageLists(base, name ?? '', findings);
-  // Of several pipelines, some have entries that the others do not need.
+  // When several pipelines are extended, an entry need not exist in all of them.
   const own = idsOf(base);
   const isOfOthers = (id = '') => ids.has(id) && !own.has(id);
   for (const id of itemsOf(childOf(root, 'remove'))) if (!isOfOthers(textOf(id))) lists.remove(id);
   for (const entry of itemsOf(childOf(root, 'replace'))) if (!isOfOthers(idOf(entry))) lists.replace(entry);
   for (const edit of itemsOf(childOf(root, 'insert'))) lists.insert(edit);
-  // The first clause that handles an error answers.
+  // The first matching clause handles an error, so those of the extension come first.
   lists.add('on_error', itemsOf(childOf(root, 'on_error')), 'front');
   lists.add('finally', itemsOf(childOf(root, 'finally')));
   const edited = ADDED.reduce((whole, key) => withAdded(whole, key, root, findings), lists.result());
@@ -350,7 +349,7 @@ function extend(
   };
 }
 
-/** Adds what a mapping of the extension says to that of the pipeline. */
+/** Merges a mapping of the extension into that of the pipeline. */
 function withAdded(root: MapNode, key: string, extension: MapNode, findings: Findings): MapNode {
   const added = entryOf(extension, key);
   const own = entryOf(root, key);
@@ -360,8 +359,8 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
   const fresh = entriesOf(added.value).filter((entry) => {
     const twin = taken.find((other) => other.key === entry.key);
     if (twin !== undefined && key === 'rules') {
-      findings.report('C4005', entry.key_mark, `the pipeline has a rule ${keyName(entry.key)} already`, {
-        help: `it stands in ${basename(twin.key_mark.file)}:${twin.key_mark.line}; give this one another name`,
+      findings.report('C4005', entry.key_mark, `the pipeline already has a rule ${keyName(entry.key)}`, {
+        help: `it is in ${basename(twin.key_mark.file)}:${twin.key_mark.line}; rename this one`,
       });
     }
     return twin === undefined;
@@ -371,20 +370,20 @@ function withAdded(root: MapNode, key: string, extension: MapNode, findings: Fin
   return { ...root, entries };
 }
 
-// Stages that gateway.yaml puts into all pipelines at once.
+// `all_pipelines` of gateway.yaml adds stages to every pipeline.
 
-const SOME_LACK_IT = 'say which pipelines are meant: pipelines: [...]';
+const LIST_PIPELINES = 'list the pipelines: pipelines: [...]';
 
-/** The pipelines an entry of `all_pipelines.insert` is for; `undefined`: all that send requests upstream. */
+/** The pipelines that an entry of `all_pipelines.insert` names; `undefined`: all that send requests upstream. */
 function namesOf(edit: Node): readonly string[] | undefined {
   const written = childOf(edit, 'pipelines');
   return written === undefined ? undefined : itemsOf(written).flatMap((node) => textOf(node) ?? []);
 }
 
 /**
- * A pipeline, fragments put in, with the stages of `all_pipelines`.
- * @param section `all_pipelines` of gateway.yaml.
- * @param sends whether the pipeline sends requests upstream.
+ * An expanded pipeline with the stages of `all_pipelines`.
+ * @param section `all_pipelines` of gateway.yaml
+ * @param sends whether the pipeline sends requests upstream
  */
 export function withAllPipelines(
   root: MapNode,
@@ -394,7 +393,7 @@ export function withAllPipelines(
   findings: Findings,
 ): MapNode {
   if (section === undefined) return root;
-  const lists = new StageLists(root, name, findings, SOME_LACK_IT);
+  const lists = new StageLists(root, name, findings, LIST_PIPELINES);
   for (const edit of itemsOf(childOf(section, 'insert'))) {
     const names = namesOf(edit);
     const is_meant = names === undefined ? sends : names.some((each) => each === name || each === family);
@@ -404,7 +403,7 @@ export function withAllPipelines(
   return lists.result();
 }
 
-/** Reports pipelines that `all_pipelines` names and nobody has. */
+/** Reports pipelines that `all_pipelines` names and that do not exist. */
 export function checkAllPipelines(
   section: Node | undefined,
   sources: readonly PipelineSource[],

@@ -7,29 +7,24 @@ import type {
   UpstreamConfig,
 } from '../../base/contract/config.ts';
 import type { GatewayFile } from '../../base/contract/config-files.ts';
-import type { Protocol } from '../../base/contract/protocol.ts';
 import { deepFreeze } from '../../base/kit/freeze.ts';
-import { decidingVariable } from '../../base/kit/net/way.ts';
+import { decidingVariable } from '../../base/kit/net/proxy-route.ts';
 import { secretFile, secretInFile } from '../../base/kit/secret-names.ts';
 import { isWritten, type MapNode } from '../../base/source/node.ts';
 import { namesMeant, shapeModel } from '../../domain/budget/prices/known-models.ts';
+import { UPSTREAM_TYPES } from '../../domain/upstreams/types/index.ts';
 import { checksSignatures, type LoadedProfiles } from './profile.ts';
 
-/** What an upstream of each type speaks where it does not say so. */
-const DEFAULT_PROTOCOLS: Readonly<Record<UpstreamConfig['type'], readonly Protocol[]>> = {
-  vendor: ['messages'],
-  compat: ['chat', 'responses'],
-};
 const DEFAULT_DATA_DIR = '.appscli/postgres';
 
-/** The cache pool of an upstream that names none. */
+/** The cache pool of an upstream without `cache_pool`. */
 export function ownPool({ name }: { readonly name: string }): string {
   return `upstream ${name}`;
 }
 
 /**
- * The state boundary of an upstream that names none: its address and credential. A file with the credential is named from
- * `directory` where it is below it, so that replicas in other directories have the same boundary.
+ * The state boundary of an upstream without `state_boundary`: its address and credential. A credential file below `directory`
+ * counts by its relative path, so that replicas in other directories share the boundary.
  */
 export function ownBoundary(
   upstream: Pick<GatewayFile['upstreams'][number], 'base_url' | 'api_key_env' | 'auth_token_env'>,
@@ -43,7 +38,6 @@ export function ownBoundary(
   return `${new URL(base_url).href} ${is_below ? secretInFile(path.replaceAll(sep, '/')) : credential}`;
 }
 
-/** Only the Messages protocol has a call that counts tokens. */
 function shapeUpstream(
   upstream: GatewayFile['upstreams'][number],
   {
@@ -52,8 +46,9 @@ function shapeUpstream(
     directory,
   }: { readonly profile: Profile | undefined; readonly env: NodeJS.ProcessEnv; readonly directory: string },
 ): UpstreamConfig {
-  const { type, supports, protocols = DEFAULT_PROTOCOLS[type] } = upstream;
-  const count_tokens = type === 'vendor' && supports.count_tokens;
+  const type = UPSTREAM_TYPES[upstream.type];
+  const { supports, protocols = type.protocols } = upstream;
+  const count_tokens = type.counts_tokens && supports.count_tokens;
   const { unproven_reasoning = false } = supports;
   const unsigned_reasoning = supports.unproven_reasoning ?? !checksSignatures(upstream.base_url);
   return {
@@ -68,7 +63,7 @@ function shapeUpstream(
   };
 }
 
-/** Where gateway.yaml names no proxy, the environment may. */
+/** The proxy of gateway.yaml, else that of the environment (`HTTPS_PROXY`). */
 function shapeProxy(
   { base_url, proxy }: GatewayFile['upstreams'][number],
   env: NodeJS.ProcessEnv,
@@ -78,7 +73,7 @@ function shapeProxy(
   return variable?.is_proxy ? { proxy: { url_env: variable.name } } : {};
 }
 
-/** A field that is said to be the only bound it takes is one that it keeps to. */
+/** `max_tokens_field` implies that the upstream enforces that field. */
 function enforcedBy({
   enforces,
   max_tokens_field: field,
@@ -88,7 +83,7 @@ function enforcedBy({
 
 type FileRoute = GatewayFile['routing']['rules'][number]['upstreams'];
 
-/** Names alone have their places as orders; a list with weights is one order where it says nothing else. */
+/** Default orders: the position in a list of names, and 1 for all entries of a list with weights. */
 function shapeUpstreams(one: string | undefined, several: FileRoute): readonly RouteUpstream[] {
   if (one !== undefined) return [{ upstream: one, order: 1, weight: 1 }];
   const entries = several!.map((entry) => (typeof entry === 'string' ? { upstream: entry } : entry));
@@ -108,7 +103,7 @@ function shapeRule(
   return { ...rule, name, upstreams: shapeUpstreams(upstream, upstreams) };
 }
 
-/** Without a section `models` a name in a list of models means the model by each of its names. */
+/** Without a section `models`, a name matches the model under each of its names, such as dated aliases. */
 function withAllNames<T extends { readonly models?: readonly string[] }>(entry: T): T {
   return entry.models === undefined ? entry : { ...entry, models: [...new Set(entry.models.flatMap(namesMeant))] };
 }
@@ -125,26 +120,25 @@ function shapeRouting({
   };
 }
 
-/** Where no server is named, the embedded one is meant. */
+/** Defaults to the embedded server. */
 function shapeDatabase(database: GatewayConfig['database'] = {}, directory: string): GatewayConfig['database'] {
   if (database.postgres !== undefined || database.embedded !== undefined) return database;
   return { ...database, embedded: { data_dir: resolve(directory, DEFAULT_DATA_DIR) } };
 }
 
-/** What a validated gateway.yaml does not hold itself. */
+/** The inputs of a configuration besides the validated values. */
 export interface ConfigSource {
-  /** The file as it is written. */
+  /** gateway.yaml without defaults. */
   readonly root: MapNode;
-  /** Of gateway.yaml, where the embedded database lives by default. */
+  /** The directory of gateway.yaml. */
   readonly directory: string;
   readonly profiles: LoadedProfiles;
-  /** Its variables may name proxies. */
   readonly env: NodeJS.ProcessEnv;
 }
 
-/** The configuration stages see, from a validated gateway.yaml. */
+/** The configuration that the gateway uses, from the validated values of gateway.yaml. */
 export function shapeConfig(value: unknown, { root, directory, profiles, env }: ConfigSource): GatewayConfig {
-  // Conditions have their named rules expanded by now.
+  // Named rules are expanded in the conditions already.
   const { rules: _, ...raw } = value as GatewayFile;
   const routing = shapeRouting(raw.routing);
   const from_lists = !isWritten(root, '/models') && {

@@ -1,6 +1,5 @@
 import { basename } from 'node:path';
-import { ENGINE_FACTS, INITIAL_FACTS } from '../../base/contract/engine-facts.ts';
-import type { FactPath } from '../../base/contract/facts.ts';
+import { ENGINE_FACTS, type FactPath, INITIAL_FACTS } from '../../base/contract/facts.ts';
 import { HEADER_FACTS } from '../../base/contract/own-facts.ts';
 import type { Capability, StageDefinition } from '../../base/contract/stage.ts';
 import { excludes, implies } from '../../base/rules/guards.ts';
@@ -9,16 +8,16 @@ import { type Mark, quote } from '../../base/source/node.ts';
 import type { StageEntry } from '../../base/source/spec.ts';
 import type { LinkedStage } from './link/link-stages.ts';
 
-/** The lists of a pipeline whose every entry was resolved. */
+/** The lists of a pipeline whose entries are all resolved. */
 export interface LinkedPipeline {
   readonly stages: readonly LinkedStage[];
   readonly on_error: readonly LinkedStage[];
   readonly finally: readonly LinkedStage[];
   /** The `stages` key, for findings about the list as a whole. */
   readonly stages_mark: Mark;
-  /** What each item of `stages` names, a stage or a fragment, where the pipeline's own file says so. */
+  /** The stage or fragment name of each item of `stages`, in the pipeline's own file. */
   readonly item_marks: readonly Mark[];
-  /** Where `remove` of an extension took entries out, by their stages. */
+  /** Where `remove` of an extension names the entries of a stage. */
   readonly removed: ReadonlyMap<string, Mark>;
 }
 
@@ -29,14 +28,14 @@ const writes = ({ entry }: LinkedStage, path: FactPath): boolean => entry.defini
 /** Whether the stage runs where its guard allows it. */
 export const isEnforced = ({ entry }: LinkedStage): boolean => entry.mode === 'enforce';
 
-/** Facts that nobody knows before there is an answer, whichever stage writes them. */
+/** Facts that only exist once there is a response, whichever stage writes them. */
 const isLate = (path: FactPath): boolean => /^(usage|upstream|outcome)\./.test(path);
 
-/** Facts about the request alone, which the engine writes before the first stage, where it can. */
+/** Facts about the request, which the engine writes before the first stage. */
 const isEarly = (path: FactPath): boolean =>
   (engine_facts.has(path) && !/^(outcome|error)\./.test(path)) || path.startsWith(HEADER_FACTS);
 
-/** Checks the order of stages: somebody always answers, and no fact is read before it is written. */
+/** Checks the order of stages: every request gets a response, and no fact is read before it is written. */
 export function checkFlow(
   pipeline: LinkedPipeline,
   all_stages: ReadonlyMap<string, StageDefinition>,
@@ -56,16 +55,16 @@ function alwaysAnswers({ entry }: LinkedStage): boolean {
 function checkAnswers({ stages, stages_mark, item_marks }: LinkedPipeline, findings: Findings): void {
   for (const { entry, mark } of stages) {
     if (!entry.definition.terminal || entry.fail_closed) continue;
-    findings.report('C6008', mark, `${quote(entry.id)} answers the request, so the request cannot go on without it`, {
-      help: 'remove `fail_closed: false`; an `on_error` clause can answer when it fails',
+    findings.report('C6008', mark, `${quote(entry.id)} responds, so a request cannot continue without it`, {
+      help: 'remove `fail_closed: false`; to respond when it fails, add an `on_error` clause',
     });
   }
   const last = stages.findIndex(alwaysAnswers);
   if (last < 0) {
     const near = stages.findLast(({ entry }) => entry.definition.terminal);
     const mark = near === undefined ? stages_mark : near.mark.chain === undefined ? near.mark : item_marks.at(-1)!;
-    findings.report('C6001', mark, 'a request may reach the end without an answer', {
-      expected: 'a stage without `when` that answers, such as forward or fail, at the end',
+    findings.report('C6001', mark, 'a request may reach the end without a response', {
+      expected: 'at the end, a stage without `when` that responds, such as forward or reject',
       help: near === undefined || near.mark.chain !== undefined ? undefined : helpToAnswer(near.entry),
     });
     return;
@@ -76,15 +75,12 @@ function checkAnswers({ stages, stages_mark, item_marks }: LinkedPipeline, findi
     .find(({ entry: { definition } }) => definition.terminal || definition.raises.length > 0);
   if (unreachable === undefined) return;
   const answering = stages[last]!.entry;
-  findings.report(
-    'C6002',
-    unreachable.mark,
-    `the stage can never run: ${quote(answering.id)} above it always answers`,
-    { help: helpToReach(answering) },
-  );
+  findings.report('C6002', unreachable.mark, `the stage never runs: ${quote(answering.id)} above it always responds`, {
+    help: helpToReach(answering),
+  });
 }
 
-/** A stage that asks nobody for its answer was meant for some requests only. */
+/** A terminal stage without an upstream most likely lacks its guard. */
 function helpToReach({ id, definition }: StageEntry): string {
   if (definition.needs.includes('network')) return `move it above ${quote(id)}`;
   return `give ${quote(id)} a \`when:\`, or move it to the end`;
@@ -96,20 +92,20 @@ function helpToAnswer({ id, mode }: StageEntry): string {
   return `remove the guard of ${quote(id)}, or add a stage below it`;
 }
 
-/** A guard may stand elsewhere, as a named rule. */
+/** Names the stage, because the guard may be a named rule elsewhere. */
 const guardOf = ({ id }: StageEntry): string => `the guard of ${quote(id)}`;
 
 /** The stage that should have written a fact. */
 interface Writer {
   readonly name: string;
   readonly writes: readonly FactPath[];
-  /** Where an extension took it out. */
+  /** Where an extension removes it. */
   readonly removed?: Mark | undefined;
-  /** What to do, with "it" or "them" for the facts, and the stage that reads them. */
+  /** @param them "it" or "them", for the facts */
   help(them: string, what_moves: string): string;
 }
 
-/** Follows the facts through a pipeline. One stage that is missing or misplaced gives one finding, at its first reader. */
+/** Data-flow analysis of facts. A missing or misplaced stage gives one finding, at its first reader. */
 class FactCheck {
   private readonly pipeline: LinkedPipeline;
   private readonly all_stages: ReadonlyMap<string, StageDefinition>;
@@ -125,7 +121,7 @@ class FactCheck {
   run(): void {
     const { stages, on_error, finally: last } = this.pipeline;
     stages.forEach((stage, index) => {
-      // What a guarded stage that answers has written is never there for a later one.
+      // After a guarded terminal stage has run, no later stage runs: what it writes never reaches one.
       const before = stages
         .slice(0, index)
         .filter((earlier) => !earlier.entry.definition.terminal || alwaysAnswers(earlier));
@@ -167,7 +163,7 @@ class FactCheck {
       const writer = late ? undefined : this.writerOf(left);
       const theirs = writer === undefined ? left : left.filter((path) => writer.writes.includes(path));
       left = left.filter((path) => !theirs.includes(path));
-      // Whoever reads something of a stage that is missing says the same once more.
+      // Report a missing writer once, not at each of its readers.
       const blame = writer?.name ?? `${mark.line}:${mark.column}`;
       if (this.blamed.has(blame)) continue;
       this.blamed.add(blame);
@@ -180,7 +176,7 @@ class FactCheck {
         const message = `without ${writer.name} nothing writes ${theirs.join(', ')}`;
         this.findings.report('C6003', writer.removed, message, {
           found: `${reader} in ${basename(mark.file)}:${mark.line} reads ${theirs.length === 1 ? 'it' : 'them'}`,
-          help: 'keep the entry, or remove what needs it, too',
+          help: 'keep the entry, or also remove what needs it',
         });
         continue;
       }
@@ -226,8 +222,8 @@ class FactCheck {
     this.blamed.add(entry.id);
     const left_out = entry.fail_closed
       ? `has a guard: remove it, or put the same guard ${reader === 'the guard' ? `first: and: [<guard of ${entry.id}>, ...]` : 'here'}`
-      : `is left out when it fails: remove its \`fail_closed: false\`, or let ${quote(id)} do without the fact`;
-    this.findings.report('C6004', mark, `the fact ${path} may not be there`, {
+      : `is skipped when it fails: remove its \`fail_closed: false\`, or make ${quote(id)} work without the fact`;
+    this.findings.report('C6004', mark, `the fact ${path} may be missing`, {
       help: `${quote(entry.id)} writes it, but ${left_out}`,
     });
   }
@@ -247,7 +243,7 @@ class FactCheck {
     });
   }
 
-  /** Clauses and `finally` stages run after anything may have failed: only the engine's own facts are certain. */
+  /** Clauses and `finally` stages also run after a failure: only the engine's own facts are certain to exist. */
   private handler(stage: LinkedStage, before: readonly LinkedStage[], isKnown: (path: FactPath) => boolean): void {
     for (const { path, mark } of stage.guard_reads) {
       if (isKnown(path) && (engine_facts.has(path) || isEarly(path) || before.some(written(path)))) continue;
@@ -255,7 +251,7 @@ class FactCheck {
     }
     const unsure = stage.entry.definition.reads.find((path) => !engine_facts.has(path) && !initial_facts.has(path));
     if (unsure === undefined || !isEnforced(stage)) return;
-    const message = `the fact ${unsure} may not be there: the request may have failed before`;
+    const message = `the fact ${unsure} may be missing: the request may have failed earlier`;
     this.findings.report('C6004', stage.mark, message, {
       help: `the stage ${quote(stage.entry.definition.name)} must declare it in \`readsIfSet\``,
     });
@@ -284,14 +280,14 @@ function checkOrder({ stages }: LinkedPipeline, findings: Findings): void {
       .slice(index + 1)
       .find((later) => entry.definition.below.includes(later.entry.definition.name));
     if (above === undefined) return;
-    const completed = quote(above.entry.id);
-    findings.report('C6007', mark, `the stage ${quote(entry.id)} completes what ${completed} begins below it`, {
-      help: `move it below ${completed}`,
+    const other = quote(above.entry.id);
+    findings.report('C6007', mark, `the stage ${quote(entry.id)} must come below ${other}: it has to finish first`, {
+      help: `move it below ${other}`,
     });
   });
 }
 
-/** Whether an entry records what happened to every request, rewrites of the body among it. */
+/** Whether an entry records requests, including rewrites of their bodies. */
 export function isAudit({ entry }: LinkedStage): boolean {
   const { name, readsIfSet } = entry.definition;
   return name === 'audit' || readsIfSet.includes('outcome.rewrites') || readsIfSet.includes('outcome.replaced');
@@ -305,15 +301,15 @@ function checkRewrites(pipeline: LinkedPipeline, findings: Findings): void {
   const stage = enforced.find((one) => needs(one, 'rewrite-body') || needs(one, 'rewrite-response'));
   if (stage === undefined) return;
   const id = quote(stage.entry.id);
-  const may = `the stage ${id} may rewrite the ${needs(stage, 'rewrite-body') ? 'body' : 'answer'}`;
+  const may = `the stage ${id} may rewrite the ${needs(stage, 'rewrite-body') ? 'body' : 'response'}`;
   const [audit] = audits;
   if (audit === undefined) {
     const help = 'add to the pipeline: finally: [{ stage: audit }]';
-    findings.report('C6006', stage.mark, `${may}, and nothing would record it`, { help });
+    findings.report('C6006', stage.mark, `${may}, and no stage records that`, { help });
     return;
   }
   const reason = isEnforced(audit) ? 'has a guard' : 'is in shadow mode';
-  const message = `${may}, and ${quote(audit.entry.id)} would not always record it`;
+  const message = `${may}, and ${quote(audit.entry.id)} does not always record that`;
   const help = `${quote(audit.entry.id)} ${reason}: remove ${isEnforced(audit) ? 'it' : '`mode`'}`;
   findings.report('C6006', stage.mark, message, { help });
 }

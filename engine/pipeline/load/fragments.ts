@@ -36,11 +36,11 @@ function placeholdersIn(text: string): string[] {
 
 const holdsPlaceholder = (node: ScalarNode): boolean => typeof node.value === 'string' && node.value.includes('${{');
 
-/** Reports placeholders in a file that is no fragment. */
+/** Reports placeholders outside of fragments. */
 function refusePlaceholders(root: MapNode, findings: Findings): void {
   for (const scalar of scalarsOf(root)) {
     if (!holdsPlaceholder(scalar)) continue;
-    findings.report('C2005', scalar.mark, 'placeholders exist in fragments only', { help: 'write the value' });
+    findings.report('C2005', scalar.mark, 'placeholders work only in fragments', { help: 'write the value' });
   }
 }
 
@@ -63,7 +63,7 @@ function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findin
   const name = PLACEHOLDER.exec(String(node.value))?.[1];
   if (name === undefined) {
     const closed = String(node.value).includes('}}');
-    findings.report('C2005', node.mark, 'a placeholder stands for a whole value, not for a part of one', {
+    findings.report('C2005', node.mark, 'a placeholder must be a whole value, not a part of one', {
       expected: '${{ name }} and nothing else',
       help: closed ? 'make the whole text a parameter' : 'close it with }}',
     });
@@ -77,9 +77,9 @@ function replacement(node: ScalarNode, values: ReadonlyMap<string, Node>, findin
   return node;
 }
 
-// Named rules of a fragment: written out where its stages refer to them, so that they stay its own.
+// Named rules of a fragment are inlined where its stages refer to them, so that they stay local to it.
 
-/** A part of a fragment with the conditions of its rules in the place of `{ rule: name }`; other names stay. */
+/** A part of a fragment with its named rules inlined; references to other rules stay. */
 function withRules(node: Node, rules: Node | undefined, findings: Findings): Node {
   const own = new Map(entriesOf(rules).map((entry) => [entry.key, entry.value]));
   return own.size === 0 ? node : written(node, own, [], findings);
@@ -98,7 +98,7 @@ function written(node: Node, rules: ReadonlyMap<string, Node>, open: readonly st
   const circle = [...open.slice(open.indexOf(name)), name].map(keyName);
   findings.report('C5010', entryOf(node, 'rule')!.value.mark, `the rule ${keyName(name)} refers to itself`, {
     found: circle.length > 2 ? circle.join(' -> ') : undefined,
-    help: 'write the condition out at one of them',
+    help: 'write out the condition in one of them',
   });
   return { kind: 'scalar', value: false, mark: node.mark, range: [0, 0] };
 }
@@ -122,7 +122,7 @@ export interface Fragment {
 
 /** The fragments a pipeline can use. */
 export interface FragmentLibrary {
-  /** The fragment that a `use:` value names; `undefined` after reporting why there is none. */
+  /** The fragment that a `use:` value names; `undefined` after a finding. */
   find(use: Node): Fragment | undefined;
 }
 
@@ -140,21 +140,21 @@ function checkName(root: MapNode, file: string, findings: Findings): void {
   const written = childOf(root, 'fragment');
   const expected = basename(file).replace(/\.ya?ml$/, '');
   if (written === undefined || textOf(written) === expected) return;
-  findings.report('C2010', written.mark, `the fragment is called ${quote(textOf(written) ?? '')}, its file is not`, {
+  findings.report('C2010', written.mark, `the fragment is named ${quote(textOf(written) ?? '')}, but its file is not`, {
     expected,
-    help: 'rename one of them: pipelines use a fragment by the name of its file',
+    help: 'rename one of them: `use` finds a fragment by its file name',
   });
 }
 
-/** Reports parameters that no placeholder stands for, at what was meant to be one where there is such a text. */
+/** Reports parameters without a placeholder, at a misspelt placeholder where there is one. */
 function reportUnused(root: MapNode, findings: Findings): void {
   const scalars = ['stages', 'rules'].flatMap((key) => scalarsOf(childOf(root, key) ?? root));
   const used = new Set(scalars.flatMap(({ value }) => placeholdersIn(String(value))));
   for (const { key, key_mark } of entriesOf(childOf(root, 'parameters'))) {
     if (used.has(key)) continue;
     const half = scalars.find(({ value }) => String(value).replaceAll(' ', '').includes(`{${key}}`));
-    findings.report('W7030', half?.mark ?? key_mark, `no placeholder stands for the parameter ${keyName(key)}`, {
-      help: `${half === undefined ? 'remove it, or use it' : 'a placeholder is written'}: ${placeholder(key)}`,
+    findings.report('W7030', half?.mark ?? key_mark, `no placeholder uses the parameter ${keyName(key)}`, {
+      help: `${half === undefined ? 'remove it, or use it' : 'write the placeholder as'}: ${placeholder(key)}`,
     });
   }
 }
@@ -181,24 +181,24 @@ function reportUnusedRules(root: MapNode, findings: Findings): void {
   }
 }
 
-/** The name somebody probably meant who wrote a path. */
-function meantBy(text: string): string | undefined {
+/** A suggestion where a path is written in place of a name. */
+function suggestName(text: string): string | undefined {
   const meant = `fragments/${basename(text).replace(/\.ya?ml$/, '')}`;
   return NAME.test(meant) ? `did you mean \`${meant}\`?` : undefined;
 }
 
-/** @param directories where `fragments/` is looked for, in order. */
+/** @param directories that may contain `fragments/`, in order */
 export function createFragmentLibrary(directories: readonly string[], findings: Findings): FragmentLibrary {
   const read = new Map<string, Fragment | undefined>();
   return {
     find(use) {
       const name = textOf(use);
-      // Whatever is no text is reported by validation.
+      // Validation reports other types.
       if (name === undefined) return undefined;
       if (!NAME.test(name)) {
-        findings.report('C2001', use.mark, 'this does not name a fragment', {
-          expected: 'fragments/<name>, without an ending',
-          help: meantBy(name),
+        findings.report('C2001', use.mark, 'this is not the name of a fragment', {
+          expected: 'fragments/<name>, without a file extension',
+          help: suggestName(name),
         });
         return undefined;
       }
@@ -216,18 +216,18 @@ export function createFragmentLibrary(directories: readonly string[], findings: 
   };
 }
 
-/** What an entry with `use` says about each stage of its fragment. */
+/** Keys of an entry with `use` that apply to each stage of its fragment. */
 const INHERITED = ['mode', 'timeout_seconds', 'fail_closed'];
 
-/** An id that validation lets pass. */
+/** A valid id. */
 const ID = /^[a-z][a-z0-9]*(?:[-/][a-z0-9]+)*$/;
 
 const STAGE_LISTS = ['stages', 'finally'];
 
-/** A pipeline with its fragments put in. */
+/** A pipeline with its fragments expanded. */
 export interface Expanded {
   readonly root: MapNode;
-  /** Whether every fragment was found; otherwise stages are missing. */
+  /** Whether every fragment was found. */
   readonly complete: boolean;
 }
 
@@ -252,7 +252,7 @@ class Expansion {
     this.findings = findings;
   }
 
-  /** @param open files of the fragments being put in, outermost first. */
+  /** @param open files of the fragments being expanded, outermost first */
   list(list: ListNode, open: readonly string[]): ListNode {
     return { ...list, items: list.items.flatMap((item) => (item.kind === 'map' ? this.item(item, open) : [item])) };
   }
@@ -269,8 +269,8 @@ class Expansion {
     }
     const clash = entryOf(item, 'stage') ?? entryOf(item, 'options');
     if (clash !== undefined) {
-      this.findings.report('C2008', clash.key_mark, `an entry with \`use\` has no ${keyName(clash.key)}`, {
-        help: clash.key === 'options' ? 'a fragment takes `with`' : 'make two entries of it',
+      this.findings.report('C2008', clash.key_mark, `an entry with \`use\` cannot have ${keyName(clash.key)}`, {
+        help: clash.key === 'options' ? 'a fragment takes `with`' : 'split it into two entries',
       });
       return [unresolved(item, use)];
     }
@@ -284,7 +284,7 @@ class Expansion {
     if (fragment === undefined) return undefined;
     if (open.includes(fragment.file)) {
       this.findings.report('C2002', use.value.mark, `the fragment ${keyName(fragment.name)} includes itself`, {
-        help: `the circle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
+        help: `the cycle: ${[...open.slice(open.indexOf(fragment.file)), fragment.file].map(baseName).join(' -> ')}`,
       });
       return [];
     }
@@ -299,11 +299,11 @@ class Expansion {
     return this.list(filled, [...open, fragment.file]).items.map((stage) => withOuter(stage, item));
   }
 
-  /** The value of every parameter; `undefined` after reporting what is missing. */
+  /** The value of every parameter; `undefined` after a finding. */
   private parameters(item: MapNode, use: Entry, fragment: MapNode): ReadonlyMap<string, Node> | undefined {
     const declared = entriesOf(childOf(fragment, 'parameters'));
     const written = childOf(item, 'with');
-    // What is no mapping was reported by validation.
+    // Validation reported other types.
     if (written !== undefined && written.kind !== 'map') return undefined;
     const given = entriesOf(written);
     const names = declared.map((parameter) => parameter.key);
@@ -320,7 +320,7 @@ class Expansion {
       if (set !== undefined) {
         values.set(key, set);
       } else if (childOf(item, key) !== undefined) {
-        // It stands beside `use`, which validation has reported.
+        // Validation has reported it beside `use`.
         complete = false;
       } else if (complete) {
         this.findings.report('C2003', use.value.mark, `the parameter ${keyName(key)} is missing`, {
@@ -333,14 +333,14 @@ class Expansion {
   }
 }
 
-/** What stands for a fragment that could not be put in, so that the list is not also reported as empty. */
+/** Keeps an entry for a fragment that could not be expanded, so that the list is not also reported as empty. */
 function unresolved(item: MapNode, use: Entry): MapNode {
   return { ...item, entries: [use] };
 }
 
 const baseName = (file: string): string => file.slice(Math.max(file.lastIndexOf('/'), file.lastIndexOf('\\')) + 1);
 
-/** A stage of a fragment under the guard of the entry that uses it, its id prefixed with that entry's. */
+/** A stage of a fragment with the guard, the inherited keys and the id prefix of the entry that uses it. */
 function withOuter(stage: Node, item: MapNode): Node {
   if (stage.kind !== 'map') return stage;
   const guard = entryOf(item, 'when');
@@ -354,7 +354,7 @@ function withOuter(stage: Node, item: MapNode): Node {
   for (const key of INHERITED) {
     const outer = entryOf(item, key);
     const own = entryOf(stage, key);
-    // A shadowed fragment never runs, whatever its stages say; of limits the stage's own counts.
+    // `mode: shadow` of the entry wins; otherwise the stage's own value does.
     if (outer === undefined || (own !== undefined && textOf(outer.value) !== 'shadow')) continue;
     entries = [...entries.filter((entry) => entry.key !== key), outer];
   }

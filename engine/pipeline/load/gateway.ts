@@ -16,34 +16,33 @@ import { type PolicySource, policySource } from './policies.ts';
 import { loadProfiles } from './profile.ts';
 import type { StageSet } from './stage-modules.ts';
 
-/** gateway.yaml with its form validated, before anything in it is looked up. */
+/** gateway.yaml, validated by its schema. */
 export interface ValidGateway {
   readonly file: string;
   readonly root: MapNode;
   readonly validated: Validated;
-  /** Absolute paths of stage modules, also when something else is wrong. */
+  /** Absolute paths of stage modules, also after errors. */
   readonly modules: readonly string[];
-  /** Whether `modules` holds all that the file means to name. */
+  /** Whether `modules` is complete. */
   readonly knows_modules: boolean;
 }
 
-/** gateway.yaml after its passes. */
+/** gateway.yaml after all passes. */
 export interface CheckedGateway {
   /** Absent when the file has errors. */
   readonly config: GatewayConfig | undefined;
-  /** Absolute path of the operator's pipelines, also when something else is wrong. */
+  /** Absolute path of the operator's pipelines, also after errors. */
   readonly pipelines: string | undefined;
-  /** Where policies are, also when something else is wrong; `undefined` when they are not handed out. */
+  /** Where policies are, also after errors; `undefined` when managed policies are disabled. */
   readonly policy_source: PolicySource | undefined;
   /** Absolute paths of the other files it names, such as certificates. */
   readonly named_files: readonly string[];
-  /** What stage options may refer to. */
   readonly names: KnownNames;
-  /** Checks conditions against its named rules. */
+  /** Knows its named rules. */
   readonly conditions: ConditionChecker;
 }
 
-/** The names in a section; `undefined` when it is missing, or a name is or stands there twice: references cannot be judged then. */
+/** The names in a section; `undefined` when names are missing or repeated, so that references cannot be checked. */
 function namesOf(root: MapNode, section: string, key: string): readonly string[] | undefined {
   const items = itemsOf(childOf(root, section));
   const names = items.flatMap((item) => textOf(childOf(item, key)) ?? []);
@@ -51,13 +50,13 @@ function namesOf(root: MapNode, section: string, key: string): readonly string[]
   return complete && new Set(names).size === names.length ? names : undefined;
 }
 
-/** The paths of one kind that gateway.yaml names. */
+/** The paths in gateway.yaml of one kind. */
 const pathsOf = ({ annotations }: Validated, what: string): readonly string[] =>
   annotations
     .filter(({ kind, parameter }) => kind === 'x-path' && parameter === what)
     .map(({ value }) => String(value));
 
-/** Validates the form of gateway.yaml, and finds the stage modules that it names. */
+/** Validates gateway.yaml by its schema, and finds its stage modules. */
 export function validateGateway(source: MapNode, file: string, findings: Findings): ValidGateway {
   const validated = validate(GATEWAY_SCHEMA, source, dirname(file), findings);
   const root = validated.node as MapNode;
@@ -67,7 +66,7 @@ export function validateGateway(source: MapNode, file: string, findings: Finding
     file,
     root,
     validated,
-    // Listed twice is reported; loaded twice its stage would seem to be there already.
+    // A repeated module is reported elsewhere; loaded twice, its stage would seem to be a duplicate.
     modules: [...new Set(modules)],
     knows_modules: named === undefined || (named.kind === 'list' && named.items.length === modules.length),
   };
@@ -75,7 +74,7 @@ export function validateGateway(source: MapNode, file: string, findings: Finding
 
 const NO_STAGES = { facts: NO_STAGE_FACTS, complete: true };
 
-/** Links gateway.yaml. */
+/** Checks gateway.yaml beyond its schema, and shapes the configuration. */
 export function checkGateway(
   { file, root, validated }: ValidGateway,
   options: Pick<AnnotationContext, 'env' | 'environment' | 'findings'>,
@@ -96,7 +95,7 @@ export function checkGateway(
     knows_stages: stages.complete,
     names: fact_names,
   });
-  // The checker looks at named rules itself, each once.
+  // The checker visits named rules itself, each once.
   const annotations = validated.annotations.filter(({ pointer }) => !pointer.startsWith('/rules/'));
   checkAnnotations(root, { ...validated, annotations }, { ...options, names, conditions });
   linkGateway(root, names, findings);

@@ -20,22 +20,21 @@ import { compileOtherRequests, loadPipelines, SHIPPED_PIPELINES } from './pipeli
 import { loadPolicies } from './policies.ts';
 import { loadStages, type StageSet } from './stage-modules.ts';
 
-/** How to load a configuration. */
 export interface LoadOptions {
   /** The shipped stages. */
   readonly stages: readonly StageDefinition[];
   readonly env: NodeJS.ProcessEnv;
-  /** `required`: environment variables and files that the configuration names must be there. `ignored`: warn only. */
+  /** `required`: environment variables and files named in the configuration must exist. `ignored`: warn only. */
   readonly environment: 'required' | 'ignored';
   /** Directory of the shipped pipelines; those of this package by default. */
   readonly shipped_pipelines?: string;
   /** `host:port` in place of `server.listen`. */
   readonly listen?: string | undefined;
-  /** How gateway.yaml is read, for tests that change it on the way; `readSource` by default. */
+  /** For tests: replaces `readSource` for gateway.yaml. */
   readonly read?: (file: string, findings: Findings) => MapNode | undefined;
 }
 
-/** What one gateway.yaml brings along. */
+/** A gateway.yaml with its pipelines, policies and stages. */
 export interface LoadedGateway extends CheckedGateway {
   readonly root: MapNode;
   readonly compiled: readonly PipelineSpec[];
@@ -55,7 +54,7 @@ export async function loadInto(
   if (written === undefined) return undefined;
   const root = options.listen === undefined ? written : replaceScalar(written, ['server', 'listen'], options.listen);
   const valid = validateGateway(root, file, findings);
-  // Conditions of gateway.yaml may speak of what they find out.
+  // Conditions of gateway.yaml may read the facts of operators' stages.
   const stages = await loadStages(options.stages, valid.modules, findings, valid.knows_modules);
   const gateway = checkGateway(valid, { env, environment, findings }, stages);
   const { config, names, pipelines, conditions: shared_conditions } = gateway;
@@ -67,7 +66,7 @@ export async function loadInto(
   const context = { env, environment, findings, stages, config, names, shipped, all_pipelines, shared_conditions };
   const compiled = loadPipelines(pipelines, context);
   const other_requests = compileOtherRequests({ ...context, own: pipelines });
-  // Pipelines use them, too.
+  // Only now, because pipelines also use the rules.
   if (config !== undefined) shared_conditions.reportUnused();
   if (config !== undefined) lintTranslation(config, compiled, root, findings);
   const policies = loadPolicies(gateway.policy_source, config, findings);
@@ -80,8 +79,8 @@ function positionInGateway(root: MapNode | undefined, pointer: string): SourcePo
 }
 
 /**
- * Compiles gateway.yaml and the pipelines it brings along. Never throws for a mistake in them: everything found, all
- * mistakes of all passes, is in `diagnostics`. Runs the code of the operator's own stage modules.
+ * Compiles gateway.yaml with its pipelines. Never throws for a mistake in a file: `diagnostics` has the findings of all
+ * passes. Runs the code of operators' stage modules.
  */
 export async function load(given_file: string, options: LoadOptions): Promise<Loaded> {
   const file = resolve(given_file);

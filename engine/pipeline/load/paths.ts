@@ -16,26 +16,26 @@ import { readPolicy } from './policies.ts';
 import { loadStages } from './stage-modules.ts';
 import { checkAgainstConfig, checkAgainstPipeline, isTestFile, readTestFile } from './tests/test-file.ts';
 
-/** What a check of files and directories found. */
+/** The result of a check of files and directories. */
 export interface CheckedPaths {
   readonly configs: readonly GatewayConfig[];
-  /** Each sound gateway.yaml with the pipelines it brings along. */
+  /** Each gateway.yaml without errors, with its pipelines. */
   readonly gateways: readonly { readonly config: GatewayConfig; readonly pipelines: readonly PipelineSpec[] }[];
   /** Names of the pipelines that compiled. */
   readonly pipelines: readonly string[];
   readonly fragments: number;
   readonly policies: number;
-  /** Test files without mistakes. */
+  /** The number of test files without errors. */
   readonly tests: number;
   readonly diagnostics: readonly Diagnostic[];
-  /** Text of each file with secrets blanked out. */
+  /** The text of each file, without secrets. */
   readonly sources: ReadonlyMap<string, string>;
 }
 
 type Kind = 'gateway' | 'pipeline' | 'fragment' | 'policy' | 'test';
 
-/** Keys at the top of a file that say of which kind it is. */
-const TELLING: readonly (readonly [Kind, RegExp])[] = [
+/** Top-level keys that identify the kind of a file. */
+const KIND_KEYS: readonly (readonly [Kind, RegExp])[] = [
   ['gateway', topKey('server|upstreams|routing|token_groups|spend_limits')],
   ['pipeline', topKey('pipeline|extends|match|on_error|finally')],
   ['fragment', topKey('fragment|parameters')],
@@ -43,7 +43,7 @@ const TELLING: readonly (readonly [Kind, RegExp])[] = [
 ];
 const CASES = topKey('cases');
 
-/** A key at the beginning of a line, or of a file that is written as JSON. */
+/** Matches a key at the beginning of a line, or of a JSON file. */
 function topKey(names: string): RegExp {
   return new RegExp(`^(?:\\uFEFF)?(?:\\{\\s*)?["']?(?:${names})["']?\\s*:`, 'm');
 }
@@ -52,46 +52,45 @@ function textOf(file: string): string {
   try {
     return statSync(file).isFile() ? readFileSync(file, 'utf8') : '';
   } catch {
-    // Reading it as configuration will say why.
+    // Reading it as configuration reports why.
     return '';
   }
 }
 
-/** Of which kind a file is; told by its name or its text, so that a file that is not even valid YAML is told, too. */
+/** The kind of a file, by its name or by a regular expression over its text: invalid YAML has a kind, too. */
 function kindOf(file: string): Kind | undefined {
   if (/^gateway\.ya?ml$/.test(basename(file))) return 'gateway';
   if (isTestFile(file)) return 'test';
   const text = textOf(file);
   if (CASES.test(text)) return 'test';
-  // The first tells: a key of another kind further down is the mistake.
-  const offsets = TELLING.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, offset]) => offset >= 0);
+  // The first key decides: one of another kind further down is a mistake.
+  const offsets = KIND_KEYS.map(([kind, key]) => [kind, text.search(key)] as const).filter(([, offset]) => offset >= 0);
   return offsets.toSorted((a, b) => a[1] - b[1])[0]?.[0];
 }
 
-const NO_CONFIG = 'name the configuration with --config, or write one: appscli init';
+const NO_CONFIG = 'name the configuration with --config, or create one: appscli init';
 
 /** A gateway.yaml that loaded without errors. */
-type LoadedWell = LoadedGateway & { readonly config: GatewayConfig };
+type SoundGateway = LoadedGateway & { readonly config: GatewayConfig };
 
-/** What to check. */
 export interface PathOptions extends LoadOptions {
-  /** Creates the stages of a configuration for a moment. @returns the first that cannot be created */
-  readonly tryStages?: (gateway: LoadedWell) => Promise<StageNotCreated | undefined>;
-  /** A gateway.yaml, whatever its name and text. */
+  /** Creates and closes the stages of a configuration. @returns the first that cannot be created */
+  readonly tryStages?: (gateway: SoundGateway) => Promise<StageNotCreated | undefined>;
+  /** A gateway.yaml under any name. */
   readonly config?: string;
 }
 
 /**
- * Checks files and directories: every gateway.yaml with what it brings along and the tests beside that, then pipelines, fragments and policies that
- * none of them used, by themselves, and test files. In a directory, YAML files of another kind are passed over; a directory
- * without any configuration is a finding.
+ * Checks files and directories: each gateway.yaml with its pipelines, policies and tests; then the pipelines, fragments,
+ * policies and tests that belong to none of them. In a directory, other YAML files are ignored; a directory without any
+ * configuration is a finding.
  */
 export async function loadPaths(paths: readonly string[], options: PathOptions): Promise<CheckedPaths> {
   const findings = createFindings();
   const checker = new PathChecker(options, findings);
   const config = options.config === undefined ? [] : [resolve(options.config)];
   const wanted = new Map<string, Kind | undefined>(config.map((file) => [file, 'gateway']));
-  for (const path of paths.map((given) => resolve(given))) {
+  for (const path of paths.map((each) => resolve(each))) {
     const before = findings.errors();
     const found = filesAt(path, findings).map((file) => [file, kindOf(file)] as const);
     const is_file = found.length === 1 && found[0]?.[0] === path;
@@ -100,7 +99,7 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
     for (const [file, kind] of telling) if (!wanted.has(file)) wanted.set(file, kind);
   }
   const ofKind = (kind: Kind) => [...wanted].flatMap(([file, its]) => (its === kind ? file : []));
-  // gateway.yaml first: it says which stages there are.
+  // gateway.yaml first: it lists the operator's stages.
   for (const file of ofKind('gateway')) {
     if (config.includes(file) && isMissing(file)) reportMissing(file, findings, NO_CONFIG);
     else await checker.gateway(file);
@@ -124,7 +123,7 @@ export async function loadPaths(paths: readonly string[], options: PathOptions):
   };
 }
 
-/** Reports that a path holds no configuration, or why that cannot be told. */
+/** Reports a path without configuration, or why it cannot be read. */
 function reportNothing(path: string, is_file: boolean, findings: Findings): void {
   if (!is_file) {
     findings.report('C1018', { file: path }, 'there is nothing to check here', {
@@ -136,7 +135,7 @@ function reportNothing(path: string, is_file: boolean, findings: Findings): void
   if (isMissing(path)) reportMissing(path, findings);
   const root = findings.errors() === before ? readSource(path, findings) : undefined;
   if (root === undefined || findings.errors() > before) return;
-  findings.report('C1019', root.mark, 'nothing in this file says what it is', {
+  findings.report('C1019', root.mark, 'the kind of this file is unknown', {
     expected:
       'one of the keys `server` (a gateway.yaml), `pipeline` (a pipeline), `fragment` (a fragment), `policy` (a managed policy) or `cases` (a pipeline test)',
     help: 'to check it as a gateway.yaml, name it with --config',
@@ -164,7 +163,7 @@ function testFilesIn(directory: string | undefined): string[] {
       .toSorted()
       .map((name) => join(directory, name));
   } catch {
-    // What is wrong with the directory was said where its pipelines were looked for.
+    // Loading its pipelines has reported the problem.
     return [];
   }
 }
@@ -177,9 +176,9 @@ class PathChecker {
   tests = 0;
   private readonly gateways: { readonly file: string; readonly directory: string; readonly loaded: LoadedGateway }[] =
     [];
-  /** Whether a gateway.yaml could not be read: it may name further stages. */
+  /** Whether a gateway.yaml could not be read: it may list further stages. */
   private is_unread = false;
-  /** Pipelines that no gateway.yaml brought along. */
+  /** Pipelines that belong to no gateway.yaml. */
   private readonly alone: PipelineSpec[] = [];
   private readonly options: PathOptions;
   private readonly findings: Findings;
@@ -219,9 +218,9 @@ class PathChecker {
   /** Test files that belong to each gateway.yaml: beside it, and beside its pipelines. */
   testsAlong(): string[] {
     return this.gateways.flatMap(({ file, directory, loaded }) => {
-      // Its tests are called so; those of a gateway.yaml of another name are nobody's.
-      const is_called_so = /^gateway\.ya?ml$/.test(basename(file));
-      const own = testFilesIn(is_called_so ? directory : undefined).filter(
+      // gateway.test.yaml belongs to gateway.yaml, not to a configuration under another name.
+      const has_usual_name = /^gateway\.ya?ml$/.test(basename(file));
+      const own = testFilesIn(has_usual_name ? directory : undefined).filter(
         (name) => basename(name) === 'gateway.test.yaml',
       );
       return [...own, ...testFilesIn(loaded.pipelines)];
@@ -236,7 +235,7 @@ class PathChecker {
     if (readPolicy(file, this.findings) !== undefined) this.policies += 1;
   }
 
-  /** A pipeline by itself, with the stages and names of the gateway.yaml it probably belongs to. */
+  /** Checks a single pipeline, with the stages and names of the gateway.yaml it probably belongs to. */
   async pipeline(file: string): Promise<void> {
     const { findings } = this;
     const { env, environment, shipped_pipelines: shipped = SHIPPED_PIPELINES } = this.options;
@@ -253,8 +252,8 @@ class PathChecker {
   }
 
   /**
-   * A test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
-   * @param is_sound whether they are without errors.
+   * Checks a test file against the pipelines of its gateway.yaml, or else the pipeline beside it.
+   * @param is_sound whether those have no errors
    */
   async test(file: string, is_sound: boolean): Promise<void> {
     const test = readTestFile(file, this.findings);
@@ -264,17 +263,17 @@ class PathChecker {
     const known =
       gateway?.compiled ??
       (await this.beside(file, test.pipeline)) ??
-      // A name that is misspelt in the file stands right in the name of the file.
+      // If `pipeline` is misspelt, the file name still has the right name.
       (await this.beside(file, basename(file).split('.')[0]!));
-    // What a pipeline with errors would contain is not known.
+    // The contents of a pipeline with errors are unknown.
     if (is_sound && known !== undefined) checkAgainstPipeline(test, known, this.findings);
     if (is_sound && gateway?.config !== undefined) checkAgainstConfig(test, gateway.config, this.findings);
   }
 
-  /** The pipeline beside a test file, whoever brought it along. */
+  /** The pipeline beside a test file, whether or not it belongs to a gateway.yaml. */
   private async beside(test_file: string, name: string): Promise<readonly PipelineSpec[] | undefined> {
     const directory = dirname(test_file);
-    // What it is about may be one of several pipelines of a file.
+    // The pipeline may be one of several in a file.
     const unread = pipelineFiles(directory).filter(
       (file) => kindOf(file) === 'pipeline' && !this.findings.files().includes(file),
     );
@@ -284,7 +283,7 @@ class PathChecker {
     return found === undefined ? undefined : [found];
   }
 
-  /** The gateway.yaml that `appscli test` would run a test file with, where nobody asked to check that; only if it is sound. */
+  /** The gateway.yaml that `appscli test` would use for a test file; `undefined` if it has errors. */
   private async gatewayNear(test_file: string): Promise<LoadedGateway | undefined> {
     const directory = dirname(test_file);
     const near = [directory, dirname(directory)].map((each) => join(each, 'gateway.yaml')).find((at) => existsSync(at));
@@ -294,7 +293,7 @@ class PathChecker {
     return findings.errors() > 0 ? undefined : loaded;
   }
 
-  /** The gateway.yaml in the nearest directory above a file, or the only one there is. */
+  /** The gateway.yaml in the nearest directory above a file, else the only one of this check. */
   private gatewayOf(file: string): LoadedGateway | undefined {
     const above = this.gateways
       .filter(({ directory }) => file.startsWith(directory + sep))

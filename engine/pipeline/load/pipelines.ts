@@ -48,8 +48,8 @@ const { definitions } = PIPELINE_SCHEMA as unknown as {
 const OWN_KEYS = new Set([definitions.entry, definitions.clause].flatMap(({ properties }) => Object.keys(properties)));
 
 /**
- * Reports options that stand beside `stage` instead of under `options`, and conditions beside an empty `when`.
- * @returns the pipeline with them in their place, so that later passes find what was meant.
+ * Reports options beside `stage` instead of under `options`, and conditions beside an empty `when`.
+ * @returns the corrected pipeline, for the later passes
  */
 function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): MapNode {
   const entries = pipeline.entries.map((entry) => {
@@ -60,7 +60,7 @@ function nestOptions(pipeline: MapNode, stages: ReadonlyMap<string, StageDefinit
   return { ...pipeline, entries };
 }
 
-/** An entry `- read-body:` as the `- stage: read-body` it is meant to be. */
+/** Corrects an entry `- read-body:` to `- stage: read-body`. */
 function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
   if (item.kind !== 'map' || childOf(item, 'stage') !== undefined || childOf(item, 'use') !== undefined) return item;
   const named = item.entries.find(({ key, value }) => stages.has(key) && (isNothing(value) || value.kind === 'map'));
@@ -76,8 +76,8 @@ function withStage(item: Node, stages: ReadonlyMap<string, StageDefinition>, fin
   return { ...item, entries: [{ key: 'stage', key_mark, value: stage }, ...options, ...others] };
 }
 
-function nested(given: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
-  const item = withStage(given, stages, findings);
+function nested(written: Node, stages: ReadonlyMap<string, StageDefinition>, findings: Findings): Node {
+  const item = withStage(written, stages, findings);
   const known = Object.keys(stages.get(textOf(childOf(item, 'stage')) ?? '')?.options.properties ?? {});
   const with_options = moved(item, 'options', (key) => known.includes(key), findings);
   const is_empty = isNothing(childOf(item, 'when'));
@@ -86,15 +86,15 @@ function nested(given: Node, stages: ReadonlyMap<string, StageDefinition>, findi
 
 const isNothing = (node: Node | undefined): boolean => node?.kind === 'scalar' && node.value === null;
 
-/** An entry with the keys that belong into a mapping of it in there, reported as one mistake. */
+/** Moves misplaced keys of an entry into the mapping they belong to, with one finding for all. */
 function moved(item: Node, home: string, belongs: (key: string) => boolean, findings: Findings): Node {
   const inside = childOf(item, home);
   const misplaced = entriesOf(item).filter(
     ({ key }) => belongs(key) && !OWN_KEYS.has(key) && childOf(inside, key) === undefined,
   );
   const [first] = misplaced;
-  const has_room = inside === undefined || inside.kind === 'map' || isNothing(inside);
-  if (item.kind !== 'map' || first === undefined || !has_room) return item;
+  const can_move = inside === undefined || inside.kind === 'map' || isNothing(inside);
+  if (item.kind !== 'map' || first === undefined || !can_move) return item;
   const names = listed(misplaced.map(({ key }) => keyName(key))).replace(/ or (\S+)$/, ' and $1');
   const is_many = misplaced.length > 1;
   findings.report('C3001', first.key_mark, `unknown key${is_many ? 's' : ''} ${names}`, {
@@ -111,7 +111,6 @@ export const SHIPPED_PIPELINES = join(PACKAGE_ROOT, 'pipelines');
 
 type StageList = 'stages' | 'on_error' | 'finally';
 
-/** What compiling pipelines needs to know. */
 export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   /** Directory of the shipped pipelines and fragments. */
   readonly shipped: string;
@@ -123,7 +122,7 @@ export interface PipelineContext extends Omit<LinkContext, 'conditions'> {
   readonly own?: string | undefined;
 }
 
-/** The files of a directory that are read as pipelines or fragments, sorted; none when there is no such directory. */
+/** The pipeline files in a directory, sorted; empty when it does not exist. */
 export function pipelineFiles(directory: string): string[] {
   if (!existsSync(directory) || !statSync(directory).isDirectory()) return [];
   return filesIn(directory);
@@ -147,7 +146,7 @@ function readPipelines(directory: string, { findings }: PipelineContext): ReadPi
   };
 }
 
-/** The shipped pipelines and the operator's, which replace shipped ones of the same name, as `extends` changes them. */
+/** The shipped and the operator's pipelines, after `extends`. The operator's replace shipped ones of the same name. */
 function composePipelines(directory: string | undefined, context: PipelineContext): readonly PipelineSource[] {
   const { findings } = context;
   const own = directory === undefined ? { sources: [], extensions: [] } : readPipelines(directory, context);
@@ -156,17 +155,17 @@ function composePipelines(directory: string | undefined, context: PipelineContex
   const kept = shipped.filter(
     ({ name, family }) => !replaced.has(name) && (family === undefined || !replaced.has(family)),
   );
-  // What replaces one of several pipelines of a file is still one of them, for those who name them together.
+  // A replacement of one pipeline of a family stays in the family.
   const families = new Map(shipped.map(({ name, family }) => [name, family]));
   const replacing = own.sources.map((source) => ({ family: families.get(source.name), ...source }));
   const sources = applyExtensions([...kept, ...replacing], own.extensions, findings);
-  reportTwins(sources, context);
+  reportDuplicates(sources, context);
   reportClaims(sources, context);
   checkAllPipelines(context.all_pipelines, sources, findings);
   return sources;
 }
 
-/** The pipelines that one file makes; a file that extends is applied to the shipped ones. */
+/** The pipelines of one file. Its `extends` applies to the shipped ones. */
 export function pipelinesOf(file: string, context: PipelineContext): readonly PipelineSource[] {
   const { findings } = context;
   const root = readSource(file, findings);
@@ -189,7 +188,7 @@ export function loadPipelines(directory: string | undefined, given: PipelineCont
   return compiled.map(({ spec }) => spec);
 }
 
-function reportTwins(files: readonly PipelineSource[], { findings }: PipelineContext): void {
+function reportDuplicates(files: readonly PipelineSource[], { findings }: PipelineContext): void {
   for (const [{ root, name, file }, first] of repeated(files, (each) => each.name)) {
     const { mark } = childOf(root, 'pipeline')!;
     const other = childOf(first.root, 'pipeline')!.mark;
@@ -202,11 +201,11 @@ function reportTwins(files: readonly PipelineSource[], { findings }: PipelineCon
   }
 }
 
-/** Reports methods and paths that two pipelines serve, at the later of the two: the operator's, if one is shipped. */
+/** Reports methods and paths that two pipelines serve, at the later one; at the operator's, if the other is shipped. */
 function reportClaims(files: readonly PipelineSource[], context: PipelineContext): void {
   const claims = new Map<string, PipelineSource>();
   for (const pipeline of files) {
-    // Without a name, which is reported elsewhere, it cannot replace the pipeline it was meant to.
+    // Invalid names are reported elsewhere; such a pipeline was probably meant to replace another.
     if (pipeline.name === undefined || !isName(pipeline.name)) continue;
     const match = childOf(pipeline.root, 'match');
     const methods = itemsOf(childOf(match, 'methods')).flatMap((method) => textOf(method) ?? []);
@@ -217,7 +216,7 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
       });
       const other = claims.get(`${taken[0]} ${textOf(path)}`);
       for (const method of methods) claims.set(`${method} ${textOf(path)}`, pipeline);
-      // Two pipelines of one name are one mistake, reported as such.
+      // Pipelines with the same name are reported as such.
       if (other === undefined || other.name === pipeline.name) continue;
       const shipped = dirname(other.file) === context.shipped;
       context.findings.report(
@@ -230,13 +229,13 @@ function reportClaims(files: readonly PipelineSource[], context: PipelineContext
   }
 }
 
-/** Compiles one pipeline file; `undefined` when a part of it could not be resolved. */
+/** Compiles one pipeline; `undefined` when a part of it could not be resolved. */
 export function compilePipeline(pipeline: PipelineSource, given: PipelineContext): PipelineSpec | undefined {
   const { findings } = given;
   const { file, root: source } = pipeline;
   const directories = [dirname(file), ...(given.own === undefined ? [] : [given.own]), given.shipped];
   const library = createFragmentLibrary([...new Set(directories)], findings);
-  // Entries with `use` are gone after expansion, and what fragments bring was not there before.
+  // Validated before and after expansion: only before, there are entries with `use`; only after, stages of fragments.
   const { stages } = given.stages;
   const given_form = validate(PIPELINE_SCHEMA, nestOptions(source, stages, findings), dirname(file), findings);
   const { root: own, complete } = expand(given_form.node as MapNode, library, findings);
@@ -260,7 +259,7 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
     (list) => lists[list].length === itemsOf(childOf(root, list)).length,
   );
   if (!is_valid || !resolved) return undefined;
-  // A stage in the wrong list would only be reported again, in other words.
+  // After other errors, such as a stage in the wrong list, these checks would report the same mistake again.
   if (findings.errors() === before) {
     const stages_mark = entriesOf(root).find(({ key }) => key === 'stages')?.key_mark ?? root.mark;
     const item_marks = itemsOf(childOf(source, 'stages')).map(
@@ -279,10 +278,10 @@ export function compilePipeline(pipeline: PipelineSource, given: PipelineContext
   return shapePipeline(validated.value as RawPipeline, file, lists, rules);
 }
 
-/** What the requests that no pipeline serves are called: sign-ins, the admin API, paths that are not there. */
+/** The pipeline name of requests that match no pipeline: sign-ins, the admin API, unknown paths. */
 const OTHER_REQUESTS = 'other-requests';
 
-/** The `finally` stages of `all_pipelines`, for requests that no pipeline serves; `undefined` where there are none. */
+/** The `finally` stages of `all_pipelines`, for requests that match no pipeline; `undefined` without any. */
 export function compileOtherRequests(given: PipelineContext): PipelineSpec | undefined {
   const { findings, all_pipelines, shared_conditions: conditions } = given;
   const written = childOf(all_pipelines, 'finally');
@@ -302,7 +301,7 @@ export function compileOtherRequests(given: PipelineContext): PipelineSpec | und
   return shapePipeline(raw, mark.file, { stages: [], on_error: [], finally: last }, []);
 }
 
-/** Whether a stage of the pipeline answers with what an upstream says. */
+/** Whether a stage of the pipeline sends requests to an upstream. */
 function sendsUpstream(root: MapNode, stages: ReadonlyMap<string, StageDefinition>): boolean {
   return itemsOf(childOf(root, 'stages')).some((item) => {
     const definition = stages.get(textOf(childOf(item, 'stage')) ?? '');
@@ -314,12 +313,12 @@ function reportSameIds(
   lists: Readonly<Record<StageList, readonly LinkedStage[]>>,
   { findings, shipped }: PipelineContext,
 ): void {
-  // A stage in the wrong list is reported as such, and most often the right list has it, too.
+  // A misplaced stage is reported as such, and often exists in the right list, too.
   const stages = (['stages', 'on_error', 'finally'] as const).flatMap((list) =>
     lists[list].filter(({ entry }) => list === 'on_error' || entry.definition.place === list),
   );
   for (const [later, first] of repeated(stages, (stage) => stage.entry.id)) {
-    // What an operator put into a shipped pipeline is theirs to name.
+    // Report the operator's entry, not that of the shipped pipeline.
     const is_theirs = dirname(later.mark.file) === shipped && dirname(first.mark.file) !== shipped;
     const [{ entry, mark }, other] = is_theirs ? [first, later] : [later, first];
     const which = mark.file === other.mark.file ? 'the first one is in' : 'the other one is in';

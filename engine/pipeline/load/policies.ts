@@ -33,20 +33,20 @@ import { validate } from '../../base/source/validate.ts';
 import { inOrder, isDenyKey, MODELS_KEY, mergeSettings, namesModel } from '../../domain/policies/managed-policies.ts';
 import { allowWarnings } from './annotations.ts';
 import { checkGroups } from './link/known-names.ts';
-import { checkGroupName, keptGroups, reportForgotten } from './link/link-auth.ts';
+import { checkGroupName, keptGroups, reportDroppedGroups } from './link/link-auth.ts';
 import { itemsAt, repeated, textsAt, type Written } from './link/link-keys.ts';
 import { isName } from './stage-definition.ts';
 
-/** Keys that would change how an object works in programs which copy settings into one. */
+/** Keys that would allow prototype pollution in programs that merge settings into objects. */
 const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype']);
 
-/** Keys by which other programs, and people, call lists of models that may or may not be used. */
+/** Names of model allow lists and deny lists in other programs. */
 const LIKE_MODELS =
   /^(?:(?:allow|allowed|enabled|permitted|deny|denied|block|blocked|disabled|disallowed|forbidden)models?|models?)(?:(?:allow|deny|block)?list)?$/;
 
 /**
- * Checks what no schema of open settings can say: that they survive as JSON, hold no secret, and mean what they seem to.
- * @param is_valid whether the rest of the file is; otherwise a key without a value may be one whose value went astray.
+ * Checks open settings beyond a schema: that they survive as JSON, contain no secrets, and have the apparent effect.
+ * @param is_valid whether the rest of the file is valid; if not, the value of an empty key may be misplaced
  */
 function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings): void {
   for (const { key, key_mark, value } of settings.entries) {
@@ -60,7 +60,9 @@ function checkSettings(settings: MapNode, is_valid: boolean, findings: Findings)
 }
 
 function reportRestrictsNothing(key: string, mark: Mark, help: string, findings: Findings): void {
-  findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway acts on ${MODELS_KEY} only`, { help });
+  findings.report('W7063', mark, `${keyName(key)} restricts nothing: the gateway only enforces ${MODELS_KEY}`, {
+    help,
+  });
 }
 
 const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, '');
@@ -68,9 +70,9 @@ const spelling = (key: string): string => key.toLowerCase().replaceAll(/[_-]/g, 
 interface SettingsContext {
   readonly findings: Findings;
   readonly is_valid: boolean;
-  /** Whether these are the settings themselves, and not a part of them. */
+  /** Whether this is the root of the settings. */
   readonly is_top: boolean;
-  /** Whether these are variables for the environment of clients, where people put credentials. */
+  /** Whether this is below `env`, the environment of clients, where people put credentials. */
   readonly in_env: boolean;
 }
 
@@ -80,8 +82,8 @@ function checkEntries(owner: MapNode, context: SettingsContext): void {
       context.findings.report('C9004', key_mark, `the key ${keyName(key)} is reserved`, { help: 'use another name' });
     }
     if (key === MODELS_KEY && !context.is_top) {
-      const message = `${keyName(key)} restricts nothing here: the gateway acts on that of \`settings\` only`;
-      const help = 'move it up, so that it stands directly under `settings`';
+      const message = `${keyName(key)} restricts nothing here: the gateway only enforces it directly under \`settings\``;
+      const help = 'move it up to `settings`';
       context.findings.report('W7063', key_mark, message, { help });
     }
     checkNode(value, key, { ...context, is_top: false, in_env: context.in_env || key === 'env' });
@@ -94,11 +96,11 @@ function checkNode(node: Node, key: string, context: SettingsContext): void {
   else checkScalar(node, key, context);
 }
 
-/** What is a credential wherever it stands; shorter than that, it may be a word. */
+/** Values that are credentials under any key. Shorter ones may be words. */
 const EVIDENT =
   /\b(?:(?:sk|ghp|gho|ghs|glpat|xox[a-z]|gw)[-_][\w-]{16,}|github_pat_\w{16,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{10,}\.[\w-]+\.)|:\/\/[^\s@/:]+:[^\s@/]+@/;
 
-/** Whether a text seems to hold a credential; a variable, also as the value of a header. */
+/** Whether a string looks like a credential; below `env`, also as the value of an Authorization header. */
 function isCredential(text: string, in_env: boolean): boolean {
   if (EVIDENT.test(text)) return true;
   return in_env && (looksSecret(text) || /\b(?:bearer|basic)(?:\s|%20)+[\w.~+/=-]{8,}/i.test(text));
@@ -108,22 +110,22 @@ function checkScalar(node: ScalarNode, key: string, { findings, is_valid, in_env
   const { value, range, mark } = node;
   if (value === null && range[0] === range[1]) {
     if (!is_valid) return;
-    findings.report('C3007', mark, 'no value stands here, which would replace what other policies set', {
-      expected: 'a value; null, where that is meant',
+    findings.report('C3007', mark, 'the empty value would override other policies', {
+      expected: 'a value; write null if that is meant',
     });
   } else if (typeof value === 'number' && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER)) {
-    findings.report('C9004', mark, 'the number cannot be kept exactly in JSON', {
-      expected: `a number up to ${Number.MAX_SAFE_INTEGER}, or the number as text in quotes`,
+    findings.report('C9004', mark, 'the number cannot be represented exactly in JSON', {
+      expected: `a number up to ${Number.MAX_SAFE_INTEGER}, or a quoted string`,
     });
   } else if (typeof value === 'string' && value !== '' && (isSecretKey(key) || isCredential(value, in_env))) {
     findings.hide(node);
     findings.report('W7062', mark, `${key === '' ? 'this' : keyName(key)} looks like a secret`, {
-      help: 'everybody the policy is meant for can read it; hand credentials out in another way',
+      help: 'everyone who gets the policy can read it; distribute credentials in another way',
     });
   }
 }
 
-/** Reports a setting that would drop a deny list of a policy below it, or text that a deny list above it would drop. */
+/** Reports settings that would replace a deny list of a policy below it, and strings that a deny list above would replace. */
 function checkDropped(policies: readonly Policy[], default_policy: string | undefined, findings: Findings): void {
   const base = policies.filter(({ name }) => name === default_policy);
   const lists = new Map<string, { readonly path: readonly string[]; readonly policy: string }>();
@@ -137,8 +139,8 @@ function checkDropped(policies: readonly Policy[], default_policy: string | unde
         const text = texts.get(key);
         if (text !== undefined) {
           const list = keyName(path.join('.'));
-          const message = `the deny list ${list} of the policy ${quote(name)} would drop this text`;
-          findings.report('C9006', text.key_mark, message, { expected: UNITED });
+          const message = `the deny list ${list} of the policy ${quote(name)} would replace this string`;
+          findings.report('C9006', text.key_mark, message, { expected: MERGED });
         }
         if (!lists.has(key)) lists.set(key, { path, policy: name });
       }
@@ -146,26 +148,26 @@ function checkDropped(policies: readonly Policy[], default_policy: string | unde
   }
 }
 
-/** What settings would drop of the deny lists below them, each entry once. */
+/** Reports each entry of settings that would replace a deny list below. */
 function reportDropping(
   settings: MapNode,
   lists: readonly { readonly path: readonly string[]; readonly policy: string }[],
   findings: Findings,
 ): void {
-  const told = new Set<Entry>();
+  const reported = new Set<Entry>();
   for (const { path, policy } of lists) {
     const entry = droppingEntry(settings, path);
-    if (entry === undefined || told.has(entry)) continue;
-    told.add(entry);
-    const message = `this would drop the deny list ${keyName(path.join('.'))} of the policy ${quote(policy)}`;
-    const expected = entry.key === path.at(-1) ? UNITED : 'a mapping';
+    if (entry === undefined || reported.has(entry)) continue;
+    reported.add(entry);
+    const message = `this would replace the deny list ${keyName(path.join('.'))} of the policy ${quote(policy)}`;
+    const expected = entry.key === path.at(-1) ? MERGED : 'a mapping';
     findings.report('C9006', entry.key_mark, message, { expected });
   }
 }
 
-const UNITED = 'a list, which is united with it';
+const MERGED = 'a list: lists are merged';
 
-/** Deny lists, and texts that stand under such a key, with their keys from the top. */
+/** Deny lists, and strings under such keys, with their paths. */
 function denials(settings: MapNode): { readonly path: string[]; readonly entry: Entry }[] {
   return settings.entries.flatMap((entry) => {
     const { key, value } = entry;
@@ -175,7 +177,7 @@ function denials(settings: MapNode): { readonly path: string[]; readonly entry: 
   });
 }
 
-/** The entry on the way to a list that is of another kind than there. */
+/** The first entry along the path of a list that has another kind. */
 function droppingEntry(settings: MapNode, path: readonly string[]): Entry | undefined {
   let owner: Node = settings;
   for (const [depth, key] of path.entries()) {
@@ -190,8 +192,8 @@ function droppingEntry(settings: MapNode, path: readonly string[]): Entry | unde
 type ServerConfig = Pick<GatewayConfig, 'server' | 'telemetry'>;
 
 /**
- * The settings of a policy with the variables that make clients send these signals; what the policy itself sets stays. There
- * is no address: who has managed settings has signed in, and with one the client would have each person approve it first.
+ * The settings of a policy with the variables for client telemetry; the policy's own values win. The address is left out:
+ * clients with managed settings are signed in, and an address would make the client ask each user for approval.
  */
 function withTelemetry(settings: MapNode, signals: Node | undefined, { server }: ServerConfig): MapNode {
   if (signals?.kind !== 'list') return settings;
@@ -209,58 +211,63 @@ function withTelemetry(settings: MapNode, signals: Node | undefined, { server }:
   return mergeSettings({ kind: 'map', mark, entries: [{ key: 'env', key_mark: mark, value: env }] }, settings);
 }
 
-/** Reports telemetry that no client would send, or that would go nowhere. */
+/** Reports telemetry that no client would send, or that has no destination. */
 function checkTelemetry(signals: Node | undefined, { server, telemetry }: ServerConfig, findings: Findings): void {
   const items = itemsOf(signals);
   if (items.length === 0) return;
   if (server.profile.clients?.messages?.feature_prefix === undefined) {
-    const message = `no client will send it: the variable is called ${NEUTRAL_FEATURE_PREFIX}_ENABLE_TELEMETRY where no profile has a name for it`;
+    const message = `no client will send it: without a profile, the variable is ${NEUTRAL_FEATURE_PREFIX}_ENABLE_TELEMETRY`;
     findings.report('W7066', signals!.mark, message, {
-      help: 'name a profile with the names of your clients under `server.profile` of gateway.yaml',
+      help: 'set `server.profile` in gateway.yaml to a profile with the names of your clients',
     });
   }
   for (const item of items) {
     const signal = textOf(item) as Signal;
     if (telemetry.forward_to.some((destination) => destination[signal])) continue;
-    findings.report('W7066', item.mark, `clients will send ${signal} to the gateway, which sends them on to nobody`, {
-      help:
-        telemetry.forward_to.length === 0
-          ? 'name a destination under `telemetry.forward_to` of gateway.yaml'
-          : `set \`${signal}: true\` at a destination under \`telemetry.forward_to\` of gateway.yaml`,
-    });
+    findings.report(
+      'W7066',
+      item.mark,
+      `clients will send ${signal} to the gateway, which has no destination for them`,
+      {
+        help:
+          telemetry.forward_to.length === 0
+            ? 'add a destination under `telemetry.forward_to` of gateway.yaml'
+            : `set \`${signal}: true\` at a destination under \`telemetry.forward_to\` of gateway.yaml`,
+      },
+    );
   }
 }
 
-/** Values with which clients leave texts out. */
+/** Values that keep texts out of client telemetry. */
 const OFF = /^(?:0|false|no|off)?$/i;
 
-/** Reports variables that put the texts of prompts, answers or tools into the telemetry of clients. */
+/** Reports variables that add prompts, responses or tool data to client telemetry. */
 function checkContent(settings: MapNode, findings: Findings): void {
   for (const { key, value } of entriesOf(childOf(settings, 'env'))) {
     const is_off = value.kind !== 'scalar' || OFF.test(String(value.value ?? ''));
     if (is_off || !(CONTENT_VARIABLES as readonly string[]).includes(key)) continue;
-    findings.report('W7067', value.mark, `${keyName(key)} puts texts of people's work into their telemetry`, {
+    findings.report('W7067', value.mark, `${keyName(key)} adds prompts, responses or tool data to telemetry`, {
       help: 'remove it, or accept it with the reason: allow: { W7067: "..." }',
     });
   }
 }
 
-/** What gateway.yaml says about policies that are handed out. */
+/** The settings of gateway.yaml for managed policies. */
 export interface PolicySource {
-  /** Absolute. */
+  /** Absolute path. */
   readonly directory: string;
-  /** Where the directory is written; absent when it is the usual one. */
+  /** Absent for the default directory. */
   readonly directory_mark?: Mark | undefined;
   readonly default_policy?: Node | undefined;
-  /** Globs of the groups that are kept at sign-in; none when all are. */
+  /** The globs of `keep_groups`; empty when all groups are kept. */
   readonly kept_groups: readonly string[];
-  /** Groups of the identity provider that make up each token group. */
+  /** The identity provider's groups in each token group. */
   readonly token_groups: ReadonlyMap<string, readonly string[]>;
-  /** The groups that gateway.yaml knows, where it says anything of them. */
+  /** The known groups; absent when gateway.yaml has none. */
   readonly groups?: NameSet | undefined;
 }
 
-/** Where policies are, by a gateway.yaml that may have mistakes; `undefined` when they are not handed out. */
+/** The policy settings of a gateway.yaml that may have errors; `undefined` when managed policies are disabled. */
 export function policySource(root: MapNode, value: unknown, groups?: NameSet): PolicySource | undefined {
   const managed = (value as { policies?: { managed?: { enabled?: unknown; directory?: unknown } } }).policies?.managed;
   if (managed?.enabled !== true || typeof managed.directory !== 'string') return undefined;
@@ -290,7 +297,7 @@ export function loadPolicies(
   const files = source === undefined ? undefined : policyFiles(source, findings);
   if (source === undefined || files === undefined) return [];
   const policies = files.flatMap((file) => readPolicy(file, findings, source) ?? []);
-  reportTwins(policies, findings);
+  reportDuplicates(policies, findings);
   const default_policy = textOf(source.default_policy);
   reportUnknownDefault(source, files, findings);
   for (const policy of policies) {
@@ -315,14 +322,14 @@ export function loadPolicies(
 const nameMark = ({ root }: ReadPolicy): Mark => (childOf(root, 'policy') ?? root).mark;
 
 function reportNobody(policy: ReadPolicy, findings: Findings): void {
-  findings.report('W7060', nameMark(policy), `the policy ${quote(policy.name)} is meant for nobody`, {
-    help: 'say for whom: match: { groups: [...] }, or make it the default_policy of gateway.yaml',
+  findings.report('W7060', nameMark(policy), `the policy ${quote(policy.name)} applies to no one`, {
+    help: 'add match: { groups: [...] }, or make it the default_policy of gateway.yaml',
   });
 }
 
-/** Keys that others would need, and that the default policy goes without. */
+/** Reports keys that have no effect in the default policy. */
 function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
-  const why = { match: 'is meant for everybody', priority: 'is always the lowest' };
+  const why = { match: 'applies to everyone', priority: 'always has the lowest priority' };
   for (const key of ['match', 'priority'] as const) {
     const entry = entryOf(root, key);
     if (entry === undefined || (key === 'priority' && priority === 0)) continue;
@@ -332,21 +339,21 @@ function reportIdle({ root, priority }: ReadPolicy, findings: Findings): void {
   }
 }
 
-/** The policy files in a directory, sorted; `undefined` after reporting why they can't be told. */
+/** The policy files in a directory, sorted; `undefined` when it cannot be read. */
 function policyFiles(source: PolicySource, findings: Findings): readonly string[] | undefined {
   const { directory, directory_mark, default_policy } = source;
   const files = filesOrWhy(directory);
   if (typeof files !== 'string') return files;
   const mark = directory_mark ?? default_policy?.mark;
-  // Without a word about them there need be no policies.
+  // The default directory is optional.
   if (mark === undefined && files === NO_DIRECTORY) return undefined;
   const name = textOf(default_policy);
   const write = name === undefined ? undefined : howToWrite(name, directory);
   const help =
     files === NO_DIRECTORY ? didYouMean(basename(directory), namesBeside(directory, 'directories'), write) : undefined;
   if (directory_mark === undefined && name !== undefined && files === NO_DIRECTORY) {
-    // The usual directory need not be there: a first gateway.yaml may name the policy before it is written.
-    const message = `there are no policies, so the policy ${quote(name)} is given to nobody`;
+    // Only a warning: a new gateway.yaml may name the policy before it is written.
+    const message = `there are no policies, so no one gets the policy ${quote(name)}`;
     findings.report('W7065', mark!, message, { help });
     return undefined;
   }
@@ -359,7 +366,7 @@ function policyFiles(source: PolicySource, findings: Findings): readonly string[
 
 const NO_DIRECTORY = 'the directory of policies does not exist';
 
-/** The policy files in a directory, sorted, or why it can't be read. */
+/** The policy files in a directory, sorted, or why it cannot be read. */
 function filesOrWhy(directory: string): readonly string[] | string {
   try {
     return filesIn(directory);
@@ -385,7 +392,7 @@ interface RawPolicy {
 
 const nameOf = (file: string): string => basename(file).replace(/\.ya?ml$/, '');
 
-/** Reads and checks one policy file by itself; `undefined` after reporting what keeps it from being one. */
+/** Reads and checks one policy file; `undefined` after an error. */
 export function readPolicy(file: string, findings: Findings, source?: PolicySource): ReadPolicy | undefined {
   const text = readSource(file, findings);
   if (text === undefined) return undefined;
@@ -420,31 +427,29 @@ function checkPolicyGroups(groups: readonly Written[], source: PolicySource | un
   if (source === undefined) return;
   const { token_groups, kept_groups } = source;
   const others = groups.filter(({ text }) => !token_groups.has(text)).map(({ node }) => node);
-  reportForgotten(others, kept_groups, findings);
+  reportDroppedGroups(others, kept_groups, findings);
   checkGroups(groups, source.groups, findings);
   const names = groups.map(({ text }) => text);
   for (const { text, mark } of groups) {
     const missed = token_groups.get(text)?.filter((member) => !names.includes(member)) ?? [];
     if (missed.length === 0) continue;
-    const message = `only access tokens of the group ${quote(text)} get this policy, its members who sign in do not`;
-    findings.report('W7064', mark, message, { help: `name their groups as well: ${missed.join(', ')}` });
+    const message = `only access tokens of the group ${quote(text)} get this policy; its members who sign in do not`;
+    findings.report('W7064', mark, message, { help: `also list their groups: ${missed.join(', ')}` });
   }
 }
 
 function reportOtherName(node: Node, file_name: string, findings: Findings): void {
   const name = textOf(node);
-  // What can be no name at all was reported already.
+  // Invalid names are reported elsewhere.
   if (name === undefined || name === file_name || !isName(name)) return;
-  findings.report('C2010', node.mark, `the policy is called ${quote(name)}, its file is not`, {
+  findings.report('C2010', node.mark, `the policy is named ${quote(name)}, but its file is not`, {
     ...(isName(file_name) && { expected: file_name }),
-    help: isName(file_name)
-      ? 'rename one of them: people look for a policy by the name of its file'
-      : `rename the file to ${name}.yaml: people look for a policy by the name of its file`,
+    help: isName(file_name) ? 'rename one of them' : `rename the file to ${name}.yaml`,
   });
 }
 
-/** Two files of one name with different endings; a name that is not that of its file was reported already. */
-function reportTwins(policies: readonly ReadPolicy[], findings: Findings): void {
+/** Reports files with the same name and different extensions. Names that differ from the file name are reported elsewhere. */
+function reportDuplicates(policies: readonly ReadPolicy[], findings: Findings): void {
   const named = policies.filter(({ name, file }) => name === nameOf(file));
   for (const [policy, first] of repeated(named, ({ name }) => name)) {
     const help = `the other is ${first.file}`;
@@ -458,14 +463,13 @@ function reportUnknownDefault(
   findings: Findings,
 ): void {
   const name = textOf(node);
-  // A file with mistakes is there all the same.
+  // Files with errors count, too.
   const known = files.map(nameOf);
   if (node === undefined || name === undefined || known.includes(name)) return;
   const help = oneOf(nameOf(name), known, 'policies', howToWrite(name, directory));
   findings.report('C9002', node.mark, `there is no policy ${quote(name)}`, { help });
 }
 
-/** What to do about a default policy where there are no policies at all. */
 function howToWrite(name: string, directory: string): string {
   return `write the policy to ${join(directory, `${nameOf(name)}.yaml`)} (appscli explain C9002 shows one), or remove the key`;
 }
@@ -477,7 +481,7 @@ function checkModels(settings: MapNode, models: readonly ModelConfig[], findings
     const word = textOf(item);
     if (word === undefined || models.some((model) => namesModel(word, model))) continue;
     const all = ids.length === 0 ? 'there are no models' : `models: ${listed(ids)}`;
-    findings.report('W7061', item.mark, `no model matches ${keyName(MODELS_KEY)}: ${quote(word)}`, {
+    findings.report('W7061', item.mark, `${keyName(MODELS_KEY)}: no model matches ${quote(word)}`, {
       help: didYouMean(word, [...ids, ...families], all) ?? all,
     });
   }

@@ -9,48 +9,47 @@ import { readSource } from '../../base/source/source.ts';
 import { validate } from '../../base/source/validate.ts';
 import type { AnnotationContext } from './annotations.ts';
 
-/** The profiles that a gateway.yaml names. */
+/** The profiles of a gateway.yaml: header names and client names of vendors. */
 export interface LoadedProfiles {
   readonly server: Profile;
-  /** What gateway.yaml calls it. */
+  /** Its name in gateway.yaml. */
   readonly server_name: string;
-  /** Of each upstream, in order; `undefined` where nobody says whose header names it takes. */
+  /** By upstream, in order; `undefined` where the vendor is unknown. */
   readonly upstreams: readonly (Profile | undefined)[];
-  /** Absolute paths, also of files that are not there. */
+  /** Absolute paths, also of missing files. */
   readonly files: readonly string[];
 }
 
-/** Profiles that need no file. */
+/** Built-in profiles. */
 export const BUILT_IN = {
-  /** Names that are nobody's. */
+  /** The names of no vendor. */
   neutral: { header_prefix: 'vendor' },
-  /** Header names of the vendor of the Messages protocol. */
+  /** The vendor of the Messages protocol. */
   anthropic: { header_prefix: 'anthropic' },
 } satisfies Record<string, Profile>;
 
-/** The name of the profile that ships as a file: the names of the coding clients that most people have. */
+/** The name of the profile that ships as a file, with the names of common coding clients. */
 export const SHIPPED_PROFILE = 'shipped';
 
 const SHIPPED_FILE = join(PACKAGE_ROOT, 'examples', 'profiles', 'vendor-names.yaml');
 
-/** Absolute path of the file with a profile. `name` is that file relative to `directory`, or `shipped`. */
+/** Absolute path of a profile file. @param name its path relative to `directory`, or `shipped` */
 export function profileFile(name: string, directory: string): string {
   return name === SHIPPED_PROFILE ? SHIPPED_FILE : resolve(directory, name);
 }
 
-/** What a command line and gateway.yaml may name besides files. */
 const NAMES = ['neutral', 'anthropic', SHIPPED_PROFILE];
 
 type BuiltInName = keyof typeof BUILT_IN;
 
-/** Whether this is the name of a profile that needs no file. */
+/** Whether this is the name of a built-in profile. */
 export function isBuiltIn(name: string): name is BuiltInName {
   return Object.hasOwn(BUILT_IN, name);
 }
 
 /**
- * Reads and checks the profiles that a gateway.yaml names. An upstream without one has that of the vendor at its address,
- * else the server's, unless that is neutral. After a finding a profile is the neutral one.
+ * Reads and checks the profiles of a gateway.yaml. An upstream without `profile` gets that of the vendor at its address, else
+ * the server's, unless that is neutral. After a finding, the neutral profile replaces a broken one.
  */
 export function loadProfiles(
   root: MapNode,
@@ -69,10 +68,7 @@ export function loadProfiles(
   return { server, server_name, upstreams, files: [...files.keys()] };
 }
 
-/**
- * The profile of the vendor that answers at an address: its own hosts, and those of clouds, which put it into the host or
- * the path, as in `/anthropic/v1/messages`.
- */
+/** The profile of the vendor at an address: its own hosts, and cloud hosts with the vendor in the host name or path. */
 function profileOfAddress(base_url: string | undefined): Profile | undefined {
   if (base_url === undefined || !URL.canParse(base_url)) return undefined;
   const { hostname, pathname } = new URL(base_url);
@@ -85,10 +81,10 @@ function profileOfAddress(base_url: string | undefined): Profile | undefined {
   return is_known ? BUILT_IN.anthropic : undefined;
 }
 
-/** Hosts of providers that sign thoughts: the vendor of the Messages protocol, and the clouds that have its models. */
+/** Hosts of providers that sign thinking blocks: the vendor of the Messages protocol, and the clouds that serve its models. */
 const SIGNING_HOSTS = /(?:^|\.)(?:anthropic\.com|amazonaws\.com|googleapis\.com|azure\.com)$|^aws-external-anthropic\./;
 
-/** Whether a provider that checks the signatures of thoughts is known to answer at an address. */
+/** Whether the provider at an address is known to verify the signatures of thinking blocks. */
 export function checksSignatures(base_url: string): boolean {
   return URL.canParse(base_url) && SIGNING_HOSTS.test(new URL(base_url).hostname.replace(/\.$/, ''));
 }
@@ -107,7 +103,7 @@ function profileNamed(
     const meant = /\.ya?ml$/.test(name)
       ? {}
       : {
-          help: `${quote(name)} is taken for a file; built in are ${NAMES.slice(0, -1).join(', ')} and ${NAMES.at(-1)}`,
+          help: `${quote(name)} is read as a file name; the built-in profiles are ${NAMES.slice(0, -1).join(', ')} and ${NAMES.at(-1)}`,
         };
     const code = environment === 'required' ? 'C4021' : 'W7007';
     findings.report(code, node.mark, 'the profile does not exist', {

@@ -1,6 +1,5 @@
-import { ENGINE_FACTS } from '../../base/contract/engine-facts.ts';
 import { ERRORS } from '../../base/contract/errors.ts';
-import { FACTS } from '../../base/contract/facts.ts';
+import { ENGINE_FACTS, FACTS } from '../../base/contract/facts.ts';
 import type { StageDefinition } from '../../base/contract/stage.ts';
 import { didYouMean } from '../../base/kit/text/suggest.ts';
 import { schemaProblem } from '../../base/source/validate.ts';
@@ -15,7 +14,7 @@ const CAPABILITIES = [
   'database',
 ];
 
-/** Whether a text can be the name of a stage, a pipeline or a policy: lower-case words joined by dashes. */
+/** Whether a string is a valid name of a stage, a pipeline or a policy: lower-case words joined by dashes. */
 export function isName(text: string): boolean {
   return /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(text);
 }
@@ -30,11 +29,11 @@ function badList(value: unknown, known: readonly string[]): string | undefined {
   return `there is no "${String(stranger)}"${help === undefined ? '' : `; ${help}`}`;
 }
 
-/** Values of secrets are found by the end of a key, and checked because of the keyword: an option needs both. */
+/** Secrets are hidden because of the suffix of the key, and checked because of the keyword: an option needs both. */
 function secretProblem({ properties, items }: Loose): string | undefined {
   for (const [key, schema] of Object.entries((properties ?? {}) as Record<string, Loose>)) {
     if (key.endsWith('_env') !== (schema['x-secret'] !== undefined)) {
-      return `an option that names a variable with a secret ends in _env and has "x-secret"; "${key}" has only one of the two`;
+      return `an option that names the variable of a secret must end in _env and have "x-secret"; "${key}" has only one of the two`;
     }
     const inside = secretProblem(schema);
     if (inside !== undefined) return inside;
@@ -57,10 +56,10 @@ function optionsProblem(options: unknown): string | undefined {
   return problem === undefined ? undefined : `\`options\` is not a valid JSON Schema: ${problem}`;
 }
 
-/** What is wrong where there is no definition at all. */
+/** The problem of a value that is not a stage definition. */
 export const NOT_DEFINED = 'it is not made with `defineStage`';
 
-/** What is wrong with a stage definition, in words; `undefined` when nothing is. */
+/** The problem of a stage definition; `undefined` without one. */
 export function definitionProblem(value: unknown): string | undefined {
   if (typeof value !== 'object' || value === null) return NOT_DEFINED;
   const stage = value as Loose;
@@ -85,12 +84,12 @@ export function definitionProblem(value: unknown): string | undefined {
     if (problem === undefined) continue;
     const engine =
       key === 'writes' && !problem.includes('did you mean')
-        ? "; facts about the request and its outcome are the engine's to write"
+        ? '; only the engine writes facts about the request and its outcome'
         : '';
     return `\`${key}\`: ${problem}${engine}`;
   }
   if (terminal === true && !(stage.needs as string[]).includes('respond') && (stage.raises as string[]).length === 0) {
-    return '`terminal` is true, but it can neither answer (`needs: [respond]`) nor refuse (`raises`)';
+    return '`terminal` is true, but it can neither respond (`needs: [respond]`) nor reject (`raises`)';
   }
   return factsProblem(name, stage.facts) ?? optionsProblem(stage.options);
 }
@@ -101,16 +100,16 @@ const SECTIONS: ReadonlySet<string> = new Set(Object.keys(FACTS).map((path) => p
 function factsProblem(stage: string, facts: unknown): string | undefined {
   if (facts === undefined) return undefined;
   if (typeof facts !== 'object' || facts === null || Array.isArray(facts)) return '`facts` is not a mapping';
-  if (SECTIONS.has(stage)) return `facts are named after the stage, and "${stage}" is the name of others`;
+  if (SECTIONS.has(stage))
+    return `the facts of a stage begin with its name, and "${stage}" is a section of the gateway's facts`;
   for (const [name, fact] of Object.entries(facts as Record<string, Loose | null>)) {
-    if (!/^[a-z][a-z0-9_]*$/.test(name)) return `\`facts\`: "${name}" is not lower-case words joined by underscores`;
+    if (!/^[a-z][a-z0-9_]*$/.test(name)) return `\`facts\`: "${name}" must be lower-case words joined by underscores`;
     const { type, description, values } = fact ?? {};
     if (!FACT_TYPES.includes(type as string))
-      return `\`facts\`: the type of "${name}" is none of ${FACT_TYPES.join(', ')}`;
+      return `\`facts\`: the type of "${name}" must be one of ${FACT_TYPES.join(', ')}`;
     if (typeof description !== 'string' || description === '') return `\`facts\`: "${name}" has no description`;
     const are_texts = Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === 'string');
-    if (type === 'string' && !are_texts)
-      return `\`facts\`: "${name}" is a string, and has no list of \`values\` it can be`;
+    if (type === 'string' && !are_texts) return `\`facts\`: "${name}" is a string and needs a list of \`values\``;
   }
   return undefined;
 }

@@ -7,7 +7,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { FactPath } from '../../base/contract/facts.ts';
 import type { FactSpec, StageFacts } from '../../base/contract/own-facts.ts';
 import type { StageDefinition } from '../../base/contract/stage.ts';
-import { runAsStage } from '../../base/kit/strays.ts';
+import { runAsStage } from '../../base/kit/unhandled-errors.ts';
 import { hideSecrets } from '../../base/source/diagnostics/secrets.ts';
 import type { Findings } from '../../base/source/findings.ts';
 import { type Mark, quote } from '../../base/source/node.ts';
@@ -16,23 +16,23 @@ import { definitionProblem, NOT_DEFINED } from './stage-definition.ts';
 const ENGINE_URL = new URL('../..', import.meta.url).href;
 const API_URL = new URL(`../../api${extname(import.meta.url)}`, import.meta.url).href;
 
-/** Marks the URL of an operator's module and says which reading of its file it is; Node keeps modules by URL. */
-const READING = '?appscli=';
+/** Marks the URL of an operator's module, with a version of its text: Node caches modules by URL. */
+const VERSION = '?appscli=';
 
-/** A file of the operator's code as it was imported last. */
+/** A file of the operator's code, as last imported. */
 interface Module {
-  /** Of its text; `undefined` when it has to be imported again whatever the text is. */
+  /** Hash of its text; `undefined` forces a new import. */
   digest: string | undefined;
-  readonly reading: number;
+  readonly version: number;
   readonly imports: Set<string>;
 }
 
-/** Longest a module's own code may take to run when it is imported, in milliseconds. */
-const PATIENCE_MS = 10_000;
+/** Timeout of a module's top-level code, in milliseconds. */
+const IMPORT_TIMEOUT_MS = 10_000;
 
-/** By real path. Those whose text has changed, or that of something below them, are taken out. */
+/** By real path. A change of a module's text, or of its imports, removes it. */
 const modules = new Map<string, Module>();
-let reading = 1;
+let version = 1;
 let hooked = false;
 
 function digestOf(file: string): string {
@@ -54,13 +54,13 @@ function realPath(file: string): string {
 function moduleOf(file: string): Module {
   const known = modules.get(file);
   if (known !== undefined) return known;
-  // Taken before Node reads the file, so that a change in between is seen next time.
-  const module: Module = { digest: digestOf(file), reading, imports: new Set() };
+  // Hashed before Node reads the file, so that a change in between is noticed next time.
+  const module: Module = { digest: digestOf(file), version, imports: new Set() };
   modules.set(file, module);
   return module;
 }
 
-/** A file and everything it imports, as far as that is known. */
+/** A file and its known imports, transitively. */
 function closureOf(file: string, found = new Set<string>()): Set<string> {
   if (found.has(file)) return found;
   found.add(file);
@@ -68,12 +68,12 @@ function closureOf(file: string, found = new Set<string>()): Set<string> {
   return found;
 }
 
-/** Forgets the modules whose text has changed and those that import them, all of which must then be imported anew. */
+/** Invalidates the modules whose text has changed, and their importers. */
 function forgetChanged(root: string): void {
   const known = [...closureOf(root)].filter((file) => modules.has(file));
   const stale = new Set(known.filter((file) => modules.get(file)?.digest !== digestOf(file)));
   if (stale.size === 0) return;
-  reading += 1;
+  version += 1;
   for (let grown = true; grown; ) {
     grown = false;
     for (const [file, { imports }] of modules) {
@@ -87,22 +87,22 @@ function forgetChanged(root: string): void {
 
 /** The path of an operator's module, `undefined` for any other URL. */
 function ownFile(url: string | undefined): string | undefined {
-  return url?.includes(READING) ? fileURLToPath(url) : undefined;
+  return url?.includes(VERSION) ? fileURLToPath(url) : undefined;
 }
 
 function isOwn(url: string): boolean {
   return url.startsWith('file:') && !url.includes('/node_modules/') && !url.startsWith(ENGINE_URL);
 }
 
-/** TypeScript of the operator's is an ES module, whatever the nearest package.json was made to say about other files. */
+/** Treats operators' TypeScript as ES modules, whatever the nearest package.json says. */
 function asModule(resolved: ResolveFnOutput): ResolveFnOutput {
-  const own = resolved.url.includes(READING) && /\.ts\?/.test(resolved.url);
+  const own = resolved.url.includes(VERSION) && /\.ts\?/.test(resolved.url);
   return own ? { ...resolved, format: 'module-typescript' } : resolved;
 }
 
 /**
- * Makes `import ... from 'appscli'` mean this running engine, so that a stage module needs no node_modules and its
- * StageError is the engine's own class; and gives what an operator's module imports a URL with a reading, too.
+ * Resolves `import ... from 'appscli'` to this running engine: a stage module needs no node_modules, and its StageError is
+ * the engine's class. Adds versions to the URLs of the modules that an operator's module imports.
  */
 function hookResolution(): void {
   if (hooked) return;
@@ -111,7 +111,7 @@ function hookResolution(): void {
     resolve(specifier, context, next) {
       if (specifier === 'appscli') return { url: API_URL, shortCircuit: true };
       const parent = ownFile(context.parentURL);
-      // CommonJS is kept by path, whatever the URL says.
+      // CommonJS is cached by path, so a version has no effect.
       if (parent === undefined || context.conditions.includes('require')) return asModule(next(specifier, context));
       const importer = moduleOf(parent);
       try {
@@ -119,9 +119,9 @@ function hookResolution(): void {
         if (!isOwn(resolved.url)) return resolved;
         const file = fileURLToPath(resolved.url);
         importer.imports.add(file);
-        return asModule({ ...resolved, url: pathToFileURL(file).href + READING + moduleOf(file).reading });
+        return asModule({ ...resolved, url: pathToFileURL(file).href + VERSION + moduleOf(file).version });
       } catch (error) {
-        // The import works once the file is there, so it is one of those to look at.
+        // Once the file exists the import works, so it must be watched.
         if (/^\.{0,2}\//.test(specifier)) importer.imports.add(fileURLToPath(new URL(specifier, context.parentURL)));
         throw error;
       }
@@ -129,11 +129,11 @@ function hookResolution(): void {
   });
 }
 
-/** Settles as the import does, or rejects when its code is still waiting for something by then. */
-async function withinPatience<T>(importing: Promise<T>, patience_ms: number): Promise<T> {
+/** Settles as the import does, or rejects at the timeout, such as for a top-level await that never resolves. */
+async function withTimeout<T>(importing: Promise<T>, timeout_ms: number): Promise<T> {
   const late = Promise.withResolvers<never>();
-  const reject = () => late.reject(new Error(`its code still had not run to the end after ${patience_ms / 1000} s`));
-  const timer = setTimeout(reject, patience_ms);
+  const reject = () => late.reject(new Error(`its top-level code did not finish within ${timeout_ms / 1000} s`));
+  const timer = setTimeout(reject, timeout_ms);
   try {
     return await Promise.race([importing, late.promise]);
   } finally {
@@ -142,39 +142,42 @@ async function withinPatience<T>(importing: Promise<T>, patience_ms: number): Pr
 }
 
 /**
- * Imports an operator's module: again when its text or that of a module it imports has changed since, otherwise the one
- * already there. CommonJS modules and packages in node_modules stay as they were first read. Rejects with whatever the
- * module throws, or when it takes too long, and then tries all of it again next time.
+ * Imports an operator's module, anew when its text or that of its imports has changed. CommonJS modules and packages in
+ * node_modules keep their first version. Rejects with what the module throws, or at the timeout; the next call then imports
+ * everything again.
  */
-export async function importModule(file: string, patience_ms = PATIENCE_MS): Promise<{ readonly default?: unknown }> {
+export async function importModule(
+  file: string,
+  timeout_ms = IMPORT_TIMEOUT_MS,
+): Promise<{ readonly default?: unknown }> {
   hookResolution();
   const root = realPath(file);
   forgetChanged(root);
   try {
-    const url = pathToFileURL(root).href + READING + moduleOf(root).reading;
-    // What its code leaves running is the stage's, and its failure later no reason to stop.
+    const url = pathToFileURL(root).href + VERSION + moduleOf(root).version;
+    // Attributes later errors of its background work to the stage, so that they do not end the process.
     const importing = runAsStage(basename(file), () => import(url));
-    return await withinPatience(importing, patience_ms);
+    return await withTimeout(importing, timeout_ms);
   } catch (error) {
     for (const part of closureOf(root)) if (modules.has(part)) moduleOf(part).digest = undefined;
     throw error;
   }
 }
 
-/** The file of an operator's module and of everything of the operator's that it imports, as far as that is known. */
+/** The files of an operator's module and its known imports. */
 export function filesOfModule(file: string): readonly string[] {
   return [...new Set([file, ...closureOf(realPath(file))])];
 }
 
-// Where a stage module of the operator's broke when it was loaded.
+// The source position of an error in a stage module.
 
-/** Longest that looking for a mistake in one file may take, in milliseconds. */
+/** Timeout of `node --check` for one file, in milliseconds. */
 const CHECK_MS = 5000;
 
-const IN_MODULE = new RegExp(`(file://[^\\s()]+?)${READING.replace('?', '\\?')}\\d+:(\\d+)(?::(\\d+))?`);
+const IN_MODULE = new RegExp(`(file://[^\\s()]+?)${VERSION.replace('?', '\\?')}\\d+:(\\d+)(?::(\\d+))?`);
 const IN_FILE = /^(\/.+):(\d+)$/m;
 
-/** Node marks the mistake on a line of its own, below the code. */
+/** The column from the line of carets that Node prints below the code. */
 function marked(text: string): Pick<Mark, 'column' | 'length'> {
   const line = /^( *)(\^+)$/m.exec(text);
   return line === null ? { column: 1, length: 1 } : { column: line[1]!.length + 1, length: line[2]!.length };
@@ -187,14 +190,14 @@ function inStack(stack: string): Mark | undefined {
   return { file: fileURLToPath(url), line: Number(line), ...at, pointer: '' };
 }
 
-/** An import that fails does not tell where JavaScript is broken; Node's own check of a file does. */
+/** The position of a syntax error. A failed import does not report it; `node --check` does. */
 function inFile(file: string): Mark | undefined {
   const { stderr } = spawnSync(process.execPath, ['--check', file], { encoding: 'utf8', timeout: CHECK_MS });
   const [, checked, line] = IN_FILE.exec(stderr ?? '') ?? [];
   return checked === undefined ? undefined : { file: checked, line: Number(line), ...marked(stderr), pointer: '' };
 }
 
-/** Where a module is imported that is not there. */
+/** The position of an import of a missing module. */
 function importOf({ message }: Error): Mark | undefined {
   const [, name = '', file = ''] = /^Cannot find (?:module|package) '(.+)' imported from (\/.+)$/.exec(message) ?? [];
   if (name === '' || !existsSync(file)) return undefined;
@@ -207,8 +210,8 @@ function importOf({ message }: Error): Mark | undefined {
 }
 
 /**
- * The place that an error of importing a module is about; `undefined` when nothing tells it.
- * @param files the module and what it imports, absolute.
+ * The source position of an import error, if known.
+ * @param files absolute paths of the module and its imports
  */
 function placeOfError(error: unknown, files: readonly string[]): Mark | undefined {
   if (!(error instanceof Error)) return undefined;
@@ -228,7 +231,7 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
     const place = placeOfError(error, filesOfModule(file));
     if (place !== undefined) findings.read(place.file, hideSecrets(readFileSync(place.file, 'utf8')));
     findings.report('C4012', place ?? { file }, 'the stage module does not load', {
-      // Where it is imported is shown.
+      // The snippet shows the importing file.
       found: hideSecrets((message.split('\n')[0] ?? '').replace(/ imported from .+$/, '')),
     });
     return undefined;
@@ -249,13 +252,13 @@ async function importStage(file: string, findings: Findings): Promise<StageDefin
   return undefined;
 }
 
-/** A stage that says of its own facts, too, that it writes them. */
+/** Adds the stage's own facts to its `writes`. */
 function writingItsFacts(definition: StageDefinition): StageDefinition {
   const paths = [...factsOf(definition).keys()] as FactPath[];
   return paths.length === 0 ? definition : { ...definition, writes: [...definition.writes, ...paths] };
 }
 
-/** The facts of a stage's own, by path. */
+/** The facts that a stage defines, by path. */
 function factsOf({ name, facts = {} }: StageDefinition): StageFacts {
   return new Map(
     Object.entries(facts).map(([fact, { type, description, values }]): [string, FactSpec] => {
@@ -265,28 +268,28 @@ function factsOf({ name, facts = {} }: StageDefinition): StageFacts {
   );
 }
 
-/** What only shipped stages may do: the engine trusts a converter with the stream itself. */
+/** Converters are reserved for shipped stages: a converter writes the client's stream. */
 function reservedProblem({ needs }: StageDefinition): string | undefined {
   if (!needs.includes('convert-response')) return undefined;
-  return '`needs`: "convert-response" is for stages that ship with the gateway; yours can observe a response and change its head';
+  return '`needs`: "convert-response" is reserved for shipped stages; yours can observe a response and change its head';
 }
 
 /** The stages a configuration can name. */
 export interface StageSet {
   readonly stages: ReadonlyMap<string, StageDefinition>;
-  /** Whether every module is known and loaded; otherwise a name that is missing may be one of theirs. */
+  /** Whether every module is known and loaded; otherwise an unknown stage may be in one of them. */
   readonly complete: boolean;
-  /** Absolute paths of their modules and of what these import. */
+  /** Absolute paths of operators' modules and their imports. */
   readonly files: readonly string[];
-  /** Names of the operator's own. */
+  /** Names of the operator's stages. */
   readonly own: ReadonlySet<string>;
-  /** What these find out. */
+  /** The facts that the operator's stages define. */
   readonly facts: StageFacts;
 }
 
 /**
  * Loads the operator's stage modules and adds their stages to the shipped ones. This runs the modules' code.
- * @param complete whether `files` are all that gateway.yaml means to name.
+ * @param complete whether `files` has every module of gateway.yaml
  */
 export async function loadStages(
   shipped: readonly StageDefinition[],
@@ -298,12 +301,12 @@ export async function loadStages(
   const own = new Set<string>();
   let all_loaded = complete;
   for (const file of files) {
-    // A file that is missing was reported where gateway.yaml names it.
+    // Missing files are reported in gateway.yaml.
     const stage = existsSync(file) ? await importStage(file, findings) : undefined;
     if (stage === undefined) {
       all_loaded = false;
     } else if (stages.has(stage.name)) {
-      // It was meant to have a name that pipelines may use.
+      // Pipelines may use the name that it should have.
       all_loaded = false;
       const whose = shipped.some(({ name }) => name === stage.name) ? 'a shipped stage' : 'another of your stages';
       findings.report('C4005', { file }, `${quote(stage.name)} is already the name of ${whose}`, {

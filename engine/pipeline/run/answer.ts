@@ -4,39 +4,38 @@ import { StageError } from '../../base/contract/errors.ts';
 import type { Clock, Timer } from '../../base/contract/services.ts';
 import type { Relay, StageContext } from '../../base/contract/stage.ts';
 
-/** Who uses a connection; kept with it, because a map of all connections would cost more. */
+/** The caller of a connection; stored on the socket, which costs less than a map of all connections. */
 const OWNER = Symbol('owner');
 
 type OwnedSocket = Socket & { [OWNER]?: string };
 
-/** How many connections of clients there are, and of whom. */
+/** Counts client connections, in all and by caller. */
 export class Connections {
   #open = 0;
   readonly #by_owner = new Map<string, number>();
 
-  /** How many there are. */
   get open(): number {
     return this.#open;
   }
 
-  /** Counts a connection until it is closed. @returns false when there are more than `most` with it. */
-  add(socket: Socket, most: number): boolean {
+  /** Counts a connection until it closes. @returns false when there are more than `max` with it */
+  add(socket: Socket, max: number): boolean {
     this.#open++;
     socket.on('close', () => {
       this.#open--;
       this.#disown(socket);
     });
-    return this.#open <= most;
+    return this.#open <= max;
   }
 
-  /** Notes whose request a connection carries. @returns false when that caller has more than `most` connections with it. */
-  claim(socket: OwnedSocket, owner: string, most: number): boolean {
+  /** Counts a connection for its caller. @returns false when that caller has more than `max` with it */
+  claim(socket: OwnedSocket, owner: string, max: number): boolean {
     if (socket[OWNER] !== owner && !socket.destroyed) {
       this.#disown(socket);
       socket[OWNER] = owner;
       this.#by_owner.set(owner, (this.#by_owner.get(owner) ?? 0) + 1);
     }
-    return (this.#by_owner.get(owner) ?? 0) <= most;
+    return (this.#by_owner.get(owner) ?? 0) <= max;
   }
 
   #disown(socket: OwnedSocket): void {
@@ -49,10 +48,10 @@ export class Connections {
   }
 }
 
-/** Pause between two pieces that are taken off the network to be thrown away, in milliseconds: about 30 MB per second. */
+/** Pause between two discarded chunks, over all connections, in milliseconds: about 30 MB per second. */
 const PACE_MS = 2;
 
-/** Bodies with more to throw away, each waiting for its turn. */
+/** Paused requests with more to discard. */
 const waiting: IncomingMessage[] = [];
 let timer: NodeJS.Timeout | undefined;
 
@@ -66,7 +65,7 @@ function schedule(): void {
   if (waiting.length > 0 && timer === undefined) timer = setTimeout(takeTurn, PACE_MS);
 }
 
-/** Reads the rest of a body that nobody wants, slowly: a crowd of refused bodies must not keep the process busy. */
+/** Discards the rest of a body, rate-limited: many rejected bodies must not keep the process busy. */
 function discardBody(req: IncomingMessage): void {
   req.on('data', () => {
     req.pause();
@@ -76,32 +75,32 @@ function discardBody(req: IncomingMessage): void {
   req.resume();
 }
 
-/** A host as the Host header names it, with or without a port; empty where a client has none to name. */
+/** The value of a Host header: a host with or without a port, or nothing. */
 const HOST = /^(?:\[[0-9a-f:.%]+\]|[\w.~%-]*)(?::\d{0,5})?$/i;
 
 /**
- * What is wrong with how a request names its host, tells the type of its body or marks its end, where a proxy in front of the gateway
- * might read it in another way; `undefined` when nothing is. Node's parser refuses the rest (RFC 9112 sections 3.2 and 6).
+ * Guards against request smuggling: the problem with a request's version, framing, Host or Content-Type where a proxy could
+ * read it differently; `undefined` without one. Node's parser rejects the other cases (RFC 9112 sections 3.2 and 6).
  */
 export function framingProblem({ headers, rawHeaders, httpVersion }: IncomingMessage): string | undefined {
   const { host } = headers;
   const coding = headers['transfer-encoding'];
-  // Node's parser takes some of 0.9 and 2.0, too, to which nothing below would apply.
-  if (httpVersion !== '1.1' && httpVersion !== '1.0') return `The request is HTTP/${httpVersion}; write HTTP/1.1.`;
+  // Node's parser also accepts versions 0.9 and 2.0.
+  if (httpVersion !== '1.1' && httpVersion !== '1.0') return `HTTP/${httpVersion} is not supported; use HTTP/1.1.`;
   if (coding !== undefined) {
-    if (httpVersion === '1.0') return 'The request is HTTP/1.0, which has no Transfer-Encoding.';
-    // Repeated headers arrive here joined by commas.
-    if (coding.toLowerCase() !== 'chunked') return 'The only Transfer-Encoding taken is "chunked", and that once.';
+    if (httpVersion === '1.0') return 'HTTP/1.0 has no Transfer-Encoding; send a Content-Length.';
+    // Node joins repeated headers with commas.
+    if (coding.toLowerCase() !== 'chunked') return 'The only supported Transfer-Encoding is "chunked", once.';
   }
   const repeated = repeatedHeader(rawHeaders);
   if (repeated !== undefined) return `The request has more than one ${repeated} header.`;
   if (host === undefined) {
-    return httpVersion === '1.1' ? 'The request has no Host header; every request must have one.' : undefined;
+    return httpVersion === '1.1' ? 'The request has no Host header, which is required.' : undefined;
   }
-  return HOST.test(host) ? undefined : 'The Host header names no host.';
+  return HOST.test(host) ? undefined : 'The Host header is not a valid host.';
 }
 
-/** Of several Node's `headers` shows the first, and a proxy, or the upstream, may go by the last. */
+/** Node's `headers` has the first of repeated headers; a proxy or the upstream may use the last. */
 function repeatedHeader(raw: readonly string[]): string | undefined {
   let host = false;
   let type = false;
@@ -118,40 +117,40 @@ function repeatedHeader(raw: readonly string[]): string | undefined {
   return undefined;
 }
 
-/** A request that can be given up. */
-interface UnderWay {
+/** A request that can be cancelled. */
+interface CancellableRequest {
   readonly call: StageContext['call'];
   given_up: StageError | undefined;
   readonly cancel: ((reason: StageError) => void) | undefined;
 }
 
-/** Ends a request with an error, as soon as whoever works on it lets it; nothing new is begun for it. */
-export function giveUpOn(ctx: UnderWay, reason: StageError): void {
+/** Cancels a request with an error; without a listener, closes its connection where no error can be sent any more. */
+export function cancelRequest(ctx: CancellableRequest, reason: StageError): void {
   const { req, res } = ctx.call;
   ctx.given_up ??= reason;
   if (ctx.cancel !== undefined) ctx.cancel(reason);
-  // Whoever still sends the request, or is sent a whole answer, can't be told anything.
+  // A client that still sends its request, or already receives a response, gets no error.
   else if (res.headersSent || !req.complete) res.destroy();
 }
 
-/** A request body up to this size is read to its end so that the connection can be used again. */
+/** Largest unread request body that is discarded to keep its connection alive. */
 const DISCARD_BYTES_MAX = 1024 * 1024;
 
-/** Longest time the gateway goes on discarding a refused body before it closes the connection, in milliseconds. */
+/** Time for a client to read the last response before its connection closes, in milliseconds (lingering close). */
 const LINGER_MS = 2000;
 
-/** How long the rest of a small body may take that is discarded to use the connection again, in milliseconds. */
+/** Time for the rest of a discarded body on a connection that is kept alive, in milliseconds. */
 const REST_MS = 10_000;
 
-/** Connections that are only kept until their client has read the last answer. */
+/** Connections in a lingering close. */
 const ending = new WeakSet<Socket>();
 
-/** Connections that are used again as soon as a body has arrived that nobody reads. */
+/** Connections that are reused once their unread body is discarded. */
 const discarding = new WeakMap<Socket, IncomingMessage>();
 
 /**
- * Sends a complete answer. When the client is still sending a body that nobody will read, the connection is used again if
- * the rest is small and comes soon, and otherwise closed in a way that lets the client read the answer first.
+ * Sends a complete response. If the client is still sending its body, the connection is kept alive where the rest is small
+ * and arrives soon; otherwise it gets a lingering close, so that the client can read the response.
  */
 export function sendWhole(
   res: ServerResponse,
@@ -160,7 +159,7 @@ export function sendWhole(
   body: string | Uint8Array,
 ): void {
   const { req } = res;
-  // Said outright: a head that could not be written has left its phrase behind.
+  // Explicit, because a failed `writeHead` leaves its phrase on the response.
   const phrase = STATUS_CODES[status] ?? '';
   const { 'content-length': length, 'transfer-encoding': coding } = req.headers;
   if (req.complete || (length === undefined && coding === undefined)) {
@@ -172,7 +171,7 @@ export function sendWhole(
     const { socket } = req;
     discarding.set(socket, req);
     const timer = setTimeout(() => socket.destroy(), REST_MS);
-    // Node.js does not close a request that was answered when its connection ends.
+    // Node.js does not emit `close` on an answered request when its connection ends.
     const settle = () => {
       clearTimeout(timer);
       socket.off('close', settle);
@@ -184,7 +183,7 @@ export function sendWhole(
   res.writeHead(status, phrase, { ...headers, connection: 'close' });
   res.write(body);
   ending.add(req.socket);
-  // Closing with unread input makes the kernel reset the connection, and the client would lose the answer.
+  // Closing with unread input makes the kernel reset the connection, and the client would lose the response.
   const timer = setTimeout(close, LINGER_MS);
   function close() {
     clearTimeout(timer);
@@ -194,12 +193,12 @@ export function sendWhole(
   discardBody(req);
 }
 
-/** Whether what arrives on a connection is for nobody: its last answer is sent, or the rest of a body is discarded. */
+/** Whether input on a connection is ignored: it is in a lingering close, or its unread body is being discarded. */
 export function isUnheard(socket: Socket): boolean {
   return ending.has(socket) || discarding.get(socket)?.complete === false;
 }
 
-/** Writes the last bytes to a connection and closes it as soon as the client has had the time to read them. */
+/** Writes the last bytes to a connection, then closes it lingering. */
 export function endSocket(socket: Socket, bytes: string): void {
   ending.add(socket);
   socket.end(bytes);
@@ -207,28 +206,26 @@ export function endSocket(socket: Socket, bytes: string): void {
   socket.on('close', () => clearTimeout(timer)).resume();
 }
 
-/** Waits for silence that takes too long: before the first bytes of an answer, and between any two chunks from then on. */
-export class Silence {
+/** The read timeout of an upstream response: until its first chunk, then between chunks. */
+export class ReadTimeout {
   readonly #clock: Clock;
   readonly #relay: Relay;
-  readonly #onTooLong: (error: StageError) => void;
+  readonly #onTimeout: (error: StageError) => void;
   #seconds: number;
   #timer: Timer | undefined;
 
-  constructor(clock: Clock, relay: Relay, onTooLong: (error: StageError) => void) {
+  constructor(clock: Clock, relay: Relay, onTimeout: (error: StageError) => void) {
     this.#clock = clock;
     this.#relay = relay;
-    this.#onTooLong = onTooLong;
+    this.#onTimeout = onTimeout;
     this.#seconds = relay.first_chunk_seconds ?? relay.idle_seconds;
   }
 
-  /** Begins to wait. An answer that has come as a whole ends before. */
-  begin(): void {
-    this.#timer = this.#clock.after(this.#seconds * 1000, () => this.#onTooLong(silent(this.#seconds)));
+  start(): void {
+    this.#timer = this.#clock.after(this.#seconds * 1000, () => this.#onTimeout(silent(this.#seconds)));
   }
 
-  /** Something has come. */
-  end(): void {
+  onChunk(): void {
     const { idle_seconds } = this.#relay;
     if (this.#seconds === idle_seconds) {
       this.#timer?.refresh();
@@ -237,10 +234,10 @@ export class Silence {
     this.#seconds = idle_seconds;
     if (this.#timer === undefined) return;
     this.#timer.close();
-    this.begin();
+    this.start();
   }
 
-  /** Begins anew, as something else was waited for meanwhile. */
+  /** Restarts the timeout after a pause by back-pressure. */
   refresh(): void {
     this.#timer?.refresh();
   }
@@ -250,7 +247,7 @@ export class Silence {
   }
 }
 
-/** It has the request and has begun to answer: sent again, it is another one to pay. */
+/** Tells clients not to retry: the upstream has begun to respond, and charges for a second request, too. */
 function silent(seconds: number): StageError {
   const message = `The upstream sent nothing for ${seconds} seconds.`;
   return new StageError('upstream_timeout', message, { headers: { 'x-should-retry': 'false' } });

@@ -7,21 +7,21 @@ import type { RequestContext } from './context.ts';
 
 const NOTHING: readonly never[] = [];
 
-/** Where one request can go, what became of its attempts, and how it is made ready for each. */
+/** The candidates and attempts of one request, and the preparation of each attempt. */
 export class RequestAttempts {
   candidates: readonly Candidate[] | undefined;
   records: readonly AttemptRecord[] = NOTHING;
-  /** Whether `attempt` hooks run, which may write facts anew. */
+  /** Whether `attempt` hooks are running; they may overwrite facts. */
   is_running = false;
-  /** The last error of an `attempt` hook, whose it is, and what was thrown for it: the stage that sends may pass that on. */
+  /** The last error of an `attempt` hook. `thrown` is what the forwarding stage got for it, and may rethrow. */
   failed: { readonly stage: CompiledStage; readonly error: unknown; readonly thrown: unknown } | undefined;
-  /** What the request was before; set while another upstream may follow. */
+  /** The request before the first attempt; set while another upstream may follow. */
   #before: { readonly body: BodyState | undefined; readonly conversion: RequestContext['conversion'] } | undefined;
 
   /** See `StageContext.prepareAttempt`. */
   prepare(ctx: RequestContext, facts: RouteFacts, is_last: boolean): void | Promise<void> {
     const sender = ctx.stage;
-    this.#goBack(ctx, is_last);
+    this.#reset(ctx, is_last);
     ctx.replaceFacts(facts);
     this.is_running = true;
     const done = () => {
@@ -31,7 +31,7 @@ export class RequestAttempts {
     const fail = (error: unknown): never => {
       const stage = ctx.stage!;
       done();
-      // A stage that fails ends the request; only one that refuses keeps it from this upstream alone.
+      // A refusal moves on to the next upstream; a failure of the stage must end the request.
       const is_failure = error instanceof StageError && !isRefusal(stage, error);
       const thrown = is_failure ? new Error('a stage failed before an attempt', { cause: error }) : error;
       this.failed = { stage, error, thrown };
@@ -47,13 +47,13 @@ export class RequestAttempts {
     return undefined;
   }
 
-  /** Adds an attempt, or puts it in the place of the one with its number. */
+  /** Adds an attempt, or replaces the one with its number. */
   note(attempt: AttemptRecord): void {
     this.records = [...this.records.slice(0, attempt.n - 1), attempt];
   }
 
-  /** See `StageContext.passOver`. */
-  passOver(ctx: RequestContext, reason: DropReason): boolean {
+  /** See `StageContext.dropFirstCandidate`. */
+  dropFirstCandidate(ctx: RequestContext, reason: DropReason): boolean {
     const [passed, ...others] = this.candidates ?? [];
     const [next] = others;
     if (passed === undefined || next === undefined) return false;
@@ -67,7 +67,8 @@ export class RequestAttempts {
     return true;
   }
 
-  #goBack(ctx: RequestContext, is_last: boolean): void {
+  /** Undoes what the hooks of the last attempt did to the request. */
+  #reset(ctx: RequestContext, is_last: boolean): void {
     if (this.#before === undefined) {
       if (!is_last) this.#before = { body: ctx.incoming.save(), conversion: ctx.conversion };
       return;
@@ -78,7 +79,7 @@ export class RequestAttempts {
   }
 }
 
-/** Hooks that take no time are not waited for. */
+/** Returns a promise only from the first asynchronous hook on. */
 function runAttemptHooks(ctx: RequestContext, from: number): Promise<void> | undefined {
   for (let i = from; i < ctx.entered.length; i++) {
     const stage = ctx.entered[i]!;

@@ -9,24 +9,24 @@ import type {
   SkimmedBody,
   WantedTexts,
 } from '../../base/contract/request-body.ts';
+import { findElements, findTexts, findValues, parseScanned, scanAll } from '../../base/kit/json/cooperative.ts';
 import { type ByteRange, type ElementPath, skipSpace } from '../../base/kit/json/elements.ts';
 import { describeFault, describeSyntaxError } from '../../base/kit/json/faults.ts';
 import { keyText } from '../../base/kit/json/key-names.ts';
-import { findElements, findTexts, findValues, parseScanned, scanAll } from '../../base/kit/json/polite.ts';
 import { type AmbiguousKey, type JsonBounds, JsonScan, type ScanOptions } from '../../base/kit/json/scan.ts';
 import { TEXT_BYTES_MAX, withShortTexts } from '../../base/kit/json/short-texts.ts';
 import { CLOSE_BRACE, OPEN_BRACE } from '../../base/kit/json/tokens.ts';
 import { releaseMemory } from '../../base/kit/memory.ts';
-import type { HeldBytes } from './holdings.ts';
 import type { ReceivedContent } from './receive-body.ts';
+import type { BufferQuota } from './resources.ts';
 
-/** What a JSON body may have where nothing is configured. */
+/** The default bounds of a JSON body. */
 const DEFAULT_JSON_BOUNDS: JsonBounds = { depth: 128, values: 500_000 };
 
-/** The outermost value. */
+/** Where the members of the outermost JSON value are. */
 interface Outermost {
   readonly is_object: boolean;
-  /** Four numbers for each member, in order: inside of the key, value; from and up to. */
+  /** Four byte offsets per member, in order: key start and end (inside the quotes), value start and end. */
   readonly offsets: readonly number[];
 }
 
@@ -35,7 +35,7 @@ const SHOWN_CHARS_MAX = 60;
 const NOTHING = Buffer.alloc(0);
 const NO_REWRITES: readonly string[] = [];
 
-/** A body as it was. */
+/** A snapshot of a body. */
 export interface BodyState {
   readonly rewrites: readonly string[];
   readonly bytes: Buffer;
@@ -44,42 +44,42 @@ export interface BodyState {
   readonly outermost: Outermost | undefined;
 }
 
-/** A received body: the bytes that will travel, and on demand a parsed copy. */
-export class HeldBody implements RequestBody {
+/** A received body, buffered: the bytes to forward and, on demand, a parsed copy. Rewrites splice the bytes in place. */
+export class BufferedBody implements RequestBody {
   bytes: Buffer;
   replaced = false;
   rewritten = false;
   #is_free = false;
   readonly #onRewrite: (key: string) => void;
-  readonly #room: HeldBytes | undefined;
+  readonly #quota: BufferQuota | undefined;
   readonly #bounds: JsonBounds;
   readonly #compressed: CompressedBody | undefined;
-  /** Of the bytes as they are: kept up to date through rewrites, as it takes a while to scan them again. */
+  /** An index of the current bytes; rewrites update it, because a new scan of a large body takes long. */
   #outermost: Outermost | undefined;
-  /** Bytes that are kept beside the current ones, to go back to. */
+  /** The bytes of the snapshot, kept beside the current ones. */
   #saved: Buffer | undefined;
 
   /**
-   * @param onRewrite told before a rewrite happens; throws to refuse it
-   * @param room holds the bytes already, and what rewrites make of them
+   * @param onRewrite called before a rewrite; throws to refuse it
+   * @param quota counts the bytes already, and grows with rewrites
    * @param compressed what the bytes were decompressed from
    */
   constructor(
     bytes: Buffer,
     onRewrite: (key: string) => void,
     {
-      room,
+      quota,
       bounds = DEFAULT_JSON_BOUNDS,
       compressed,
     }: {
-      readonly room?: HeldBytes;
+      readonly quota?: BufferQuota;
       readonly bounds?: JsonBounds;
       readonly compressed?: CompressedBody | undefined;
     } = {},
   ) {
     this.bytes = bytes;
     this.#onRewrite = onRewrite;
-    this.#room = room;
+    this.#quota = quota;
     this.#bounds = bounds;
     this.#compressed = compressed;
   }
@@ -90,7 +90,7 @@ export class HeldBody implements RequestBody {
 
   decompress(): boolean {
     if (this.#compressed === undefined) return false;
-    // What was written anew says so already.
+    // A replaced body is recorded as rewritten already.
     if (!this.replaced) this.#onRewrite('content-encoding');
     this.rewritten = true;
     return true;
@@ -109,7 +109,7 @@ export class HeldBody implements RequestBody {
 
   async skim(names?: KeyNames): Promise<SkimmedBody> {
     const scan = this.#begin({ names, text_bytes: TEXT_BYTES_MAX });
-    // Most are short, and nothing is waited for.
+    // Most bodies are short and scanned at once.
     const scanning = scanAll(scan, this.#owner);
     if (scanning !== undefined) await scanning;
     this.#check(scan);
@@ -118,7 +118,7 @@ export class HeldBody implements RequestBody {
       const json = parseScanned(scan, this.#owner, text);
       return { json: json instanceof Promise ? await json : json, text };
     } catch {
-      // The whole text tells better where it is wrong.
+      // Parsing the whole text gives a better error position.
       return { json: await this.json(names), text: scan.bytes };
     }
   }
@@ -138,7 +138,7 @@ export class HeldBody implements RequestBody {
   }
 
   get #owner(): string {
-    return this.#room?.owner ?? '';
+    return this.#quota?.owner ?? '';
   }
 
   value(key: string): unknown {
@@ -165,7 +165,7 @@ export class HeldBody implements RequestBody {
     const start = offsets[at]!;
     const put = Buffer.from(JSON.stringify(String(name)).slice(1, -1));
     this.#put([{ start, end: offsets[at + 1]!, put }], [key]);
-    // An empty name ended where it began.
+    // `offsetsWithPut` moves the start of an empty key as if it were its end.
     this.#outermost = { is_object, offsets: this.#members().offsets.with(at, start) };
   }
 
@@ -221,7 +221,7 @@ export class HeldBody implements RequestBody {
     );
   }
 
-  /** Puts are in order; the beginning or the end of a member of the outermost object is within none. */
+  /** Splices the bytes. Puts are in order, and none contains the start or end of a member of the outermost object. */
   #put(puts: readonly Put[], tops: Iterable<string>): void {
     if (puts.length === 0) return;
     const { bytes } = this;
@@ -238,15 +238,15 @@ export class HeldBody implements RequestBody {
     this.replaced = true;
   }
 
-  /** Keeps the body as it is, so that `restore` can go back to it. */
+  /** Takes a snapshot for `restore`. */
   save(): Omit<BodyState, 'rewrites'> {
     this.#saved = this.bytes;
     return { bytes: this.bytes, replaced: this.replaced, rewritten: this.rewritten, outermost: this.#outermost };
   }
 
-  /** Undoes every rewrite since `save`; `is_last`: nobody will go back to it again. */
+  /** Undoes every rewrite since `save`. @param is_last whether the snapshot is not needed again */
   restore({ bytes, replaced, rewritten, outermost }: Omit<BodyState, 'rewrites'>, is_last: boolean): void {
-    if (this.bytes !== bytes) this.#room?.give(this.bytes.length);
+    if (this.bytes !== bytes) this.#quota?.give(this.bytes.length);
     this.bytes = bytes;
     this.replaced = replaced;
     this.rewritten = rewritten;
@@ -258,7 +258,7 @@ export class HeldBody implements RequestBody {
     this.#is_free = true;
   }
 
-  /** The body is not used any more. */
+  /** Returns the memory of a body that was marked with `free`. */
   drop(): void {
     if (!this.#is_free) return;
     releaseMemory(this.bytes);
@@ -274,7 +274,7 @@ export class HeldBody implements RequestBody {
     return this.#outermost;
   }
 
-  /** Where the offsets of a top-level key begin, of the last where there are several. */
+  /** The index into `offsets` of a top-level key; of the last one where it is repeated. */
   #find(key: string): number | undefined {
     const { offsets } = this.#members();
     for (let i = offsets.length - (offsets.length % 4) - 4; i >= 0; i -= 4) {
@@ -283,10 +283,10 @@ export class HeldBody implements RequestBody {
     return undefined;
   }
 
-  /** Puts a key in front of the others. */
+  /** Inserts a member in front of the others. */
   #add(key: string, value: string): void {
     const { is_object, offsets } = this.#members();
-    if (!is_object) throw new Error(`the body is no JSON object that could have a key "${key}"`);
+    if (!is_object) throw new Error(`the body is not a JSON object, so the key "${key}" cannot be added`);
     const inside = this.bytes.indexOf(OPEN_BRACE) + 1;
     const name = JSON.stringify(key);
     const put = Buffer.from(`${name}:${value}${offsets.length === 0 ? '' : ','}`);
@@ -297,45 +297,45 @@ export class HeldBody implements RequestBody {
     this.#outermost = { is_object, offsets: [...added, ...this.#members().offsets] };
   }
 
-  /** Two copies exist only while the new one is made, one at a time in this process: that is not counted. */
+  /** Replaces the bytes. The quota does not count both copies: they exist together only within this call. */
   #become(size: number, make: () => Buffer): void {
     const more = this.bytes === this.#saved ? size : size - this.bytes.length;
-    if (more > 0) this.#room?.take(more);
+    if (more > 0) this.#quota?.take(more);
     this.bytes = make();
     this.rewritten = true;
     this.#outermost = undefined;
-    if (more < 0) this.#room?.give(-more);
+    if (more < 0) this.#quota?.give(-more);
   }
 }
 
-/** The body of one request: received when somebody asks for it, and let go of once there is an answer. */
+/** The body of one request: received on first use, discarded once there is a response. */
 export class IncomingBody {
-  held: HeldBody | undefined;
+  held: BufferedBody | undefined;
   /** Top-level keys that were rewritten; `*` for all. */
   rewrites: readonly string[] = NO_REWRITES;
   #reading: Promise<RequestBody> | undefined;
-  #room: HeldBytes | undefined;
+  #quota: BufferQuota | undefined;
 
-  /** Two stages that ask get the same bytes, or the same error: a body can be received only once. */
+  /** A body can be received only once: every stage gets the same bytes, or the same error. */
   read(receive: () => Promise<RequestBody>): Promise<RequestBody> {
     this.#reading ??= receive();
     return this.#reading;
   }
 
-  /** Takes what was received. @param mayRewrite throws to refuse a rewrite */
-  hold(received: ReceivedContent, room: HeldBytes, bounds: JsonBounds, mayRewrite: () => void): HeldBody {
+  /** @param mayRewrite throws to refuse a rewrite */
+  receive(received: ReceivedContent, quota: BufferQuota, bounds: JsonBounds, mayRewrite: () => void): BufferedBody {
     const onRewrite = (key: string) => {
       mayRewrite();
       this.rewrites = [...this.rewrites, key];
     };
-    this.#room = room;
-    this.held = new HeldBody(received.bytes, onRewrite, { room, bounds, compressed: received.compressed });
+    this.#quota = quota;
+    this.held = new BufferedBody(received.bytes, onRewrite, { quota, bounds, compressed: received.compressed });
     return this.held;
   }
 
-  /** Takes room for a copy of the body, which lives as long as the body. Raises rate_limit_exceeded, overloaded. */
+  /** Counts a copy that lives as long as the body. Raises rate_limit_exceeded, overloaded. */
   takeForCopy(bytes: number): void {
-    this.#room?.take(bytes);
+    this.#quota?.take(bytes);
   }
 
   save(): BodyState | undefined {
@@ -347,28 +347,27 @@ export class IncomingBody {
     this.rewrites = before.rewrites;
   }
 
-  /** Nothing needs it once there is an answer. */
   drop(): void {
     this.#reading = undefined;
     this.held?.drop();
     this.held = undefined;
-    this.#room?.release();
+    this.#quota?.release();
   }
 }
 
-/** Throws for what is no JSON, such as `undefined` and `NaN`: the operator's stages need not be written with types. */
+/** Throws for values without JSON, such as `undefined` and `NaN`: operators' stages may be plain JavaScript. */
 function jsonText(value: JsonValue): string {
   const text = JSON.stringify(value);
   if (text !== undefined && (text !== 'null' || value === null)) return text;
   throw new Error(`a rewrite puts a JSON value into the body, not ${Number.isNaN(value) ? 'NaN' : typeof value}`);
 }
 
-/** What a part of the bytes becomes. */
+/** The replacement of a byte range. */
 interface Put extends ByteRange {
   readonly put: Buffer;
 }
 
-/** Puts members in front of those of an object whose brace is before `at`. */
+/** Inserts members at the start of the object whose brace is at `at - 1`. */
 function putInFront(bytes: Buffer, at: number, members: readonly string[]): Put {
   const is_empty = bytes[skipSpace(bytes, at)] === CLOSE_BRACE;
   return { start: at, end: at, put: Buffer.from(members.join(',') + (is_empty ? '' : ',')) };
@@ -384,7 +383,7 @@ function withPut(bytes: Buffer, puts: readonly Put[]): Buffer {
   return Buffer.concat([...parts, bytes.subarray(from)]);
 }
 
-/** An offset within what is put can only be the end of a whole value. */
+/** Moves offsets by the splices in front of them. An offset inside a splice can only be the end of a whole value. */
 function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): number[] {
   let next = 0;
   let more = 0;
@@ -398,12 +397,12 @@ function offsetsWithPut(offsets: readonly number[], puts: readonly Put[]): numbe
 function refuseAmbiguous({ name, spelling }: AmbiguousKey): StageError {
   const problem =
     spelling === name
-      ? 'occurs more than once in the same object of the body; send it once'
-      : `is also written ${shown(spelling)} in the body, which some JSON parsers read as the same key; leave that one out`;
+      ? 'occurs more than once in one object of the body; send it once'
+      : `also occurs as ${shown(spelling)}, which some JSON parsers read as the same key; remove that one`;
   return new StageError('invalid_request', `${name}: ${problem}`, { details: { param: name } });
 }
 
-/** A key of the client's in plain ASCII. */
+/** A key of the client in printable ASCII. */
 function shown(key: string): string {
   const text = key.length > SHOWN_CHARS_MAX ? `${key.slice(0, SHOWN_CHARS_MAX)}...` : key;
   return JSON.stringify(text).replace(/[^ -~]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);

@@ -15,7 +15,7 @@ import type {
 import type {
   Capability,
   ConvertedHead,
-  DrainLimits,
+  ReadToEndLimits,
   Relay,
   RequestBody,
   StageContext,
@@ -24,33 +24,32 @@ import type { EndedRequest, Telemetry, TraceIdentity } from '../../base/contract
 import type { JsonBounds } from '../../base/kit/json/scan.ts';
 import type { Connections } from './answer.ts';
 import { RequestAttempts } from './attempts.ts';
-import { type HeldBody, IncomingBody } from './body.ts';
+import { type BufferedBody, IncomingBody } from './body.ts';
 import type { CompiledPipeline, CompiledStage } from './compiled.ts';
 import { rewritesAnswer } from './compiled.ts';
-import { writeStageFact } from './contained/own-data.ts';
-import { describeRequest, KeptNotes } from './decisions.ts';
-import { RequestDrain } from './drain.ts';
+import { writeStageFact } from './contained/stage-data.ts';
+import { ResponseDrain } from './drain.ts';
 import { FactStore, factIndex } from './fact-store.ts';
-import {
-  type Bagged,
-  type BodyBudget,
-  HeldBytes,
-  Holdings,
-  type Lingerer,
-  type Occupancy,
-  tooMany,
-} from './holdings.ts';
 import { type BodyLimits, receiveContent } from './receive-body.ts';
+import { describeRequest, RequestRecorder } from './request-record.ts';
+import {
+  BufferQuota,
+  type ConcurrencyLimiter,
+  type DrainingRequest,
+  type MemoryBudget,
+  RequestResources,
+  type SetMember,
+  tooManyRequests,
+} from './resources.ts';
 
 /** What one request needs from the server it arrived at. */
 export interface RequestEnvironment {
-  readonly budget: BodyBudget;
-  /** Requests under way in this process, by whom and by what limits count. */
-  readonly under_way: Occupancy;
-  /** Most requests of one caller under way at once. */
+  readonly budget: MemoryBudget;
+  readonly under_way: ConcurrencyLimiter;
+  /** Most concurrent requests of one caller. */
   readonly requests_per_principal: number;
   readonly connections: Connections;
-  /** Most connections of one caller that stay open between requests. */
+  /** Most keep-alive connections of one caller. */
   readonly connections_per_principal: number;
   readonly body_limits: BodyLimits;
   readonly json_bounds: JsonBounds;
@@ -60,20 +59,17 @@ export interface RequestEnvironment {
 
 type MakeConverter = Parameters<StageContext['convertResponse']>[0];
 
-/** How a stage has the response of a request converted. */
+/** The converter that a stage asked for. */
 interface Conversion {
   readonly stage: CompiledStage | undefined;
   readonly make: MakeConverter;
 }
 
-/** A request whose response may be converted. */
-interface Convertible {
-  stage: CompiledStage | undefined;
-  readonly conversion: Conversion | undefined;
-}
-
-/** Has the converter made, if a stage wants one. What goes wrong is that stage's. */
-export function makeConverter(ctx: Convertible, head: ConvertedHead): ReturnType<MakeConverter> {
+/** Makes the response converter, if a stage asked for one. Errors count as that stage's. */
+export function makeConverter(
+  ctx: Pick<RequestContext, 'stage' | 'conversion'>,
+  head: ConvertedHead,
+): ReturnType<MakeConverter> {
   if (ctx.conversion === undefined) return undefined;
   ctx.stage = ctx.conversion.stage;
   const converter = ctx.conversion.make(head);
@@ -83,15 +79,15 @@ export function makeConverter(ctx: Convertible, head: ConvertedHead): ReturnType
 
 const NOTHING: readonly never[] = [];
 
-/** Why nothing more is done for a request. Never sent: nobody is there to read it. */
+/** The error of a request whose client has disconnected; recorded, never sent. */
 export function clientGone(more = ''): StageError {
   return new StageError('bad_http', `The client went away${more}.`);
 }
 
 type Call = StageContext['call'];
 
-/** One request on its way through a pipeline: the engine's side of `StageContext`. */
-export class RequestContext implements StageContext, EndedRequest, Bagged, Lingerer {
+/** One request in a pipeline: the engine's side of `StageContext`. */
+export class RequestContext implements StageContext, EndedRequest, SetMember, DrainingRequest {
   readonly call: Call;
   readonly headers: IncomingHttpHeaders;
   readonly url: string;
@@ -99,41 +95,42 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   readonly entered: CompiledStage[] = [];
   readonly clock: Clock;
   readonly started_at: number;
-  /** The stage whose hook is running; facts it writes and errors it throws are its own. */
+  /** The stage whose hook is running: facts written and errors thrown now are attributed to it. */
   stage: CompiledStage | undefined;
   readonly incoming = new IncomingBody();
   readonly attempted = new RequestAttempts();
-  readonly draining = new RequestDrain();
+  /** Reads the response on, for its usage, once the client has gone. */
+  readonly drain = new ResponseDrain();
   reservation: Reservation | undefined;
   aborted = false;
   given_up: StageError | undefined;
-  /** When the client had its answer or was gone, on the monotonic clock; the answer may be read on for its bill. */
+  /** When the client had its response or disconnected, on the monotonic clock. A drain may go on after it. */
   ended_at: number | undefined;
-  index_in_bag = 0;
+  set_index = 0;
   relayed_bytes = 0;
-  /** What ends a stream of events after an error; set while one is sent to the client that can be added to. */
+  /** Writes the final events for an error; set while the client receives an event stream that can be appended to. */
   endEvents: ((error: StageError) => string) | undefined;
-  /** Gives up on the request; set while a stage or the relay can be told so. */
+  /** Cancels the request; set while a stage or the relay listens. */
   cancel: ((reason: StageError) => void) | undefined;
-  /** Told when the client has gone and the answer is read on; set by the relay. */
+  /** Called when the client has disconnected and the drain begins; set by the relay. */
   onDrain: (() => void) | undefined;
-  /** Ends a wait that nobody needs any more; set while the request waits for a slot. */
+  /** Ends a wait for a slot; set while the request waits for one. */
   stopWaiting: (() => void) | undefined;
-  /** Whether the answer was read on to its end. */
+  /** Whether the drain reached the end of the response. */
   drained = false;
-  /** Stages that failed and that the request goes on without. */
+  /** Stages with `fail_closed: false` that failed: the request continues without them. */
   left_out: ReadonlySet<CompiledStage> | undefined;
-  /** Whether the answer could not be read for the stages that observe. */
+  /** Whether the response could not be read for the observing stages. */
   unread = false;
-  /** Names of what held in shadow mode. */
+  /** Names of shadow-mode stages and rules that matched. */
   shadows: readonly string[] = NOTHING;
   conversion: Conversion | undefined;
-  readonly notes: KeptNotes;
+  readonly notes: RequestRecorder;
   readonly #facts: FactStore;
   #states: Map<CompiledStage | undefined, unknown> | undefined;
   #answered = false;
   readonly #environment: RequestEnvironment;
-  readonly #holdings: Holdings;
+  readonly #resources: RequestResources;
 
   constructor(pipeline: CompiledPipeline, call: Call, environment: RequestEnvironment, started_at: number) {
     this.call = call;
@@ -142,13 +139,13 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.pipeline = pipeline;
     this.#facts = new FactStore(pipeline.rule_view);
     this.started_at = started_at;
-    this.notes = new KeptNotes(call.req.headers, environment.telemetry);
+    this.notes = new RequestRecorder(call.req.headers, environment.telemetry);
     this.#environment = environment;
     this.clock = environment.clock;
-    this.#holdings = new Holdings(environment.under_way);
+    this.#resources = new RequestResources(environment.under_way);
   }
 
-  get body(): HeldBody | undefined {
+  get body(): BufferedBody | undefined {
     return this.incoming.held;
   }
 
@@ -168,22 +165,17 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.attempted.records;
   }
 
-  /** Reads the answer on for its bill, once the client has gone. */
-  get drain(): RequestDrain | undefined {
-    return this.draining.has_begun ? this.draining : undefined;
-  }
-
   get trace(): TraceIdentity {
     return this.notes.trace;
   }
 
-  tellTelemetry(): void {
+  reportToTelemetry(): void {
     this.#environment.telemetry.requestEnded(this);
   }
 
   /** @param now in milliseconds since the epoch */
   auditRecord(now: number): AuditRecord {
-    // Stages of the operator's may ask before the record is written.
+    // Other stages may read it earlier; only the stage "audit" writes it.
     if (this.stage?.definition.name === 'audit') this.notes.is_recorded = true;
     return describeRequest(this, now);
   }
@@ -192,7 +184,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.view;
   }
 
-  /** All of them, for a stage that might change what it is given. */
+  /** A copy of all facts, for a stage that might change them. */
   copyFacts(): FactView {
     return this.#facts.copy();
   }
@@ -222,7 +214,7 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     this.#facts.put(index, value, this.attempted.is_running);
   }
 
-  /** Reads a fact for the engine, which may see all. */
+  /** Reads any fact, for the engine. */
   peek<P extends FactPath>(path: P): FactValue<P> | undefined {
     return this.#facts.get(path);
   }
@@ -232,34 +224,34 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.#facts.at(index);
   }
 
-  /** Writes a fact of the engine's own. */
+  /** Writes a fact, for the engine. */
   note<P extends FactPath>(path: P, value: FactValue<P>): void {
     this.#facts.put(factIndex(path), value, this.attempted.is_running);
   }
 
-  /** Writes a fact that only this configuration knows: a header that it names, or what a stage of its finds out. */
+  /** Writes a fact that the configuration defines: of `facts.headers`, or of an operator's stage. */
   setOwnFact(path: string, value: unknown): void {
     this.#facts.setOwn(path, value);
   }
 
-  noteFact(name: string, value: unknown): void {
+  setFact(name: string, value: unknown): void {
     writeStageFact(this, name, value);
   }
 
-  noteAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
-    this.#require('network', 'noting an attempt');
+  recordAttempt(attempt: AttemptRecord, received_bytes: number, began_at?: number): void {
+    this.#require('network', 'recording an attempt');
     this.relayed_bytes = received_bytes;
     this.attempted.note(attempt);
-    this.notes.attemptEnded(attempt, began_at ?? this.clock.monotonic() - attempt.ms);
+    this.notes.recordAttempt(attempt, began_at ?? this.clock.monotonic() - attempt.ms);
   }
 
-  noteLimits(limits: readonly LimitStatus[]): void {
-    this.#require('database', 'noting limits');
-    this.notes.limitsTold(limits, this.clock.monotonic());
+  recordLimits(limits: readonly LimitStatus[]): void {
+    this.#require('database', 'recording limits');
+    this.notes.recordLimits(limits, this.clock.monotonic());
   }
 
-  noteDropped(upstream: string, reason: DropReason): void {
-    this.#require('network', 'noting what was dropped');
+  recordDropped(upstream: string, reason: DropReason): void {
+    this.#require('network', 'recording a dropped upstream');
     this.replaceFacts({ 'route.dropped': [...(this.peek('route.dropped') ?? []), `${upstream}: ${reason}`] });
   }
 
@@ -268,9 +260,9 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     return this.attempted.prepare(this, facts, is_last);
   }
 
-  passOver(reason: DropReason): boolean {
+  dropFirstCandidate(reason: DropReason): boolean {
     this.#require('database', 'passing an upstream over');
-    return this.attempted.passOver(this, reason);
+    return this.attempted.dropFirstCandidate(this, reason);
   }
 
   replaceFacts(facts: RouteFacts): void {
@@ -282,51 +274,51 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
     if (this.given_up !== undefined) listener(this.given_up);
   }
 
-  drainWithin(limits: DrainLimits | undefined): void {
+  readToEndWithin(limits: ReadToEndLimits | undefined): void {
     this.#require('network', 'draining');
-    this.draining.within(limits);
+    this.drain.within(limits);
   }
 
-  drainLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean {
+  readToEndLater(relay: Promise<Relay>, seconds: number, cancel: (reason: StageError) => void): boolean {
     if (this.aborted || !this.#beginDrain(seconds)) return false;
-    this.draining.late = { relay, cancel };
+    this.drain.late = { relay, cancel };
     return true;
   }
 
-  /** The client has gone: the answer is read on, or whoever waits for it gives up. */
+  /** The client has disconnected: drains the response, or cancels the request. */
   clientGone(): void {
     this.aborted = true;
     this.stopWaiting?.();
-    // Without anybody who could be told, the answer is through.
-    if (!this.draining.is_forwarded || this.cancel === undefined) return;
+    // Without a listener the response is complete already.
+    if (!this.drain.is_forwarded || this.cancel === undefined) return;
     if (this.#beginDrain(Infinity)) this.onDrain?.();
     else this.cancel?.(clientGone());
   }
 
   #beginDrain(seconds: number): boolean {
-    const onTimeUp = () => this.cancel?.(clientGone(', and the answer took too long'));
-    if (!this.draining.begin(this.clock, { caller: this.#caller(), seconds, onTimeUp })) return false;
-    this.#holdings.linger(this);
+    const onTimeUp = () => this.cancel?.(clientGone(', and the response took too long'));
+    if (!this.drain.begin(this.clock, { caller: this.#caller(), seconds, onTimeUp })) return false;
+    this.#resources.detach(this);
     return true;
   }
 
-  /** A later request of whoever left needs the slot. */
-  giveWay(): void {
-    this.cancel?.(clientGone(', and a later request takes its place'));
+  /** A new request of the same caller needs the slot. */
+  preempt(): void {
+    this.cancel?.(clientGone(', and a later request takes its slot'));
   }
 
-  noteShadow(name: string): void {
+  recordShadow(name: string): void {
     if (!this.shadows.includes(name)) this.shadows = [...this.shadows, name];
   }
 
-  /** Lets the request go on without a stage that failed: of its hooks only `finish` is still called. */
+  /** Continues the request without a failed stage: of its hooks only `finish` is still called. */
   leaveOut(stage: CompiledStage): void {
     this.left_out = new Set([...(this.left_out ?? []), stage]);
   }
 
   convertResponse(make: Conversion['make']): void {
     this.#require('convert-response', 'converting the response');
-    if (this.conversion !== undefined) throw new Error('another stage converts the response of this request already');
+    if (this.conversion !== undefined) throw new Error('another stage already converts the response of this request');
     this.conversion = { stage: this.stage, make };
   }
 
@@ -339,67 +331,69 @@ export class RequestContext implements StageContext, EndedRequest, Bagged, Linge
   }
 
   async #receiveBody(): Promise<RequestBody> {
-    if (this.#answered) throw new StageError('bad_http', 'The request is answered; its body is gone.');
+    if (this.#answered) throw new StageError('bad_http', 'The request has been answered; its body is gone.');
     if (this.aborted) throw clientGone();
     const { budget, body_limits, json_bounds, clock, requests_per_principal } = this.#environment;
     const caller = this.#caller();
-    if (!this.occupy(caller, requests_per_principal) && !(await this.occupyInTime(caller, requests_per_principal)))
-      throw tooMany(requests_per_principal);
+    if (!this.claimSlot(caller, requests_per_principal) && !(await this.waitForSlot(caller, requests_per_principal)))
+      throw tooManyRequests(requests_per_principal);
     const max_bytes = this.pipeline.spec.limits.body_bytes ?? body_limits.max_bytes;
-    const room = new HeldBytes(budget, caller);
+    const quota = new BufferQuota(budget, caller);
     try {
-      const received = await receiveContent(this.call.req, { ...body_limits, max_bytes }, room, clock);
+      const received = await receiveContent(this.call.req, { ...body_limits, max_bytes }, quota, clock);
       if (this.#answered) throw new StageError('bad_http', 'The request was answered before its body was complete.');
-      return this.incoming.hold(received, room, json_bounds, () => this.#require('rewrite-body', 'rewriting the body'));
+      const mayRewrite = () => this.#require('rewrite-body', 'rewriting the body');
+      return this.incoming.receive(received, quota, json_bounds, mayRewrite);
     } catch (error) {
-      room.release();
+      quota.release();
       throw error;
     }
   }
 
-  /** Whose share of the process a request uses: who is behind the credential, else the address. */
+  /** The key of this caller's shares of slots and memory: the principal, else the client address. */
   #caller(): string {
     return this.#facts.get('principal.id') ?? `address ${this.#facts.get('request.client.address')}`;
   }
 
-  /** Whether nobody needs what the request waits for: it is answered, or its client has gone. */
+  /** Whether the request is answered or its client has gone: it no longer needs what it waits for. */
   get is_over(): boolean {
     return this.#answered || this.aborted;
   }
 
-  occupy(name: string, most: number): boolean {
-    return !this.is_over && this.#holdings.occupy(name, most);
+  claimSlot(key: string, max: number): boolean {
+    return !this.is_over && this.#resources.claimSlot(key, max);
   }
 
-  async occupyInTime(name: string, most: number): Promise<boolean> {
-    const has_slot = !this.is_over && (await this.#holdings.occupyInTime(name, most, this));
+  async waitForSlot(key: string, max: number): Promise<boolean> {
+    const has_slot = !this.is_over && (await this.#resources.waitForSlot(key, max, this));
     if (this.aborted) throw clientGone();
     return has_slot;
   }
 
-  /** Notes whose connection this is, before the head of the answer is sent; who has too many keeps none of them open. */
-  claimConnection(): void {
+  /** Counts the connection for its caller before the head is sent; over the caller's limit, it closes after this response. */
+  countConnection(): void {
     const caller = this.#facts.get('principal.id');
-    const { connections, connections_per_principal: most } = this.#environment;
-    if (caller === undefined || connections.claim(this.call.req.socket, caller, most)) return;
+    const { connections, connections_per_principal: max } = this.#environment;
+    if (caller === undefined || connections.claim(this.call.req.socket, caller, max)) return;
     this.call.res.shouldKeepAlive = false;
   }
 
-  /** Room for bytes of the answer in the share of whoever asked; given back when the request is no longer under way. */
-  room(): HeldBytes {
-    return this.#holdings.addRoom(new HeldBytes(this.#environment.budget, this.#caller()));
+  /** A memory quota for response bytes, in the caller's share; `leave` releases it. */
+  responseQuota(): BufferQuota {
+    return this.#resources.addQuota(new BufferQuota(this.#environment.budget, this.#caller()));
   }
 
-  /** Lets go of the body: nothing needs it once there is an answer. */
+  /** Discards the body: nothing needs it once there is a response. */
   dropBody(): void {
     this.#answered = true;
     this.stopWaiting?.();
     this.incoming.drop();
   }
 
+  /** Releases the slots and the memory of the request. */
   leave(): void {
     this.dropBody();
-    this.#holdings.leave(this);
+    this.#resources.leave(this);
   }
 
   #require(capability: Capability, what: string): void {

@@ -1,44 +1,44 @@
 /**
- * Answers that are read on for their bill, although nobody gets them any more.
+ * `on_client_abort: drain`: reads a response to its end after its client has gone, so that its usage is known. Providers
+ * charge for it either way.
  * @module
  */
 import type { StageError } from '../../base/contract/errors.ts';
 import type { Clock, Timer } from '../../base/contract/services.ts';
-import type { DrainLimits, Relay } from '../../base/contract/stage.ts';
+import type { ReadToEndLimits, Relay } from '../../base/contract/stage.ts';
 
-/** An answer that may still come although the request has failed, and who gives up on it. */
-export interface LateAnswer {
+/** A response that may still arrive after its request has failed. */
+export interface LateResponse {
   readonly relay: Promise<Relay>;
   readonly cancel: (reason: StageError) => void;
 }
 
-/** The part of `DrainLimits.requests` that one caller can take, so that whoever leaves on purpose leaves room for others. */
+/** One caller's largest share of `ReadToEndLimits.requests`: clients that abort on purpose cannot use up the limit. */
 const SHARE = 1 / 4;
 
-/** Whether and how far the answer of one request is read on. */
-export class RequestDrain {
-  late: LateAnswer | undefined;
+/** The drain of one request's response, within the limits of its upstream. */
+export class ResponseDrain {
+  late: LateResponse | undefined;
   /** Whether an upstream has the request. */
   is_forwarded = false;
-  #limits: DrainLimits | undefined;
-  /** Which limits count it and as whose, once the client has gone. */
-  #reading: { readonly limits: DrainLimits; readonly caller: string; readonly timer: Timer } | undefined;
+  #limits: ReadToEndLimits | undefined;
+  /** Set once the client has gone: the limits that count this drain, and the caller they count it for. */
+  #reading: { readonly limits: ReadToEndLimits; readonly caller: string; readonly timer: Timer } | undefined;
   #bytes = 0;
 
-  /** Whether the answer is read on, or was. */
   get has_begun(): boolean {
     return this.#reading !== undefined;
   }
 
-  /** See `StageContext.drainWithin`. */
-  within(limits: DrainLimits | undefined): void {
+  /** See `StageContext.readToEndWithin`. */
+  within(limits: ReadToEndLimits | undefined): void {
     this.is_forwarded = true;
     this.#limits = limits;
   }
 
   /**
-   * @param options.seconds at most, if the limits allow as many.
-   * @returns false where nothing may be read on, or as much as may is already, over all or of this caller
+   * @param options.seconds longest drain; the limits may set a shorter one
+   * @returns false where draining is off, or the limit of concurrent drains is reached, in all or for this caller
    */
   begin(
     clock: Clock,
@@ -56,7 +56,7 @@ export class RequestDrain {
     return true;
   }
 
-  /** Notes that bytes came. @returns whether more may come. */
+  /** Counts bytes. @returns whether the limit allows more */
   take(bytes: number): boolean {
     this.#bytes += bytes;
     return this.#bytes <= this.#reading!.limits.bytes;

@@ -4,14 +4,14 @@ import type { FactView } from '../../base/contract/services.ts';
 const PATHS = Object.keys(FACTS) as FactPath[];
 const INDEX: ReadonlyMap<string, number> = new Map(PATHS.map((path, index) => [path, index]));
 
-/** Position of a fact in stores and masks. Throws when there is no such fact. */
+/** Index of a fact in stores and masks. Throws when there is no such fact. */
 export function factIndex(path: string): number {
   const index = INDEX.get(path);
   if (index === undefined) throw new Error(`there is no fact "${path}"`);
   return index;
 }
 
-/** A set of facts that can be asked by position: 1 where the fact is in it. Facts of one configuration have no position. */
+/** A set of facts by index: 1 for each member. Facts that a configuration defines have no index. */
 export function factMask(paths: readonly FactPath[]): Uint8Array {
   const mask = new Uint8Array(PATHS.length);
   for (const path of paths) {
@@ -21,7 +21,7 @@ export function factMask(paths: readonly FactPath[]): Uint8Array {
   return mask;
 }
 
-/** Positions of facts, and under which keys each of them stands in a nested view. */
+/** Indexes of facts, with the keys of each in a nested view. */
 export type FactSelection = readonly { readonly index: number; readonly keys: readonly string[] }[];
 
 function selected(isWanted: (path: string) => boolean): FactSelection {
@@ -30,7 +30,7 @@ function selected(isWanted: (path: string) => boolean): FactSelection {
 
 const EVERY_FACT = selected(() => true);
 
-/** The facts that conditions look at by these paths: of a section all that is in it, of a part of a fact the whole. */
+/** The facts that these paths of conditions cover: all facts of a section, the whole fact for a part of it. */
 export function selectFacts(read: readonly string[]): FactSelection {
   return selected((path) =>
     read.some((wanted) => path === wanted || path.startsWith(`${wanted}.`) || wanted.startsWith(`${path}.`)),
@@ -39,7 +39,6 @@ export function selectFacts(read: readonly string[]): FactSelection {
 
 type View = Record<string, unknown>;
 
-/** Puts a fact where its path says. */
 function place(root: View, keys: readonly string[], value: unknown): void {
   const last = keys.length - 1;
   let section = root;
@@ -61,27 +60,27 @@ function buildView(
   return root;
 }
 
-/** The facts of one request: each written once, but for those about the upstream, read by dotted path or, by rules, as one nested object. */
+/** The facts of one request, by dotted path. Each is written once; only facts about the upstream may be replaced. */
 export class FactStore {
-  // A flat array: nested objects would be built for every request, and only rules need them.
+  // A flat array: only rules need nested objects, and not for every request.
   readonly #values: unknown[] = new Array(PATHS.length).fill(undefined);
-  /** Facts of this configuration only. */
+  /** Facts that the configuration defines. */
   #own: Map<string, unknown> | undefined;
   #view: FactView | undefined;
   readonly #of_rules: FactSelection;
 
-  /** @param of_rules what rules look at */
+  /** @param of_rules the facts that rules read */
   constructor(of_rules: FactSelection = EVERY_FACT) {
     this.#of_rules = of_rules;
   }
 
-  /** The facts that rules look at, as they see them: nested and null-prototype; a copy, so nothing done to it changes a fact. */
+  /** The facts that rules read, as nested objects without prototypes. A copy: changes to it do not change facts. */
   get view(): FactView {
     this.#view ??= buildView(this.#values, this.#own, this.#of_rules);
     return this.#view;
   }
 
-  /** All facts, in a view of its own for somebody who might change it. */
+  /** A new view of all facts. */
   copy(): FactView {
     return buildView(this.#values, this.#own, EVERY_FACT);
   }
@@ -91,7 +90,7 @@ export class FactStore {
     return (index === undefined ? this.#own?.get(path) : this.#values[index]) as FactValue<P> | undefined;
   }
 
-  /** Writes a fact of this configuration only. Throws when it was already written. */
+  /** Writes a fact that the configuration defines. Throws when it was already written. */
   setOwn(path: string, value: unknown): void {
     if (this.#own?.has(path)) throw new Error(`the fact "${path}" was already written`);
     this.#own ??= new Map();
@@ -104,12 +103,12 @@ export class FactStore {
     this.put(factIndex(path), value, false);
   }
 
-  /** Writes a fact whether it was written or not; `undefined` takes it out. */
+  /** Overwrites a fact; `undefined` removes it. */
   replace<P extends FactPath>(path: P, value: FactValue<P> | undefined): void {
     this.put(factIndex(path), value, true);
   }
 
-  /** Writes the fact at a position. Throws when it was already written, unless it may change. */
+  /** Writes the fact at an index. Throws when it was already written, unless `may_change`. */
   put(index: number, value: unknown, may_change: boolean): void {
     if (!may_change && this.#values[index] !== undefined)
       throw new Error(`the fact "${PATHS[index]}" was already written`);
@@ -117,7 +116,6 @@ export class FactStore {
     this.#view = undefined;
   }
 
-  /** The fact at a position. */
   at(index: number): unknown {
     return this.#values[index];
   }

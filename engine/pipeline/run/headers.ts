@@ -6,12 +6,11 @@ import { checkHeader } from './contained/result.ts';
 /** The gateway's own request identifier, set on every response. */
 export const REQUEST_ID_HEADER = 'x-gateway-request-id';
 
-/** Headers that never travel further, and our own. */
 const NOT_FORWARDED: ReadonlySet<string> = new Set([...CONNECTION_HEADERS, REQUEST_ID_HEADER]);
 
 /**
- * The headers of an upstream's answer that a client gets, in order and spelled as received, as a flat list of names and
- * values: all but those of the connection and those that act on the gateway's host.
+ * The headers of an upstream's response to pass to the client, as a flat list of names and values in the received order and
+ * spelling: all but hop-by-hop headers and those that act on the gateway's origin.
  */
 export function passedHeaders(raw: readonly string[], connection: string | string[] | undefined): string[] {
   const dropped = nominated(connection);
@@ -24,30 +23,30 @@ export function passedHeaders(raw: readonly string[], connection: string | strin
   return kept;
 }
 
-/** Most names that are remembered: upstreams send the same few. */
-const REMEMBERED_MAX = 1000;
+/** Bounds the cache; upstreams send the same few names. */
+const CACHED_MAX = 1000;
 
-const remembered = new Map<string, boolean>();
+const cache = new Map<string, boolean>();
 
 function passes(name: string): boolean {
-  let known = remembered.get(name);
+  let known = cache.get(name);
   if (known === undefined) {
     const lower = name.toLowerCase();
     known = !NOT_FORWARDED.has(lower) && !actsOnOrigin(lower);
-    if (remembered.size >= REMEMBERED_MAX) remembered.clear();
-    remembered.set(name, known);
+    if (cache.size >= CACHED_MAX) cache.clear();
+    cache.set(name, known);
   }
   return known;
 }
 
-/** The phrase behind a status: what the upstream says where it is short and plain, else the standard one (RFC 9110 section 15). */
+/** The reason phrase: the upstream's where it is short printable ASCII, else the standard one (RFC 9110 section 15). */
 export function reasonPhrase(status: number, given: string | undefined): string {
   const standard = STATUS_CODES[status] ?? '';
   // Node's parser lets control characters through, and its writer throws on them.
   return given === undefined || given === standard || !/^[ -~]{0,100}$/.test(given) ? standard : given;
 }
 
-/** An upstream's response head, with its end-to-end headers, before it is sent. */
+/** The head of an upstream's response, with its end-to-end headers, before it is sent. */
 export class UpstreamHead implements ResponseHead {
   status: number;
   /** Flat list of names and values, as Node's writeHead takes it. */
@@ -74,14 +73,14 @@ export class UpstreamHead implements ResponseHead {
     for (let at = this.#indexOf(name); at >= 0; at = this.#indexOf(name)) this.headers.splice(at, 2);
   }
 
-  /** Takes what shipped stages give it as it is; a lease checks what others do. */
+  /** Not checked here: `Guard` checks the headers of contained stages. */
   replaceAll(prefix: string, replacement: Readonly<Record<string, string>>): void {
     const { headers } = this;
     const first = prefix.charCodeAt(0) | 0x20;
     let kept = 0;
     for (let i = 0; i < headers.length; i += 2) {
       const name = headers[i]!;
-      // Few names get past the first letter; this runs for every header of every response.
+      // This runs for every header of every response; the first letter rules out most names.
       const alike = (name.charCodeAt(0) | 0x20) === first;
       if (alike && name.slice(0, prefix.length).toLowerCase() === prefix) continue;
       headers[kept++] = name;
@@ -96,7 +95,7 @@ export class UpstreamHead implements ResponseHead {
     const { length } = name;
     for (let i = 0; i < headers.length; i += 2) {
       const found = headers[i]!;
-      // Few are as long.
+      // The length rules out most names.
       if (found.length === length && (found === name || found.toLowerCase() === name.toLowerCase())) return i;
     }
     return -1;

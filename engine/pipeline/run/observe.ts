@@ -4,53 +4,52 @@ import { createParser } from 'eventsource-parser';
 import type { ResponseEvent } from '../../base/contract/stage.ts';
 import { decompressor } from '../../base/kit/decompressor.ts';
 import { tryParseBounded } from '../../base/kit/json/bounded.ts';
-import { outlinePolitely } from '../../base/kit/json/polite.ts';
+import { outlineInSteps } from '../../base/kit/json/cooperative.ts';
 import { isEventStream, isPlain } from '../../base/kit/media-type.ts';
-import type { HeldBytes } from './holdings.ts';
+import type { BufferQuota } from './resources.ts';
 
-/** What is held is counted from here on: most events are far shorter. */
+/** Shorter events are not counted in the quota; nearly all are. */
 const UNCOUNTED_BYTES = 65_536;
 
-/** A JSON document or one event longer than this is relayed but not read, so that observing can't fill memory. */
-const OBSERVED_BYTES_MAX = 32 * 1024 * 1024;
+/** A longer JSON document is relayed but not observed, to bound memory. */
+const DOCUMENT_BYTES_MAX = 32 * 1024 * 1024;
 
-/** Like that for an event, which is read at once; lines of it cost more memory than they have bytes. */
+/** The same for one event. Lower, because the parser needs more memory than the event has bytes. */
 const EVENT_BYTES_MAX = 12 * 1024 * 1024;
 
-/** A document up to this size is parsed in a moment, whatever it is. */
+/** A longer document is outlined in slices, so that parsing it does not block the event loop. */
 const SMALL_BYTES_MAX = 65_536;
 
-/** Reads a copy of a response while the original travels. */
+/** Parses a copy of a response while the original is relayed. */
 export interface Observer {
-  /** @returns false when the copy lags behind and the source should pause until `onDrain`. */
+  /** @returns false when the observer lags behind; the source should then pause until `onDrain` */
   write(chunk: Buffer): boolean;
   onDrain(resume: () => void): void;
-  /** Resolves when everything written has been seen. @returns whether it could be read. */
+  /** Resolves when everything written is observed. @returns whether it could be read */
   end(): Promise<boolean>;
 }
 
-/** `end` gives a promise where the last of what it shows takes long. `read` shows what has come, where no end follows. */
+/** `read` parses what has arrived so far, also where no `end` follows. `end` returns a promise for a large document. */
 type Sink = { readonly overflown: boolean; write(chunk: Buffer): void; read(): void; end(): Promise<void> | undefined };
 
-/** A large document is shown with its outline, made while others are served. */
 async function showLarge(bytes: Buffer, owner: string, onEvent: (event: ResponseEvent) => void): Promise<void> {
-  const outline = (await outlinePolitely(bytes, owner)) ?? '';
+  const outline = (await outlineInSteps(bytes, owner)) ?? '';
   onEvent({
     name: undefined,
     large: { bytes: bytes.length, outline },
-    // Most never ask for it.
+    // Lazy: most observers only need the outline.
     get data() {
       return bytes.toString('utf8');
     },
   });
 }
 
-/** So much of a copy, or what has come for so long, is read at once: many small pieces cost little more than one. */
-const BULK_BYTES = 16_384;
-const BULK_MS = 50;
+/** Chunks are parsed together after so many bytes or milliseconds: a batch costs little more than one small chunk. */
+const BATCH_BYTES = 16_384;
+const BATCH_MS = 50;
 
-/** Reads events behind the bytes' way to the client, in bulk. */
-function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
+/** Parses server-sent events in batches. */
+function eventSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuota): Sink {
   const decoder = new StringDecoder('utf8');
   let unread: Buffer[] = [];
   let size = 0;
@@ -62,7 +61,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
   const parser = createParser({
     maxBufferSize: EVENT_BYTES_MAX,
     onEvent: (event) => {
-      if (pending > UNCOUNTED_BYTES) room.hold(0);
+      if (pending > UNCOUNTED_BYTES) quota.hold(0);
       pending = 0;
       if (is_last && !isWhole(event.data)) return;
       onEvent({ name: event.event || 'message', data: event.data });
@@ -74,7 +73,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
   function overflow(): void {
     overflown = true;
     parser.reset();
-    room.hold(0);
+    quota.hold(0);
   }
   function read(): void {
     clearTimeout(timer);
@@ -86,7 +85,7 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
     size = 0;
     if (!overflown) parser.feed(text);
     if (overflown || pending <= UNCOUNTED_BYTES) return;
-    if (pending > EVENT_BYTES_MAX || !room.hold(pending)) overflow();
+    if (pending > EVENT_BYTES_MAX || !quota.hold(pending)) overflow();
   }
   return {
     get overflown() {
@@ -96,26 +95,26 @@ function eventSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Si
       if (overflown) return;
       unread.push(chunk);
       size += chunk.length;
-      if (size >= BULK_BYTES) read();
-      else timer ??= setTimeout(read, BULK_MS);
+      if (size >= BATCH_BYTES) read();
+      else timer ??= setTimeout(read, BATCH_MS);
     },
     read,
     end() {
       read();
       is_last = true;
       if (!overflown) parser.feed(`${decoder.end()}\n\n`);
-      room.hold(0);
+      quota.hold(0);
       return undefined;
     },
   };
 }
 
-/** Some servers leave out the blank line after their last event; of what was cut off in the middle no JSON is left. */
+/** Some servers omit the blank line after the last event. A truncated event is not valid JSON. */
 function isWhole(data: string): boolean {
   return data === '[DONE]' || tryParseBounded(data) !== undefined;
 }
 
-function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes): Sink {
+function documentSink(onEvent: (event: ResponseEvent) => void, quota: BufferQuota): Sink {
   const chunks: Buffer[] = [];
   let size = 0;
   let overflown = false;
@@ -126,20 +125,20 @@ function documentSink(onEvent: (event: ResponseEvent) => void, room: HeldBytes):
     write(chunk) {
       if (overflown) return;
       size += chunk.length;
-      overflown = size > OBSERVED_BYTES_MAX || !room.hold(size);
+      overflown = size > DOCUMENT_BYTES_MAX || !quota.hold(size);
       if (!overflown) chunks.push(chunk);
       else {
         chunks.length = 0;
-        room.hold(0);
+        quota.hold(0);
       }
     },
     read() {},
     end() {
       if (chunks.length === 0) return undefined;
       const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
-      if (bytes.length > SMALL_BYTES_MAX) return showLarge(bytes, room.owner, onEvent).finally(() => room.hold(0));
+      if (bytes.length > SMALL_BYTES_MAX) return showLarge(bytes, quota.owner, onEvent).finally(() => quota.hold(0));
       onEvent({ name: undefined, data: bytes.toString('utf8') });
-      room.hold(0);
+      quota.hold(0);
       return undefined;
     },
   };
@@ -154,7 +153,7 @@ function compressedObserver(sink: Sink, inflate: Duplex): Observer {
   const done = new Promise<boolean>((resolve) => {
     inflate.on('data', (chunk: Buffer) => sink.write(chunk));
     inflate.on('end', () => resolve(shown(sink)));
-    // A copy that doesn't decompress is not metered; the original has already been passed on untouched. An end comes first.
+    // A copy that fails to decompress is not metered; the client has the original. After `end` this has no effect.
     const breakOff = () => {
       sink.read();
       resolve(false);
@@ -178,17 +177,17 @@ function compressedObserver(sink: Sink, inflate: Duplex): Observer {
 }
 
 /**
- * An observer for a response with these headers, or `undefined` when its content is none that stages can see. What has no
- * room is relayed and not observed. Errors thrown by `onEvent` are the caller's to contain.
+ * An observer for a response with these headers; `undefined` for an unknown content-encoding. What exceeds the quota is
+ * relayed and not observed. The caller contains errors thrown by `onEvent`.
  */
 export function createObserver(
   content_type: string | undefined,
   content_encoding: string | undefined,
   onEvent: (event: ResponseEvent) => void,
-  room: HeldBytes,
+  quota: BufferQuota,
 ): Observer | undefined {
   const stream = isEventStream(content_type);
-  const sink = stream ? eventSink(onEvent, room) : documentSink(onEvent, room);
+  const sink = stream ? eventSink(onEvent, quota) : documentSink(onEvent, quota);
   if (isPlain(content_encoding)) {
     const write = (chunk: Buffer) => {
       sink.write(chunk);

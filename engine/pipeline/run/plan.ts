@@ -1,12 +1,11 @@
 import type { GatewayConfig } from '../../base/contract/config.ts';
-import { ENGINE_FACTS } from '../../base/contract/engine-facts.ts';
-import type { FactPath } from '../../base/contract/facts.ts';
+import { ENGINE_FACTS, type FactPath } from '../../base/contract/facts.ts';
 import { PROTOCOLS } from '../../base/contract/protocol.ts';
-import type { PipelineNotes, Services, SharedServices } from '../../base/contract/services.ts';
+import type { PipelineInfo, Services, SharedServices } from '../../base/contract/services.ts';
 import type { StageDefinition, StageHooks } from '../../base/contract/stage.ts';
 import { StageNotCreated } from '../../base/contract/start-error.ts';
 import { pathFinder } from '../../base/kit/path-patterns.ts';
-import { runAsStage } from '../../base/kit/strays.ts';
+import { runAsStage } from '../../base/kit/unhandled-errors.ts';
 import { compileCondition } from '../../base/rules/compile.ts';
 import type { ErrorClause, Loaded, PipelineSpec, StageEntry } from '../../base/source/spec.ts';
 import type { StoreNeeds } from '../../base/store/health.ts';
@@ -14,15 +13,15 @@ import { RECORDED_FACTS } from '../../domain/audit/recorded-facts.ts';
 import { configHash } from '../../domain/telemetry/config-hash.ts';
 import type { CompiledClause, CompiledPipeline, CompiledStage, PlanObserver } from './compiled.ts';
 import { containHooks } from './contained/contain.ts';
-import { auditLogOf } from './contained/own-data.ts';
-import { ruleFacts } from './decisions.ts';
+import { auditLogOf } from './contained/stage-data.ts';
 import { factMask, selectFacts } from './fact-store.ts';
+import { ruleFacts } from './request-record.ts';
 
 const HOOKS: readonly (keyof StageHooks)[] = [
   ...(['request', 'attempt', 'response', 'rewrite', 'event', 'finish', 'finally', 'close'] as const),
 ];
 
-/** The stage that writes the records of requests. */
+/** The stage that writes the audit records of requests. */
 const RECORDER = 'audit';
 
 const DATABASE_SERVICES = ['tokens', 'ledger', 'audit'] as const;
@@ -33,7 +32,7 @@ function refuse(service: string, stage: string): never {
   );
 }
 
-/** The services without those the stage did not ask for, at no cost to the stages that did. */
+/** Withholds the services for which the stage does not declare a capability. */
 function servicesFor({ name, needs }: StageDefinition, services: Services): Services {
   if (name === RECORDER) return services;
   if (needs.includes('database')) return { ...services, audit: auditLogOf(name, services.audit) };
@@ -44,44 +43,41 @@ function servicesFor({ name, needs }: StageDefinition, services: Services): Serv
   return { ...services, ...Object.fromEntries(withheld) };
 }
 
-/** Stages that ship know what they need, and read what everybody may want to know of only to write it down. */
-const SHIPPED_READERS: ReadonlySet<string> = new Set([RECORDER]);
-
-/** Facts that are only found out where somebody looks at them. */
-function factsLookedAt(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<string> {
+/** The facts that rules and stages use: costly ones are computed only for them. The audit log alone does not count. */
+function factsUsed(spec: PipelineSpec, config: GatewayConfig): ReadonlySet<string> {
   const readers = [...spec.stages, ...spec.on_error, ...spec.finally].filter(
-    ({ definition }) => !SHIPPED_READERS.has(definition.name),
+    ({ definition }) => definition.name !== RECORDER,
   );
   const read = readers.flatMap(({ definition: { reads, readsIfSet } }) => [...reads, ...readsIfSet]);
   return new Set([...ruleFacts(spec, config), ...read]);
 }
 
-function notesOn(spec: PipelineSpec, config: GatewayConfig): PipelineNotes {
+function notesOn(spec: PipelineSpec, config: GatewayConfig): PipelineInfo {
   const { match, stages } = spec;
   const in_force = stages.filter(({ mode }) => mode === 'enforce');
   const names = in_force.map(({ definition }) => definition.name);
-  return { protocol: match.protocol, stages: names, facts_read: factsLookedAt(spec, config) };
+  return { protocol: match.protocol, stages: names, facts_read: factsUsed(spec, config) };
 }
 
-/** What is wrong with what `create` returned, in words; `undefined` when nothing is. */
+/** The problem with the hooks that `create` returned; `undefined` without one. */
 function hooksProblem(hooks: unknown, { terminal, place, needs }: StageDefinition): string | undefined {
   if (typeof hooks !== 'object' || hooks === null) return 'returns no hooks';
   if (typeof (hooks as { then?: unknown }).then === 'function') {
-    // Nobody will wait for it, and its failure must not end the process.
+    // Its rejection must not end the process.
     (hooks as Promise<unknown>).then(undefined, () => {});
-    return 'returns a promise where hooks are expected; open what takes time in the first request';
+    return 'returns a promise, not hooks; do asynchronous setup in the first request';
   }
   for (const [name, hook] of Object.entries(hooks)) {
     if (!HOOKS.some((hook) => hook === name))
-      return `returns ${JSON.stringify(name)}, which is no hook; there are ${HOOKS.join(', ')}`;
+      return `returns ${JSON.stringify(name)}, which is not a hook; the hooks are ${HOOKS.join(', ')}`;
     if (hook !== undefined && typeof hook !== 'function')
-      return `returns a hook ${JSON.stringify(name)} that is no function`;
+      return `returns a hook ${JSON.stringify(name)} that is not a function`;
   }
   const { request, rewrite, finally: last } = hooks as StageHooks;
-  if (terminal && request === undefined) return 'returns no `request` hook, and the stage says that it always answers';
+  if (terminal && request === undefined) return 'returns no `request` hook, which a `terminal` stage needs';
   if (rewrite !== undefined && !needs.includes('rewrite-response'))
     return 'returns a `rewrite` hook, which needs the capability "rewrite-response"';
-  if (place === 'finally' && last === undefined) return 'returns no `finally` hook, the only one that would be called';
+  if (place === 'finally' && last === undefined) return "returns no `finally` hook, which `place: 'finally'` needs";
   if (place === 'stages' && last !== undefined) return "returns a `finally` hook, which needs `place: 'finally'`";
   return undefined;
 }
@@ -91,7 +87,7 @@ function createHooks({ id, definition, options, position }: StageEntry, services
   try {
     hooks = runAsStage(id, () => definition.create(options, servicesFor(definition, services)));
   } catch (error) {
-    const reason = error instanceof Error ? error.message : `it threw a ${typeof error}, which is no error`;
+    const reason = error instanceof Error ? error.message : `it threw a ${typeof error}, not an Error`;
     throw new StageNotCreated(id, position, reason, error);
   }
   const problem = hooksProblem(hooks, definition);
@@ -100,7 +96,8 @@ function createHooks({ id, definition, options, position }: StageEntry, services
 }
 
 /**
- * Instantiates the stage of an entry; one in shadow mode is not even created, unless it replaces texts. Raises StageNotCreated.
+ * Instantiates the stage of an entry. In shadow mode it is created only to count what it would rewrite. Raises
+ * StageNotCreated.
  */
 function compileStage(
   pipeline: PipelineSpec,
@@ -121,7 +118,6 @@ function compileStage(
     writable: factMask(definition.writes),
   };
   const create = () => createHooks(entry, services);
-  // What a stage would replace can be counted without changing anything.
   if (!shadow || definition.needs.includes('rewrite-response')) {
     const made = observer === undefined ? create() : observer.onCreate(pipeline, entry, create);
     const { rewrite, close } = made;
@@ -157,25 +153,25 @@ function compileGuard(
   };
 }
 
-/** The compiled configuration: immutable, replaced as a whole by a reload, closed after its last request. */
+/** A compiled configuration. Immutable: a reload replaces it as a whole and closes it after its last request. */
 export interface Plan {
   readonly config: GatewayConfig;
-  /** The pipelines that serve a path, by method. */
+  /** The pipelines of a path, by method. */
   pipelinesAt(path: string): ReadonlyMap<string, CompiledPipeline> | undefined;
   readonly services: SharedServices;
-  /** What runs after requests that no pipeline serves; `undefined` where nothing does. */
+  /** The `finally` stages for requests that match no pipeline. */
   readonly other_requests: CompiledPipeline | undefined;
-  /** What each pipeline for models needs of the store. */
+  /** The store dependencies of each pipeline for models. */
   readonly store_needs: readonly StoreNeeds[];
-  /** Counts a request in; the returned function counts it out. */
+  /** Counts a request as in flight, until the returned function is called. */
   enter(): () => void;
-  /** Resolves when no request is under way. */
+  /** Resolves when no request is in flight. */
   idle(): Promise<void>;
-  /** Resolves when the last request has left and every stage has released what it opened. */
+  /** Resolves when no request is in flight and every stage is closed. */
   close(): Promise<void>;
 }
 
-/** A stage that has a guard is for some requests only. */
+/** Only stages without a guard count: the others may run for no request. */
 function needsOf({ stages }: PipelineSpec): StoreNeeds {
   const writes = (fact: FactPath) =>
     stages.some(
@@ -200,10 +196,7 @@ function indexByPath(pipelines: readonly CompiledPipeline[]): Map<string, Map<st
   return index;
 }
 
-/**
- * Instantiates every stage of a configuration that loaded without errors. Raises StageNotCreated, after releasing what the
- * others opened.
- */
+/** Instantiates every stage of a configuration that loaded without errors. Raises StageNotCreated; it then closes the others. */
 export function buildPlan(
   loaded: Pick<Loaded, 'config' | 'pipelines' | 'other_requests'>,
   services: SharedServices,

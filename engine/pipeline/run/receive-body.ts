@@ -8,45 +8,44 @@ import {
   contentEncoding,
   decompressorOf,
 } from '../../base/kit/decompressor.ts';
+import { createFairQueue } from '../../base/kit/fair-queue.ts';
 import { releaseMemory } from '../../base/kit/memory.ts';
-import { createTurns } from '../../base/kit/turns.ts';
-import type { HeldBytes } from './holdings.ts';
+import type { BufferQuota } from './resources.ts';
 
-/** Memory for a body of unknown length begins with this and doubles. */
+/** The first buffer for a body of unknown length; it doubles from here. */
 const FIRST_BYTES = 65_536;
 
-/** Memory of one body that grows as the body comes: its pages are touched as they are filled, and go back when it is dropped. */
+/** A growing buffer for one body, counted in a quota. */
 class BodyMemory {
-  readonly #room: HeldBytes;
+  readonly #quota: BufferQuota;
   readonly #max_bytes: number;
   readonly #tooLarge: () => Error;
-  /** Bytes taken from the room. */
+  /** Bytes taken from the quota. */
   #taken: number;
   #memory: Buffer | undefined;
   #size = 0;
 
   /**
-   * @param length is taken from the room at once; 0 where nobody knows it. Raises what the room raises.
-   * @param max_bytes more than this raises what `tooLarge` creates
+   * @param length taken from the quota at once, which may refuse it; 0 where it is unknown
+   * @param max_bytes beyond this, `append` throws what `tooLarge` creates
    */
-  constructor(room: HeldBytes, length: number, max_bytes: number, tooLarge: () => Error) {
-    this.#room = room;
+  constructor(quota: BufferQuota, length: number, max_bytes: number, tooLarge: () => Error) {
+    this.#quota = quota;
     this.#max_bytes = max_bytes;
     this.#tooLarge = tooLarge;
-    room.takeForBody(length);
+    quota.takeForBody(length);
     this.#taken = length;
   }
 
-  /** Bytes of the body so far. */
   get size(): number {
     return this.#size;
   }
 
-  /** Raises what `tooLarge` creates and what the room raises. @returns whether the chunk was copied, and can go */
+  /** Raises what `tooLarge` creates and what the quota raises. @returns whether the chunk was copied and can be freed */
   append(chunk: Buffer): boolean {
     const size = this.#size + chunk.length;
     if (size > this.#max_bytes) throw this.#tooLarge();
-    // Most bodies come in one chunk, which then is the body.
+    // Most bodies arrive in one chunk, which then is the body.
     const is_whole = this.#size === 0 && chunk.length === this.#taken;
     if (is_whole) this.#memory = chunk;
     else {
@@ -57,16 +56,15 @@ class BodyMemory {
     return !is_whole;
   }
 
-  /** The body, as long as it is; that much stays taken from the room. */
+  /** The body. Its size stays counted in the quota. */
   finish(): Buffer {
-    this.#room.give(this.#taken - this.#size);
+    this.#quota.give(this.#taken - this.#size);
     this.#taken = this.#size;
     return this.#memory?.subarray(0, this.#size) ?? Buffer.alloc(0);
   }
 
-  /** Gives everything back to the room. */
   drop(): void {
-    this.#room.give(this.#taken);
+    this.#quota.give(this.#taken);
     this.#taken = 0;
     this.#memory = undefined;
   }
@@ -75,56 +73,51 @@ class BodyMemory {
     const old = this.#memory;
     if (old !== undefined && old.length >= size) return;
     if (size <= this.#taken) {
+      // Unpooled: the system commits its pages only as they fill, and they are freed with the buffer.
       this.#memory = Buffer.allocUnsafeSlow(this.#taken);
       return;
     }
     const larger = Math.min(Math.max(size, 2 * this.#taken, FIRST_BYTES), this.#max_bytes);
-    // Two copies exist only while the new one is made: that is not counted.
-    this.#room.takeForBody(larger - this.#taken);
+    // The quota does not count both copies: they exist together only within this call.
+    this.#quota.takeForBody(larger - this.#taken);
     this.#memory = Buffer.allocUnsafeSlow(larger);
     old?.copy(this.#memory, 0, 0, this.#size);
     this.#taken = larger;
   }
 }
 
-/** What a client may take for sending a body. */
+/** Limits on the size and the time of receiving a body. */
 export interface BodyLimits {
   readonly max_bytes: number;
-  /** From the first look at the body to its last byte. */
+  /** From the start of reading to the last byte. */
   readonly total_seconds: number;
   /** Longest silence of a sending client. */
   readonly silence_seconds: number;
 }
 
-/** The error for a body of more than this many bytes. @param of_what such as " without its compression" */
-function tooLarge(limit: number, of_what = ''): StageError {
-  return new StageError(
-    'body_too_large',
-    `The request body is larger than ${limit} bytes${of_what}, the most this gateway accepts.`,
-    {
-      details: { limit_bytes: limit },
-    },
-  );
+/** @param when such as " when decompressed" */
+function tooLarge(limit: number, when = ''): StageError {
+  const message = `The request body is larger than ${limit} bytes${when}, the limit of this gateway.`;
+  return new StageError('body_too_large', message, { details: { limit_bytes: limit } });
 }
 
 function late(message: string): StageError {
   return new StageError('request_timeout', message, { headers: { connection: 'close' } });
 }
 
-/** What a body is received with. */
 interface Reception {
   readonly limits: BodyLimits;
   readonly clock: Clock;
   readonly memory: BodyMemory;
 }
 
-/** How a reception ends. */
+/** The promise of a reception. */
 interface Conclusion {
   resolve(bytes: Buffer): void;
   reject(error: Error): void;
 }
 
-/** One body on its way into one piece of memory; when it fails nothing is held. */
+/** The reception of one body into one buffer; a failure frees the buffer. */
 class Receiving {
   readonly #req: IncomingMessage;
   readonly #limits: BodyLimits;
@@ -145,7 +138,7 @@ class Receiving {
   }
 
   start(): void {
-    // A connection that has closed says nothing any more.
+    // A closed connection emits no more events.
     if (this.#req.destroyed) this.#onGone();
     else this.#req.on('data', this.#onData).on('end', this.#onEnd).on('error', this.#onGone).on('close', this.#onGone);
   }
@@ -154,7 +147,7 @@ class Receiving {
     try {
       if (!this.#memory.append(chunk)) return;
       releaseMemory(chunk);
-      // The clock's timer measures silence only; who never falls silent is late all the same.
+      // The timer only measures silence, so a client that keeps sending is checked here.
       if (this.#clock.monotonic() > this.#deadline) throw this.#late();
       this.#timer.refresh();
     } catch (error) {
@@ -172,7 +165,7 @@ class Receiving {
 
   #onSilence(): void {
     if (this.#clock.monotonic() >= this.#deadline) this.#fail(this.#late());
-    else this.#fail(late(`No byte of the request body arrived for ${this.#limits.silence_seconds} seconds.`));
+    else this.#fail(late(`The client sent nothing of the request body for ${this.#limits.silence_seconds} seconds.`));
   }
 
   #late(): StageError {
@@ -191,9 +184,7 @@ class Receiving {
   }
 }
 
-/** Decompresses request bodies. */
-
-/** Most encodings of one body, one over the other. */
+/** Most nested encodings of one body. */
 const ENCODINGS_MAX = 3;
 
 /** Most frames of zstd in one body (RFC 8878 section 3.1); each takes a decoder of its own. */
@@ -201,11 +192,11 @@ const FRAMES_MAX = 100;
 
 const CHUNK_BYTES = 65_536;
 
-/** Bytes that are decoded without waiting for a turn. */
-const FREE_BYTES = 1024 * 1024;
+/** Bytes of each body that are decompressed outside the queue. */
+const UNQUEUED_BYTES = 1024 * 1024;
 
-/** One large body at a time in this process: a decoder keeps up to 16 MiB beside what it has decoded. */
-const inTurn = createTurns();
+/** Decompresses one large body at a time: a decoder keeps up to 16 MiB beside its output. */
+const inTurn = createFairQueue();
 
 const NO_ENCODINGS: readonly ContentEncoding[] = [];
 
@@ -216,50 +207,50 @@ function encodingsOf(content_encoding: string | undefined): readonly ContentEnco
     .split(',')
     .map((name) => name.trim().toLowerCase())
     .filter((name) => name !== '' && name !== 'identity');
-  if (names.length > ENCODINGS_MAX) throw notServed(`More than ${ENCODINGS_MAX} encodings of one body are`);
+  if (names.length > ENCODINGS_MAX) throw notSupported(`More than ${ENCODINGS_MAX} encodings of one body are`);
   return names.map((name) => {
     const encoding = contentEncoding(name);
     if (encoding !== undefined) return encoding;
-    throw notServed(`The content-encoding${/^[\w.-]{1,40}$/.test(name) ? ` "${name}"` : ''} of the request is`);
+    throw notSupported(`The content-encoding${/^[\w.-]{1,40}$/.test(name) ? ` "${name}"` : ''} of the request is`);
   });
 }
 
-/** A client learns from the header what it may send (RFC 9110 section 12.5.3). */
-function notServed(what: string): StageError {
-  const served = `${CONTENT_ENCODINGS.slice(0, -1).join(', ')} or ${CONTENT_ENCODINGS.at(-1)}`;
-  return new StageError('invalid_encoding', `${what} not served; send ${served}, or the body uncompressed.`, {
+/** `accept-encoding` lists what the client may send (RFC 9110 section 12.5.3). */
+function notSupported(what: string): StageError {
+  const supported = `${CONTENT_ENCODINGS.slice(0, -1).join(', ')} or ${CONTENT_ENCODINGS.at(-1)}`;
+  return new StageError('invalid_encoding', `${what} not supported; send ${supported}, or the body uncompressed.`, {
     status: 415,
     headers: { 'accept-encoding': CONTENT_ENCODINGS.join(', ') },
   });
 }
 
-/** A received body without its compression. */
+/** A received body, decompressed. */
 export interface ReceivedContent {
   readonly bytes: Buffer;
-  /** As it came; absent where it was not compressed. */
+  /** As received; absent where the body was not compressed. */
   readonly compressed: CompressedBody | undefined;
 }
 
 /**
- * Receives a body and decompresses it; both stay taken from `room`, and neither is larger than `limits.max_bytes`. A declared
- * length is taken before anything is read. Raises body_too_large, request_timeout, bad_http, what `room` and `encodingsOf` raise,
- * and invalid_encoding for a body that is not what its content-encoding says; the caller then releases `room`.
+ * Receives a body and decompresses it. Each form is at most `limits.max_bytes`, and `quota` counts both; a declared length
+ * before anything is read. Raises body_too_large, request_timeout, bad_http, what `quota` and `encodingsOf` raise, and
+ * invalid_encoding for a body that does not match its content-encoding. The caller then releases `quota`.
  */
 export function receiveContent(
   req: IncomingMessage,
   limits: BodyLimits,
-  room: HeldBytes,
+  quota: BufferQuota,
   clock: Clock,
 ): Promise<ReceivedContent> {
   return new Promise((resolve, reject) => {
     const encodings = encodingsOf(req.headers['content-encoding']);
     const length = Number(req.headers['content-length'] ?? 0);
     if (length > limits.max_bytes) throw tooLarge(limits.max_bytes);
-    const memory = new BodyMemory(room, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
+    const memory = new BodyMemory(quota, length, limits.max_bytes, () => tooLarge(limits.max_bytes));
     const conclude = (bytes: Buffer) => {
       const is_plain = encodings.length === 0 || bytes.length === 0;
       const isGone = () => req.socket?.destroyed ?? false;
-      resolve(is_plain ? { bytes, compressed: undefined } : decoded(bytes, encodings, { limits, room, isGone }));
+      resolve(is_plain ? { bytes, compressed: undefined } : decoded(bytes, encodings, { limits, quota, isGone }));
     };
     new Receiving(req, { limits, clock, memory }, { resolve: conclude, reject }).start();
   });
@@ -268,15 +259,13 @@ export function receiveContent(
 async function decoded(
   received: Buffer,
   encodings: readonly ContentEncoding[],
-  { limits, room, isGone }: Pick<Decoding, 'isGone'> & { readonly limits: BodyLimits; readonly room: HeldBytes },
+  { limits, quota, isGone }: Pick<Decoding, 'isGone'> & { readonly limits: BodyLimits; readonly quota: BufferQuota },
 ): Promise<ReceivedContent> {
   let memory: BodyMemory | undefined;
   let bytes = received;
   for (const encoding of encodings.toReversed()) {
-    const into = new BodyMemory(room, 0, limits.max_bytes, () =>
-      tooLarge(limits.max_bytes, ' without its compression'),
-    );
-    await decode(encoding, bytes, { into, owner: room.owner, isGone });
+    const into = new BodyMemory(quota, 0, limits.max_bytes, () => tooLarge(limits.max_bytes, ' when decompressed'));
+    await decode(encoding, bytes, { into, owner: quota.owner, isGone });
     memory?.drop();
     memory = into;
     bytes = into.finish();
@@ -284,7 +273,7 @@ async function decoded(
   return { bytes, compressed: { bytes: received, encodings } };
 }
 
-/** The target of decoded bytes, their caller, and whether the client has left. */
+/** The target of a decompression, its caller, and whether the client has disconnected. */
 interface Decoding {
   readonly into: BodyMemory;
   readonly owner: string;
@@ -293,16 +282,16 @@ interface Decoding {
 
 async function decode(encoding: ContentEncoding, bytes: Buffer, decoding: Decoding): Promise<void> {
   let at = await decodeFrame(encoding, bytes, decoding);
-  // Members of gzip are one stream to its decoder.
+  // Node's gunzip reads all members of a gzip body itself.
   for (let frames = 1; encoding === 'zstd' && at < bytes.length; frames++) {
     if (frames === FRAMES_MAX) throw damaged(encoding, `has more than ${FRAMES_MAX} frames; compress it as one`);
     at += await decodeFrame(encoding, bytes.subarray(at), decoding);
   }
   if (at === bytes.length) return;
-  throw damaged(encoding, `has ${bytes.length - at} bytes behind its end; leave them out`);
+  throw damaged(encoding, `has ${bytes.length - at} bytes after its end; remove them`);
 }
 
-/** @returns how many of the bytes it took */
+/** @returns how many bytes it consumed */
 async function decodeFrame(
   encoding: ContentEncoding,
   bytes: Buffer,
@@ -320,7 +309,7 @@ async function decodeFrame(
   };
   stream.end(bytes);
   try {
-    if (!(await readUntil(FREE_BYTES))) await inTurn(owner, () => readUntil(Infinity));
+    if (!(await readUntil(UNQUEUED_BYTES))) await inTurn(owner, () => readUntil(Infinity));
     return stream.bytesWritten;
   } catch (error) {
     if (error instanceof StageError) throw error;
@@ -333,7 +322,7 @@ async function decodeFrame(
 function problemOf({ code, message }: NodeJS.ErrnoException): string {
   switch (code) {
     case 'Z_BUF_ERROR':
-      return 'is not complete; send all of it';
+      return 'is truncated; send all of it';
     case 'ZSTD_error_frameParameter_windowTooLarge':
       return 'has a window of more than 8 MiB (RFC 9659); compress it with a smaller one';
     default:

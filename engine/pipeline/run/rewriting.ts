@@ -15,53 +15,53 @@ import { type CompiledStage, rewritesAnswer } from './compiled.ts';
 import type { RequestContext } from './context.ts';
 import type { UpstreamHead } from './headers.ts';
 
-/** Longest window a stage may ask for, in characters: so much of a stream may wait. */
+/** Longest window, in characters: how much of a stream a stage may delay. */
 const WINDOW_CHARS_MAX = 4096;
 
 function checkReplacement({ find, replace }: Replacement): Replacement {
-  if (!(find instanceof RegExp)) throw new Error('`find` of a replacement is a regular expression');
+  if (!(find instanceof RegExp)) throw new Error('`find` of a replacement must be a regular expression');
   if (typeof replace !== 'string' && typeof replace !== 'function')
-    throw new Error('`replace` of a replacement is a text or a function');
+    throw new Error('`replace` of a replacement must be a string or a function');
   return { find, replace };
 }
 
-/** What a `rewrite` hook returned, checked. Throws what is wrong with it. */
+/** Validates the result of a `rewrite` hook. Throws the problem. */
 export function checkRewriting(returned: unknown): Rewriting | undefined {
   if (returned === undefined) return undefined;
   if (typeof returned !== 'object' || returned === null)
-    throw new Error('a rewrite hook returns nothing, or an object with `replacements`');
+    throw new Error('a rewrite hook must return nothing, or an object with `replacements`');
   const { replacements, window_characters, never_contains, kinds } = returned as Partial<Rewriting>;
-  if (!Array.isArray(replacements)) throw new Error('a rewrite hook returns `replacements`, a list');
+  if (!Array.isArray(replacements)) throw new Error('`replacements` must be a list');
   const is_window =
     Number.isInteger(window_characters) && window_characters! >= 1 && window_characters! <= WINDOW_CHARS_MAX;
   if (window_characters !== undefined && !is_window)
-    throw new Error(`\`window_characters\` is a whole number from 1 to ${WINDOW_CHARS_MAX}`);
+    throw new Error(`\`window_characters\` must be a whole number from 1 to ${WINDOW_CHARS_MAX}`);
   if (never_contains !== undefined && !(never_contains instanceof RegExp))
-    throw new Error('`never_contains` is a regular expression for one character');
+    throw new Error('`never_contains` must be a regular expression for one character');
   if (kinds !== undefined && !(Array.isArray(kinds) && kinds.every((kind) => TEXT_KINDS.includes(kind))))
-    throw new Error(`\`kinds\` is a list of ${TEXT_KINDS.join(', ')}`);
+    throw new Error(`\`kinds\` must be a list of ${TEXT_KINDS.join(', ')}`);
   return present({
     ...{ replacements: replacements.map(checkReplacement), window_characters, never_contains },
     kinds: kinds && [...kinds],
   });
 }
 
-/** A longer document is not looked through for stages in shadow mode; in force it would be refused. */
+/** Shadow mode ignores longer documents; enforced, they are refused. */
 const WATCHED_BYTES_MAX = 8 * 1024 * 1024;
 
-/** Why an answer could not be rewritten. */
+/** A failure to rewrite a response. */
 export class RewriteFailure extends Error {
-  /** Whose fault it is; `undefined` where it is none of a stage. */
+  /** The stage that failed; `undefined` for another cause. */
   readonly stage: CompiledStage | undefined;
 
   /** @param cause what was thrown */
   constructor(stage: CompiledStage | undefined, cause: unknown) {
-    super('an answer could not be rewritten', { cause });
+    super('the response could not be rewritten', { cause });
     this.stage = stage;
   }
 }
 
-/** Has what a stage throws while it replaces something told as its own. */
+/** Attributes errors of a stage's replacement functions to the stage. */
 function ofStage(stage: CompiledStage, rewriting: Rewriting): Rewriting {
   const replacements = rewriting.replacements.map(({ find, replace }) => {
     if (typeof replace === 'string') return { find, replace };
@@ -87,10 +87,10 @@ function rewritingsOf(ctx: RequestContext, stages: readonly CompiledStage[]): Na
   });
 }
 
-/** In the place of the proof of a thought that was rewritten: what a translation would put there, from no upstream, as none believes it. */
+/** Replaces the signature of a rewritten thinking block, which no upstream would accept any more. */
 const MARK = proofToText(undefined, { protocol: 'messages', upstream: '' });
 
-/** What a converter throws for itself, without a stage. */
+/** Marks errors of the rewriting itself, without a stage. */
 function ofRewriting<T>(step: () => T): T {
   try {
     return step();
@@ -100,8 +100,8 @@ function ofRewriting<T>(step: () => T): T {
 }
 
 /**
- * What rewrites the answer whose head this is; `undefined` where nobody does. Changes the head accordingly. Raises
- * upstream_invalid for an answer that has no texts.
+ * The converter that rewrites the response with this head; `undefined` where no stage does. Removes headers that no longer
+ * apply. Raises upstream_invalid for a response without texts.
  */
 export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseConverter | undefined {
   if (!rewritesAnswer(ctx)) return undefined;
@@ -111,7 +111,7 @@ export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseC
   const rewriter = new AnswerRewriter(textsOf(ctx.pipeline.spec.match.protocol), rewritings, MARK);
   const { write, end, fail } = rewriteAnswer(head.get('content-type'), rewriter);
   for (const name of DESCRIBING) head.remove(name);
-  ctx.notes.answer_rewrites.rewriter = rewriter;
+  ctx.notes.response_rewrites.rewriter = rewriter;
   return {
     write: (chunk) => ofRewriting(() => write(chunk)),
     end: () => ofRewriting(end),
@@ -119,10 +119,10 @@ export function makeRewriter(ctx: RequestContext, head: UpstreamHead): ResponseC
   };
 }
 
-/** Converts what a converter made. */
-export function behind(first: ResponseConverter | undefined, rewriter: ResponseConverter): ResponseConverter {
+/** Chains a rewriter behind another converter. */
+export function chainConverters(first: ResponseConverter | undefined, rewriter: ResponseConverter): ResponseConverter {
   if (first === undefined) return { write: rewriter.write, end: rewriter.end };
-  const bytes = (said: Buffer | string) => (typeof said === 'string' ? Buffer.from(said) : said);
+  const bytes = (output: Buffer | string) => (typeof output === 'string' ? Buffer.from(output) : output);
   const { fail, hasEnd } = first;
   return {
     write: (chunk) => rewriter.write(bytes(first.write(chunk))),
@@ -130,20 +130,20 @@ export function behind(first: ResponseConverter | undefined, rewriter: ResponseC
     ...(hasEnd && { hasEnd: () => hasEnd.call(first) }),
     ...(fail && {
       fail(error) {
-        const said = fail.call(first, error);
+        const last = fail.call(first, error);
         rewriter.fail?.(error);
-        return String(rewriter.write(Buffer.from(said)));
+        return String(rewriter.write(Buffer.from(last)));
       },
     }),
   };
 }
 
-/** Lets stages in shadow mode count what they would replace; they see what the upstream sends, in its protocol. */
-export function watchAnswer(
+/** Counts what stages in shadow mode would replace, in the upstream's response and protocol. */
+export function watchResponse(
   ctx: RequestContext,
   report: (stage: CompiledStage, error: unknown) => void,
 ): ((event: ResponseEvent) => void) | undefined {
-  const { watching } = ctx.notes.answer_rewrites;
+  const { watching } = ctx.notes.response_rewrites;
   if (watching.length === 0) return undefined;
   let watcher: AnswerRewriter | undefined;
   let over = false;
@@ -167,7 +167,7 @@ export function watchAnswer(
     const served = ctx.pipeline.spec.match.protocol;
     const spoken = protocolOf(served) === undefined ? served : (ctx.peek('route.protocol') ?? served);
     const made = new AnswerRewriter(textsOf(spoken), rewritingsOf(ctx, watching), '');
-    ctx.notes.answer_rewrites.watcher = made;
+    ctx.notes.response_rewrites.watcher = made;
     return made;
   }
 }

@@ -7,21 +7,21 @@ import { sendWhole } from './answer.ts';
 import type { CompiledStage } from './compiled.ts';
 import { asError, discardResult, failureOf, isRefusal, type Result, reportFailure } from './contained/result.ts';
 import { clientGone, type RequestContext } from './context.ts';
-import type { LateAnswer } from './drain.ts';
+import type { LateResponse } from './drain.ts';
 import { REQUEST_ID_HEADER } from './headers.ts';
 import type { Plan } from './plan.ts';
 import { relayResponse } from './relay.ts';
-import { watchAnswer } from './rewriting.ts';
+import { watchResponse } from './rewriting.ts';
 
-/** Status recorded for a client that went away before anything was sent to it. */
+/** Status recorded when the client disconnected before a response began. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 /**
- * Runs one request through its pipeline: request hooks until a stage answers, the response, finish hooks newest first,
- * `finally` stages. Never rejects: whatever fails is answered, logged and recorded.
- * @param onAnswered called when the client has its answer and only the gateway's own bookkeeping is left
+ * Runs one request through its pipeline: request hooks until a stage responds, the response, finish hooks newest first,
+ * `finally` stages. Never rejects: failures become error responses, log lines and audit fields.
+ * @param onResponseSent called when the response is complete and only bookkeeping is left
  */
-export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: () => void): Promise<void> {
+export async function runRequest(plan: Plan, ctx: RequestContext, onResponseSent: () => void): Promise<void> {
   const leave = plan.enter();
   const { res } = ctx.call;
   res.on('close', () => {
@@ -30,13 +30,13 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
   });
   try {
     await answer(plan, ctx);
-    if (ctx.draining.late !== undefined) await drainLate(plan, ctx, ctx.draining.late);
-    ctx.draining.end();
+    if (ctx.drain.late !== undefined) await drainLate(plan, ctx, ctx.drain.late);
+    ctx.drain.end();
     ctx.leave();
-    onAnswered();
+    onResponseSent();
     await endOfTurn();
     await finish(plan, ctx);
-    ctx.tellTelemetry();
+    ctx.reportToTelemetry();
   } finally {
     leave();
   }
@@ -44,22 +44,22 @@ export async function runRequest(plan: Plan, ctx: RequestContext, onAnswered: ()
 
 /**
  * Runs the `finally` stages of a request that no pipeline serves, once it is answered. Never rejects.
- * @param onAnswered called before, to note what is known of the request by then
+ * @param onResponseSent called first, to record the last facts
  */
-export async function runAfterwards(plan: Plan, ctx: RequestContext, onAnswered: () => void): Promise<void> {
+export async function runFinallyStages(plan: Plan, ctx: RequestContext, onResponseSent: () => void): Promise<void> {
   const leave = plan.enter();
   try {
     await once(ctx.call.res, 'close');
     ctx.ended_at = plan.services.clock.monotonic();
     ctx.aborted = !ctx.call.res.writableFinished;
-    onAnswered();
+    onResponseSent();
     await finish(plan, ctx);
   } finally {
     leave();
   }
 }
 
-/** Never rejects: where even the error cannot be sent, the connection is cut. */
+/** Responds to the client. Never rejects: where even the error cannot be sent, it closes the connection. */
 async function answer(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
     const result = await findAnswer(ctx);
@@ -91,13 +91,13 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
     const stage = stages[i]!;
     if (!admit(ctx, stage)) continue;
     if (stage.hooks.request === undefined) continue;
-    // Observers written below the stage that answers watch it too, also when it fails.
+    // Observers listed below the terminal stage observe its response and its failures, too.
     if (stage.definition.terminal) admitObservers(ctx, stages.slice(i + 1));
     ctx.stage = stage;
-    ctx.notes.stageBegins(i, ctx.clock.monotonic());
+    ctx.notes.recordStage(i, ctx.clock.monotonic());
     const returned = stage.hooks.request(ctx);
     const result = returned instanceof Promise ? await returned : returned;
-    if (ctx.aborted && !(ctx.drain !== undefined && result?.kind === 'relay')) {
+    if (ctx.aborted && !(ctx.drain.has_begun && result?.kind === 'relay')) {
       discardResult(result);
       throw clientGone();
     }
@@ -111,13 +111,13 @@ async function findAnswer(ctx: RequestContext): Promise<Result> {
   throw new StageError('internal_error', 'No stage of the pipeline answered this request.');
 }
 
-/** Enters a stage unless its guard says no or it is in shadow mode. From then on its `finish` hook is owed. */
+/** Enters a stage if its guard holds and it is not in shadow mode. An entered stage always gets its `finish` hook. */
 function admit(ctx: RequestContext, stage: CompiledStage): boolean {
   ctx.stage = stage;
   if (stage.guard !== undefined && !stage.guard(ctx.facts)) return false;
   if (stage.shadow) {
-    if (stage.hooks.rewrite === undefined) ctx.noteShadow(stage.id);
-    else ctx.notes.answer_rewrites.watching.push(stage);
+    if (stage.hooks.rewrite === undefined) ctx.recordShadow(stage.id);
+    else ctx.notes.response_rewrites.watching.push(stage);
     return false;
   }
   ctx.entered.push(stage);
@@ -128,20 +128,19 @@ function admitObservers(ctx: RequestContext, stages: readonly CompiledStage[]): 
   for (const stage of stages) if (stage.hooks.request === undefined) admit(ctx, stage);
 }
 
-/** Sends a complete answer. */
 function sendAnswer(ctx: RequestContext, answer: Answer): void {
-  ctx.claimConnection();
+  ctx.countConnection();
   const headers: Record<string, string | number> = {
     ...answer.headers,
-    // A 304 would state the length of what it stands for (RFC 9110 section 8.6).
+    // The content-length of a 304 would be that of the full response (RFC 9110 section 8.6).
     ...(answer.status === 304 ? {} : { 'content-length': Buffer.byteLength(answer.body) }),
     [REQUEST_ID_HEADER]: ctx.peek('request.id')!,
   };
   sendWhole(ctx.call.res, answer.status, headers, answer.body);
 }
 
-/** Reads the answer of a request that has failed already, if it still comes. Whatever goes wrong, there is nobody to tell. */
-async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Promise<void> {
+/** Drains the response of a request that has failed already, for its usage. Errors have no receiver any more. */
+async function drainLate(plan: Plan, ctx: RequestContext, late: LateResponse): Promise<void> {
   ctx.cancel = late.cancel;
   try {
     const result = await late.relay;
@@ -154,7 +153,7 @@ async function drainLate(plan: Plan, ctx: RequestContext, late: LateAnswer): Pro
 }
 
 function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
-  const watch = ctx.pipeline.rewrites ? watchAnswer(ctx, reportRewrite(plan, ctx)) : undefined;
+  const watch = ctx.pipeline.rewrites ? watchResponse(ctx, reportRewrite(plan, ctx)) : undefined;
   const observers = ctx.pipeline.observed ? ctx.entered.filter((stage) => stage.hooks.event !== undefined) : [];
   return relayResponse(ctx, result, {
     onHead(head) {
@@ -165,7 +164,7 @@ function relay(plan: Plan, ctx: RequestContext, result: Relay): Promise<void> {
       }
       ctx.stage = undefined;
       head.headers.push(REQUEST_ID_HEADER, ctx.peek('request.id')!);
-      // The upstream's own, which would take its place, stays beside it.
+      // `writeHead` would replace it with the upstream's `vary`; both must be sent.
       const vary = ctx.call.res.getHeader('vary');
       if (vary !== undefined) head.headers.push('vary', String(vary));
     },
@@ -190,7 +189,7 @@ function observe(ctx: RequestContext, observers: readonly CompiledStage[], event
   ctx.stage = undefined;
 }
 
-/** Turns anything thrown into a catalogue error, and records the stage it came from. */
+/** Maps anything thrown to an error of the catalogue, and records the stage that threw it. */
 function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError {
   const { failed } = ctx.attempted;
   const is_of_attempt = failed !== undefined && failed.thrown === raised;
@@ -202,10 +201,10 @@ function attribute(plan: Plan, ctx: RequestContext, raised: unknown): StageError
   }
   if (error instanceof StageError) return error;
   reportEngineFailure(plan, ctx, error);
-  return new StageError('internal_error', 'The gateway failed on this request; its log says why.');
+  return new StageError('internal_error', "The gateway failed on this request; see the gateway's log.");
 }
 
-/** The error when a stage refuses with it; `undefined` when it is a failure of the stage, which is then reported. */
+/** The error, if it is a stage's refusal; otherwise logs the failure of the stage and returns `undefined`. */
 function refusalOf(
   plan: Plan,
   ctx: RequestContext,
@@ -237,29 +236,29 @@ async function answerError(plan: Plan, ctx: RequestContext, raised: StageError):
     kind: 'answer',
     status: error.status,
     headers: errors.headers(error, refusal_header),
-    body: sayWithoutTexts(ctx, (said) => errors.body(said, ctx.peek('request.id')!), error),
+    body: errorBody(ctx, (shown) => errors.body(shown, ctx.peek('request.id')!), error),
   });
 }
 
-/** The body of an error in which an upstream's words may be, which stages of the request replace like those of an answer. */
-function sayWithoutTexts(ctx: RequestContext, say: (error: StageError) => string, error: StageError): string {
-  const rewriter = ctx.pipeline.rewrites ? ctx.notes.answer_rewrites.rewriter : undefined;
-  if (rewriter === undefined) return say(error);
+/** The body of an error. It may quote the upstream, so stages that rewrite responses rewrite it, too. */
+function errorBody(ctx: RequestContext, format: (error: StageError) => string, error: StageError): string {
+  const rewriter = ctx.pipeline.rewrites ? ctx.notes.response_rewrites.rewriter : undefined;
+  if (rewriter === undefined) return format(error);
   try {
-    return rewriter.document(say(error));
+    return rewriter.document(format(error));
   } catch {
-    return say(new StageError('stage_failed', 'The error could not be told, as a stage failed on its words.'));
+    return format(new StageError('stage_failed', 'The error is withheld: a stage failed to rewrite its text.'));
   }
 }
 
-/** What the first matching `on_error` clause makes of an error; the error itself without one. */
+/** The result of the first matching `on_error` clause; the error itself without one. */
 async function handleError(plan: Plan, ctx: RequestContext, raised: StageError): Promise<Result | StageError> {
   for (const clause of ctx.pipeline.on_error) {
     if (clause.errors !== undefined && !clause.errors.has(raised.code)) continue;
     try {
       if (clause.guard !== undefined && !clause.guard(ctx.facts)) continue;
       if (clause.shadow) {
-        ctx.noteShadow(clause.id);
+        ctx.recordShadow(clause.id);
         continue;
       }
       ctx.stage = clause;
@@ -275,16 +274,16 @@ async function handleError(plan: Plan, ctx: RequestContext, raised: StageError):
   return raised;
 }
 
-/** After the first byte an error can only be one more event; where no event fits, the cut connection says it. */
+/** After the first byte, an error is one more event of the stream; in any other response, a closed connection. */
 function endBrokenStream({ call: { res }, endEvents }: RequestContext, error: StageError): void {
   if (endEvents === undefined) res.destroy();
   else res.end(endEvents(error));
 }
 
-/** Never rejects: every hook that is owed runs once, whatever the others do. */
+/** Runs the `finish` hooks and the `finally` stages, each once whether or not others fail. Never rejects. */
 async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   try {
-    noteOutcome(plan, ctx);
+    recordOutcome(plan, ctx);
   } catch (error) {
     reportEngineFailure(plan, ctx, error);
   }
@@ -297,10 +296,10 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   }
   ctx.stage = undefined;
   const last = ctx.pipeline.finally;
-  for (const stage of last) if (stage.shadow && isMeant(plan, ctx, stage)) ctx.noteShadow(stage.id);
+  for (const stage of last) if (stage.shadow && guardHolds(plan, ctx, stage)) ctx.recordShadow(stage.id);
   if (ctx.shadows.length > 0) ctx.note('outcome.shadow', ctx.shadows);
   for (const stage of last) {
-    if (stage.shadow || !isMeant(plan, ctx, stage)) continue;
+    if (stage.shadow || !guardHolds(plan, ctx, stage)) continue;
     ctx.stage = stage;
     const ended = stage.hooks.finally?.(ctx);
     if (ended instanceof Promise) await ended;
@@ -308,27 +307,27 @@ async function finish(plan: Plan, ctx: RequestContext): Promise<void> {
   }
 }
 
-function noteOutcome(plan: Plan, ctx: RequestContext): void {
+function recordOutcome(plan: Plan, ctx: RequestContext): void {
   const { res } = ctx.call;
   ctx.note('outcome.status', res.headersSent ? res.statusCode : CLIENT_CLOSED_REQUEST);
   ctx.note('outcome.aborted', ctx.aborted);
   ctx.note('outcome.duration_ms', (ctx.ended_at ?? plan.services.clock.monotonic()) - ctx.started_at);
-  if (ctx.drain !== undefined) ctx.note('outcome.drained', ctx.drained);
+  if (ctx.drain.has_begun) ctx.note('outcome.drained', ctx.drained);
   if (ctx.unread) ctx.note('outcome.unread', true);
   const error = ctx.peek('error.code');
   if (error !== undefined && !ctx.aborted) ctx.note('outcome.error', error);
   if (ctx.rewrites.length > 0) ctx.note('outcome.rewrites', ctx.rewrites);
-  if (ctx.pipeline.rewrites) noteReplaced(ctx);
+  if (ctx.pipeline.rewrites) recordReplaced(ctx);
 }
 
-function noteReplaced(ctx: RequestContext): void {
-  const { replaced, watched } = ctx.notes.answer_rewrites;
+function recordReplaced(ctx: RequestContext): void {
+  const { replaced, watched } = ctx.notes.response_rewrites;
   if (replaced !== undefined) ctx.note('outcome.replaced', replaced);
-  for (const id of watched.keys()) ctx.noteShadow(id);
+  for (const id of watched.keys()) ctx.recordShadow(id);
 }
 
-/** Whether the guard of a `finally` stage holds; one that cannot be evaluated does not. */
-function isMeant(plan: Plan, ctx: RequestContext, stage: CompiledStage): boolean {
+/** Whether the guard of a `finally` stage holds; a guard that throws does not. */
+function guardHolds(plan: Plan, ctx: RequestContext, stage: CompiledStage): boolean {
   try {
     return stage.guard === undefined || stage.guard(ctx.facts);
   } catch (error) {

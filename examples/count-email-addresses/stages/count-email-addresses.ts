@@ -8,9 +8,9 @@ export default defineStage({
   summary: 'Counts the different e-mail addresses in a request.',
   options: { type: 'object', additionalProperties: false, properties: {} },
   examples: [{ title: 'Count', yaml: '- stage: count-email-addresses' }],
-  // Conditions read it as count-email-addresses.found; the audit record has it, and never an address.
+  // Conditions read it as count-email-addresses.found; the audit record has the number, never an address.
   facts: {
-    found: { type: 'integer', description: 'How many different e-mail addresses the request holds.', recorded: true },
+    found: { type: 'integer', description: 'Number of different e-mail addresses in the request.', recorded: true },
   },
   needs: ['raw-body'],
   create() {
@@ -20,7 +20,7 @@ export default defineStage({
         for (const { text } of await openPrompt(ctx)) {
           for (const [address] of text.matchAll(ADDRESS)) found.add(address.toLowerCase());
         }
-        ctx.noteFact('found', found.size);
+        ctx.setFact('found', found.size);
         return undefined;
       },
     };

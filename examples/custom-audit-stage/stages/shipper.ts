@@ -1,6 +1,6 @@
 import type { Clock, Log, Timer } from 'appscli';
 
-/** How records travel. */
+/** Settings of the delivery. */
 export interface ShipperOptions {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -10,18 +10,18 @@ export interface ShipperOptions {
   readonly timeout_seconds: number;
 }
 
-/** Takes records and sends them on, in order, many at once. */
+/** A bounded queue that delivers records in order and in batches. */
 export interface Shipper {
   /** Queues one record; returns at once. */
   add(record: object): void;
-  /** Sends what is queued, in 5 seconds at most. Never rejects. */
+  /** Flushes the queue within 5 seconds. Never rejects. */
   close(): Promise<void>;
 }
 
 const RETRY_SECONDS_MAX = 60;
 /** The gateway gives its stages 8 seconds to close. */
 const CLOSE_SECONDS = 5;
-/** What was sent is at fault, and would be the next time. Anything else may be put right at the other end. */
+/** Statuses that a retry cannot change: the content is at fault. Others may be temporary. */
 const REFUSED: readonly number[] = [400, 413, 422];
 
 /**
@@ -38,13 +38,13 @@ export function openShipper(options: ShipperOptions, { clock, log }: { clock: Cl
   let sending: Promise<void> | undefined;
   let attempt: AbortController | undefined;
 
-  /** The status of the answer, or why there was none. */
+  /** The status of the response, or the reason why there was none. */
   async function post(lines: readonly string[]): Promise<number | string> {
     attempt = new AbortController();
     const limit = clock.after(timeout_seconds * 1000, () => attempt?.abort());
     try {
       const body = `${lines.join('\n')}\n`;
-      // A redirect would take the token to an address nobody wrote down.
+      // A redirect would send the token to an unconfigured address.
       const response = await fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal: attempt.signal });
       await response.body?.cancel();
       return response.status;

@@ -1,8 +1,7 @@
 import { defineStage, type StageContext } from 'appscli';
 import { openShipper } from './shipper.ts';
 
-// A record is made of these facts and of nothing else. Headers and bodies are never looked at, so no credential and no
-// prompt text can get into one.
+// A record consists of these facts only, never of headers or bodies, so it contains no credential and no prompt text.
 const RECORDED = [
   'request.id',
   'request.method',
@@ -36,7 +35,7 @@ const RECORDED = [
 
 type SiemContext = StageContext<never, (typeof RECORDED)[number], never>;
 
-/** Callers choose some of these texts; none may fill the queue by itself. */
+/** Bounds strings that callers choose, so that none fills the queue. */
 const TEXT_CHARS_MAX = 200;
 
 function describe(ctx: SiemContext, now: number): object {
@@ -51,7 +50,7 @@ export default defineStage({
   name: 'siem',
   version: 1,
   place: 'finally',
-  summary: 'Sends a record of every request, refused ones included, to a SIEM over HTTP, without any prompt text.',
+  summary: 'Sends a record of every request, also of rejected ones, to a SIEM over HTTP, without prompt text.',
   options: {
     type: 'object',
     additionalProperties: false,

@@ -1,14 +1,14 @@
 import type { Clock } from '../../../engine/base/contract/services.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 
-/** A clock that begins at some moment, runs on with the machine's, and can be moved forward. */
+/** A clock with its own start, which runs like the machine's and can be advanced. */
 export interface MovableClock extends Clock {
   moveOn(milliseconds: number): void;
-  /** Moves it to a moment in milliseconds since the epoch; never back. */
+  /** Advances to a moment in milliseconds since the epoch; never back. */
   moveTo(moment: number): void;
 }
 
-/** Everything that is done by such a clock is written down with its time. */
+/** All rows of this process have the time of this clock. */
 export function movableClock(start: number): MovableClock {
   const began = systemClock.monotonic();
   let moved = 0;
@@ -18,7 +18,7 @@ export function movableClock(start: number): MovableClock {
     now,
     monotonic: passed,
     after: systemClock.after,
-    // The database does not go by its own clock then.
+    // The database then uses this clock in place of its own.
     frozen: true,
     moveOn(milliseconds) {
       moved += milliseconds;

@@ -2,28 +2,28 @@ import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import type { CounterName } from '../../../engine/base/contract/services.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { grantLimit, setLimit } from '../../../engine/domain/budget/limits/limit-settings.ts';
-import { listPeople, rebindAs } from '../../../engine/domain/identity/sessions/bindings.ts';
+import { listPeople, rebindAs } from '../../../engine/domain/identity/sessions/people.ts';
 import { createToken, revokeToken, rotateToken } from '../../../engine/domain/identity/tokens/tokens.ts';
 import { drainUpstream, resumeUpstream } from '../../../engine/domain/upstreams/states/shared-states.ts';
 import type { MovableClock } from './clock.ts';
 import { MEMBERS, type MemberName } from './members.ts';
 import type { Ask, Deed } from './plan.ts';
 
-/** What Alice does in the week, and the tokens that she has made for everybody. */
+/** Alice's changes in the week, and the access tokens she created. */
 export interface Deeds {
   do(deed: Deed['deed']): Promise<void>;
   tokenOf(who: Ask['who']): string;
 }
 
-/** By this project everybody sees in every list and report what is of the week and made up. */
+/** The project that marks made-up data of the week in every list and report. */
 export const WEEK_PROJECT = 'demo-week';
 
 const HOUR_MS = 3_600_000;
 const USD = 1_000_000_000;
 
 /**
- * Makes an access token for everybody, and lets Alice and Bob sign in all the same: who signs in does not take over what
- * administrators made for the address. Its errors are those of the store.
+ * Creates the access tokens of the week, and still lets Alice and Bob sign in: by default an address with tokens from an
+ * administrator cannot sign in. Raises errors of the store.
  */
 export async function openDeeds(at: {
   readonly config: GatewayConfig;

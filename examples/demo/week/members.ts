@@ -1,22 +1,22 @@
-/** Somebody whose requests the week is made of. Alice and Bob can sign in, too. */
+/** A user of the week. Alice and Bob can sign in, too. */
 export interface Member {
   readonly user: string;
   readonly group: 'everyone' | 'interns';
   readonly team: string;
   /** Name of the access token. */
   readonly token: string;
-  /** How the client names itself. */
+  /** The user agent of the client. */
   readonly client: string;
   readonly api: 'messages' | 'chat';
   readonly models: readonly string[];
-  /** How often they sit down to work on a working day. */
+  /** Work sessions per working day. */
   readonly sessions_a_day: number;
 }
 
 const LARGE = 'demo-large';
 const SMALL = 'demo-small';
 
-/** Everybody who works in the week. */
+/** The users of the week. */
 export const MEMBERS = {
   alice: {
     user: 'alice@example.com',
@@ -80,5 +80,5 @@ export const MEMBERS = {
   },
 } as const satisfies Readonly<Record<string, Member>>;
 
-/** The name of one of them. */
+/** The name of a user of the week. */
 export type MemberName = keyof typeof MEMBERS;

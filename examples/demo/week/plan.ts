@@ -9,29 +9,29 @@ export interface Ask {
   readonly model: string;
   readonly stream: boolean;
   readonly session: string;
-  /** How many questions and answers came before in the same session. */
+  /** Number of earlier turns of the session. */
   readonly turn: number;
-  /** Words of the question; the answer repeats them. */
+  /** Words of the message; the response repeats them. */
   readonly words: number;
-  /** A failure of the upstream that the question asks for. */
+  /** A failure of the upstream that the message requests. */
   readonly fail?: '400' | 'cut';
 }
 
-/** Something that Alice, who administers, does. */
+/** A change by Alice, the administrator. */
 export interface Deed {
   readonly kind: 'deed';
   readonly at: number;
   readonly deed: 'revoke-old-laptop' | 'limit-bob' | 'limit-gus' | 'rotate-dora' | 'drain' | 'resume' | 'grant-gus';
 }
 
-/** When the upstream `demo` fails, how, and how often. */
+/** A failure of the upstream `demo`: time, kind and number. */
 export interface Outage {
   readonly from: number;
   readonly to: number;
   readonly failure: '429' | '529';
 }
 
-/** What happens in the week, in the order in which it does. */
+/** The events of the week, in order. */
 export interface Plan {
   readonly begins: number;
   readonly moments: readonly (Ask | Deed)[];
@@ -44,7 +44,7 @@ const DAY = 24 * 60 * MINUTE;
 const DAYS = 7;
 const SEED = 20_270_131;
 
-/** The week before a moment, in milliseconds since the epoch. It is the same week each time, moved. */
+/** The week before a moment, in milliseconds since the epoch. Always the same week, shifted. */
 export function planWeek(now: number): Plan {
   const random = createRandom(SEED);
   const dayAt = (days_ago: number, hour: number) => {
@@ -63,7 +63,7 @@ export function planWeek(now: number): Plan {
     session(random, 'bob', now - 45 * MINUTE),
     session(random, 'bob', now - 20 * MINUTE),
   ].flat();
-  // A program works at weekends, too: so there is no day, from whatever hour it is counted, without anything to see.
+  // A program also works at weekends, so that no period of 24 hours is empty.
   const always = Array.from({ length: DAYS + 1 }, (_, days_ago) =>
     [6, 22].map((hour) => ask(random, 'gus', dayAt(days_ago, hour))),
   ).flat();
@@ -94,7 +94,7 @@ export function planWeek(now: number): Plan {
   };
 }
 
-/** Mornings and afternoons; few people work at a weekend. */
+/** Mornings and afternoons, with little work at weekends. */
 function workingDay(random: Random, who: MemberName, midnight: number): Ask[] {
   const weekend = [0, 6].includes(new Date(midnight).getDay());
   const { sessions_a_day } = MEMBERS[who];
@@ -104,7 +104,7 @@ function workingDay(random: Random, who: MemberName, midnight: number): Ask[] {
   ).flat();
 }
 
-/** Questions about one thing, one after the other. */
+/** The turns of one session. */
 function session(random: Random, who: MemberName, at: number): Ask[] {
   const { models }: Member = MEMBERS[who];
   const model = random.one(models);
@@ -112,7 +112,7 @@ function session(random: Random, who: MemberName, at: number): Ask[] {
   let time = at;
   return Array.from({ length: random.between(3, 9) }, (_, turn) => {
     time += random.between(25, 200) * SECOND;
-    // An intern asks for what interns don't have.
+    // An intern requests a model that interns do not have.
     const wished = who === 'bob' && random.next() < 0.06 ? 'demo-large' : model;
     const fail = failureOf(random.next());
     return { ...ask(random, who, time), model: wished, session: name, turn, ...(fail !== undefined && { fail }) };
@@ -130,12 +130,12 @@ function ask(random: Random, who: Ask['who'], at: number): Ask {
   return { kind: 'ask', at, who, model: 'demo-large', stream, session, turn: 0, words: random.between(6, 60) };
 }
 
-/** Somebody's program asks again and again while the upstream has trouble. */
+/** A program that retries during an incident of the upstream. */
 function during(random: Random, from: number, times: number, every: number): Ask[] {
   return Array.from({ length: times }, (_, i) => ask(random, i % 2 === 0 ? 'erik' : 'fay', from + SECOND + i * every));
 }
 
-/** So many long answers that the day has no room left; after a grant it goes on. */
+/** Long responses that exhaust the daily limit; after a grant the work continues. */
 function nightlyReview(random: Random, from: number): Ask[] {
   const long = (at: number) => ({ ...ask(random, 'gus', at), words: random.between(330, 360), stream: false });
   const before = Array.from({ length: 26 }, (_, i) => long(from + i * 2 * MINUTE));

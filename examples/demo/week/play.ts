@@ -1,6 +1,6 @@
 /**
- * The week of traffic that the demo begins with: made-up people, real requests. They run through the gateway of gateway.yaml
- * to the demo upstreams, by a clock that is moved through the week; nothing is written past the gateway.
+ * The week of traffic of the demo: invented users, real requests. They pass the gateway of gateway.yaml and reach the demo
+ * upstreams, on a simulated clock; nothing is written past the gateway.
  * @module
  */
 import { setTimeout as pause } from 'node:timers/promises';
@@ -16,7 +16,7 @@ import { MEMBERS, type Member } from './members.ts';
 import { type Ask, type Deed, type Outage, type Plan, planWeek } from './plan.ts';
 import { createRandom } from './random.ts';
 
-/** What a week is played with. */
+/** The parts that play a week. */
 export interface WeekOptions {
   readonly config_file: string;
   readonly config: GatewayConfig;
@@ -25,24 +25,24 @@ export interface WeekOptions {
   openUpstream(base_url: string, conduct: Conduct): Promise<DemoUpstream>;
 }
 
-/** Words become as many tokens as a real conversation has, so that costs look like costs. */
+/** Tokens per word, so that costs are realistic. */
 const TOKENS_PER_WORD = { input: 5, output: 40 };
 const MAX_TOKENS = 16_000;
-/** How long it takes at most until a gateway goes by what was changed. */
+/** The longest time until a gateway applies a change. */
 const NOTICED_MS = 25;
-/** How many ask at the same time, and how far from each other their questions are planned at most. */
+/** The most concurrent requests, and the longest planned distance between them. */
 const AT_ONCE = 5;
 const TOGETHER_MS = 15 * 60_000;
 const SYSTEM_WORDS = 900;
 const TURN_WORDS = 120;
 
-/** Whether a configuration has what the week is about. */
+/** Whether a configuration fits the week. */
 export function canHaveWeek({ models, database }: GatewayConfig): boolean {
   const ids = models.map(({ id }) => id);
   return database.embedded !== undefined && ['demo-large', 'demo-small'].every((id) => ids.includes(id));
 }
 
-/** Whether nobody has asked for anything yet, and whether a week was played. Raises store_unavailable. */
+/** Whether the database is empty, and whether it has the week. Raises store_unavailable. */
 export async function seeWeek(database: Database): Promise<{ readonly is_new: boolean; readonly is_there: boolean }> {
   const [row] = await database.query<{ is_new: boolean; is_there: boolean }>(
     'demo_week',
@@ -53,7 +53,7 @@ export async function seeWeek(database: Database): Promise<{ readonly is_new: bo
   return row!;
 }
 
-/** Plays the week before now. Whatever it asks of the gateway may be refused: that is part of it. Raises StartError. */
+/** Plays the week before now. Some of its requests are rejected on purpose. Raises StartError. */
 export async function playWeek({ config_file, config, env, log, openUpstream }: WeekOptions): Promise<void> {
   const ends = Date.now();
   const { begins, moments, outages } = planWeek(ends);
@@ -68,7 +68,7 @@ export async function playWeek({ config_file, config, env, log, openUpstream }: 
     const deeds = await openDeeds({ config, database: gateway.database, clock });
     for (const together of togetherIn(moments)) {
       clock.moveTo(together[0]!.at);
-      // Long answers have taken the clock beyond what comes next, and the week is over.
+      // Long responses advanced the clock past the end of the week.
       if (clock.now() > ends) break;
       await Promise.all(together.map((moment) => act(gateway!, moment, deeds)));
     }
@@ -78,7 +78,7 @@ export async function playWeek({ config_file, config, env, log, openUpstream }: 
   }
 }
 
-/** What is far enough from each other comes in turn; else different people ask at once, or it would take long. */
+/** Sends distant requests one by one, and close ones of different users concurrently, to save time. */
 function togetherIn(moments: Plan['moments']): Plan['moments'][] {
   const groups: (Ask | Deed)[][] = [];
   for (const moment of moments) {
@@ -105,12 +105,12 @@ function conductOf(clock: MovableClock, outages: readonly Outage[]): Conduct {
   const random = createRandom(7);
   return {
     now: clock.now,
-    // Nobody waits; it is later all the same.
+    // Advances the clock without waiting.
     pause: async (milliseconds) => clock.moveOn(milliseconds),
     thinking_ms: () => 250 + random.between(0, 900) + (random.next() < 0.05 ? 4000 : 0),
     tokens_per_word: TOKENS_PER_WORD,
-    // As long as the question, so that answers differ in length and cost.
-    answer: (question) => `You said: "${question}". This answer belongs to a week of made-up traffic.`,
+    // As long as the message, so that responses differ in length and cost.
+    answer: (question) => `You said: "${question}". This response belongs to a week of made-up traffic.`,
     outage() {
       const outage = outages.find(({ from, to }) => from <= clock.now() && clock.now() < to);
       return outage?.failure ?? (random.next() < 0.006 ? '500' : undefined);
@@ -133,7 +133,7 @@ async function ask(url: string, wish: Ask, deeds: Deeds): Promise<void> {
   const system = [{ type: 'text', text, cache_control: { type: 'ephemeral' } }];
   const body = JSON.stringify(in_chat ? talk : { ...talk, system });
   const path = in_chat ? '/v1/chat/completions' : '/v1/messages';
-  // A stream that is cut is an answer as well.
+  // A cut stream is a response, too.
   await fetch(url + path, { method: 'POST', headers, body }).then(
     (response) => response.text().catch(() => ''),
     () => '',

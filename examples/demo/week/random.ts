@@ -1,4 +1,4 @@
-/** Numbers that look like chance and are the same at every start. */
+/** A seeded random generator: the same numbers at every start. */
 export interface Random {
   /** From 0 up to, and without, 1. */
   next(): number;

@@ -1,12 +1,12 @@
 import { defineStage } from 'appscli';
 
-/** Letters and digits of any script, a dot in the domain, and no bound that a text could slip past. */
+/** Letters and digits of any script, a dot in the domain, and no length limit to bypass. */
 const ADDRESS = /[\p{L}\p{N}._%+-]+@((?:[\p{L}\p{N}-]+\.)+\p{L}{2,})/u;
 
 export default defineStage({
   name: 'redact-email-addresses',
   version: 1,
-  summary: 'Replaces e-mail addresses in answers.',
+  summary: 'Replaces e-mail addresses in responses.',
   options: {
     type: 'object',
     additionalProperties: false,
@@ -15,20 +15,20 @@ export default defineStage({
         type: 'string',
         minLength: 1,
         default: '[e-mail address]',
-        description: 'What stands in the place of an address.',
+        description: 'The replacement of an address.',
       },
       kept_domains: {
         type: 'array',
         items: { type: 'string', minLength: 1 },
         default: [],
-        description: 'Domains whose addresses stay, in lower case, such as the one of support.',
+        description: 'Domains whose addresses are kept, in lower case.',
       },
     },
   },
   examples: [
     { title: 'Redact every address', yaml: '- stage: redact-email-addresses' },
     {
-      title: 'Keep those of one domain',
+      title: 'Keep the addresses of one domain',
       yaml: '- stage: redact-email-addresses\n  options: { kept_domains: [support.example.com] }',
     },
   ],
@@ -41,9 +41,9 @@ export default defineStage({
     };
     const rewriting = {
       replacements: [{ find: ADDRESS, replace }],
-      // Longer than any address that mail reaches (RFC 5321: 64 before the @, 255 behind it).
+      // The longest address of RFC 5321: 64 characters before the @, 255 after it.
       window_characters: 320,
-      // So that no more than the last word of a stream waits.
+      // Holds back only the last word of a stream.
       never_contains: /\s/,
     };
     return { rewrite: () => rewriting };

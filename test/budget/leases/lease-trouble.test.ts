@@ -5,8 +5,16 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { describe, test } from 'node:test';
 import type { Database } from '../../../engine/base/store/database.ts';
-import type { Lane, SentStatement } from '../../../engine/base/store/lanes.ts';
-import { assertGranted, ledgerRowsOf, settlement, type TestStore, useTestStore } from '../../support/store.ts';
+import type { PipelinedConnection, SentStatement } from '../../../engine/base/store/pipelined-connections.ts';
+import { randomOf } from '../../support/random.ts';
+import {
+  assertGranted,
+  ledgerRowsOf,
+  quietLog,
+  settlement,
+  type TestStore,
+  useTestStore,
+} from '../../support/store.ts';
 import { startRelay, type TcpRelay } from '../../support/tcp-relay.ts';
 import { until } from '../../support/until.ts';
 import { ask, assertAddsUp, GREEDY, heldClock, LeasingLedger, leasedRequests, teamLimit, warmUp } from './leasing.ts';
@@ -53,8 +61,8 @@ async function takeForDead(team: string): Promise<void> {
   );
 }
 
-describe('trouble with leases', () => {
-  test('a row that was sent and lost is written again, and its request is settled once', async () => {
+describe('leases after failures', () => {
+  test('a sent row that was lost is written again, and its request is settled once', async () => {
     const { relay, database } = await behindRelay();
     const ledger = open(database);
     const demands = [teamLimit('cut', 1_000_000_000)];
@@ -71,7 +79,7 @@ describe('trouble with leases', () => {
     await relay.start();
     await settled;
     assert.equal((await ledgerRowsOf(store.database, more.user)).length, 1);
-    await until('leases are given back', async () => (await leasedRequests(store.database, 'cut')) === 0);
+    await until('leases are returned', async () => (await leasedRequests(store.database, 'cut')) === 0);
     await assertAddsUp(store.database);
     await warmUp(ledger, demands);
     await assertAddsUp(store.database);
@@ -79,7 +87,7 @@ describe('trouble with leases', () => {
     await relay.stop();
   });
 
-  test('while rows are not answered the way without leases decides', async () => {
+  test('while row statements are unanswered, requests are reserved without leases', async () => {
     const { relay, database } = await behindRelay();
     let patience_ms = 30_000;
     const ledger = open(database, { reserve_timeout_ms: () => patience_ms });
@@ -103,7 +111,7 @@ describe('trouble with leases', () => {
     await relay.stop();
   });
 
-  test('a process that was stopped for long uses no lease when it goes on, and no limit is passed', async () => {
+  test('a process resumed after a long pause uses no old lease, and no limit is exceeded', async () => {
     const clock = heldClock();
     const ledger = open(store.database, { policy: GREEDY, clock });
     const limit = 10_000;
@@ -142,7 +150,10 @@ describe('trouble with leases', () => {
       };
       return { free, count: 1, close() {} };
     };
-    const sendAsleep = (lane: Lane, statement: Parameters<Lane['send']>): SentStatement => {
+    const sendAsleep = (
+      lane: PipelinedConnection,
+      statement: Parameters<PipelinedConnection['send']>,
+    ): SentStatement => {
       if (rest > 0) clock.passed_ms = 40_000;
       if (when === 'after') {
         const answered = lane.send(...statement).answered.then(sleep);
@@ -162,11 +173,11 @@ describe('trouble with leases', () => {
     return ledger.lease_counts!.leased - leased;
   }
 
-  test('a process that was stopped before it sent a row takes it back, and asks', async () => {
+  test('a process paused before it sent a row withdraws it, and reserves in the database', async () => {
     assert.equal(await sleepsAt('before', 'sending'), 0);
   });
 
-  test('a process that was stopped when it had sent a row goes on as one whose reservation was recorded', async () => {
+  test('a process paused after it sent a row continues as one whose reservation was recovered', async () => {
     assert.equal(await sleepsAt('after', 'sent'), 1);
   });
 
@@ -189,7 +200,128 @@ describe('trouble with leases', () => {
     await assertAddsUp(store.database);
   });
 
-  test('a process that is heard of while its leases are given away has what it takes after that', async () => {
+  /** Two counters without a request in common, and one that all are on. */
+  const apart = (team: string, member: string) => [
+    teamLimit(team, 1_000_000_000),
+    { ...teamLimit(`${team} ${member}`, 1_000_000_000), window: 'day' as const },
+  ];
+
+  /** Estimates for leases: the spending per counter of a team, and of ledger rows without a user. */
+  async function estimatesOf(team: string) {
+    const counters = await store.rows<{ id: number; spent: number; reserved: number; leased: number }>(
+      `select s.id, s.spent, s.reserved, coalesce((select sum(l.amount) from reservation_leases l where l.counter_id = s.id), 0)::bigint as leased
+       from spend_counters s where s.key like $1 order by s.key`,
+      `${team}%`,
+    );
+    const rows = await store.rows<{ request_id: string; cost: number }>(
+      `select request_id, cost_nano_usd as cost from ledger
+       where user_email = 'unknown' and counter_ids && array(select id from spend_counters where key like $1)`,
+      `${team}%`,
+    );
+    return { counters, rows, estimated: rows.reduce((sum, { cost }) => sum + cost, 0) };
+  }
+
+  test('leases of a process that died together with its database are spent on each counter, as estimates without a user', async () => {
+    const dead = open(store.database, { every: never });
+    for (const member of ['a', 'b']) await warmUp(dead, apart('lost', member));
+    const before = await estimatesOf('lost');
+    assert.equal(before.counters.filter(({ leased }) => leased > 0).length, 3);
+    await store.rows('delete from server_lives');
+    await takeForDead('lost');
+    const { counters, rows, estimated } = await estimatesOf('lost');
+    for (const [i, { spent, reserved, leased }] of counters.entries()) {
+      const { spent: spent_before, leased: leased_before } = before.counters[i]!;
+      assert.deepEqual([spent, reserved, leased], [spent_before + leased_before, 0, 0]);
+    }
+    // Requests of the two may have been on counters apart: the ledger has at least what all of them can have spent.
+    assert.equal(
+      estimated,
+      before.counters.reduce((sum, { leased }) => sum + leased, 0),
+    );
+    assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length);
+    await assertAddsUp(store.database);
+  });
+
+  test('the estimates for leases are reversed if the process was only silent during a database restart', async () => {
+    const clock = heldClock();
+    const ledger = open(store.database, { clock });
+    for (const _ of ['once', 'again']) {
+      for (const member of ['a', 'b']) await warmUp(ledger, apart('asleep', member));
+      const before = await estimatesOf('asleep');
+      const { request, decision } = await ask(ledger, apart('asleep', 'a'));
+      assertGranted(decision);
+      await store.rows('delete from server_lives');
+      await takeForDead('asleep');
+      assert.ok((await estimatesOf('asleep')).estimated > 0);
+      await assertAddsUp(store.database);
+      clock.passed_ms += 40_000;
+      await ledger.sayAlive();
+      await ledger.settle(settlement(request));
+      await until('what was estimated is taken back', async () => (await estimatesOf('asleep')).estimated === 0);
+      const { counters, rows } = await estimatesOf('asleep');
+      const cost = settlement(request).cost_nano_usd;
+      assert.equal(counters[0]!.spent, before.counters[0]!.spent + cost);
+      assert.equal(counters[1]!.spent, before.counters[1]!.spent + cost);
+      // Each is taken back once, however often the process begins anew.
+      assert.equal(rows.length % 2, 0);
+      assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length / 2);
+      await assertAddsUp(store.database);
+    }
+  });
+
+  test('a process returns the leases of an earlier server life', async () => {
+    const ledger = open(store.database);
+    const demands = [teamLimit('restarted', 1_000_000_000)];
+    await warmUp(ledger, demands);
+    assert.ok((await leasedRequests(store.database, 'restarted')) > 0);
+    await store.rows('delete from server_lives');
+    await ledger.sayAlive();
+    await until('leases are returned', async () => (await leasedRequests(store.database, 'restarted')) === 0);
+    await takeForDead('restarted');
+    assert.deepEqual((await estimatesOf('restarted')).rows, []);
+    await assertAddsUp(store.database);
+  });
+
+  test('a lease row is deleted when all of it is placed after its return', async () => {
+    const { knex } = store.database;
+    const [lease_id, process_id] = [crypto.randomUUID(), crypto.randomUUID()];
+    const [counter] = await knex('spend_counters')
+      .insert({
+        scope: 'team',
+        key: 'used-up',
+        window_kind: 'month',
+        window_start: '2026-01-01',
+        reserved: 10,
+        most: 10,
+        in_flight: 1,
+      })
+      .returning<{ id: string }[]>('id');
+    await knex('reservation_leases').insert({
+      lease_id,
+      counter_id: counter!.id,
+      process_id,
+      amount: 10,
+      most: 10,
+      requests: 1,
+    });
+    const placed = (request_ids: readonly string[]) => {
+      const rows = request_ids.map(
+        (id) => `row('${id}', 10, 10, 0, 'p', 'p', 'p', null, null, null, 'm', 'u', 'm', null, 1, 2, 1)::batch_request`,
+      );
+      const leased = `array[row(${counter!.id}, 10, 10, 1)::lease_part]`;
+      return knex.raw(`call place_rows('${process_id}', '${lease_id}', null, array[${rows}], '{1}', ${leased})`);
+    };
+    await placed(['used up']);
+    // A row is sent again after a lost reply, and may be listed twice.
+    await placed(['used up', 'used up too', 'used up too']);
+    assert.equal((await store.rows('select from reservation_leases where lease_id = $1', lease_id)).length, 0);
+    assert.equal((await store.rows('select from reservations where process_id = $1', process_id)).length, 2);
+    await assertAddsUp(store.database);
+    await knex.raw("select release_batch('{used up,used up too}')");
+    await assertAddsUp(store.database);
+  });
+
+  test('a process whose heartbeat comes during the recovery of its leases keeps those it takes afterwards', async () => {
     const { knex } = store.database;
     const process_id = crypto.randomUUID();
     const counters = await knex('spend_counters')
@@ -232,7 +364,52 @@ describe('trouble with leases', () => {
     await assertAddsUp(store.database);
   });
 
-  test('what was placed is in the database, however soon its process is killed', async () => {
+  test('processes that lose their leases repeatedly never deadlock', async () => {
+    const deadlocks: unknown[] = [];
+    const note = (error: unknown) => {
+      const { code, cause } = error as { code?: string; cause?: { code?: string } };
+      if (code === '40P01' || cause?.code === '40P01') deadlocks.push(error);
+    };
+    const log = { ...quietLog, debug: (fields: object) => 'err' in fields && note(fields.err) };
+    const policy = { ...GREEDY, share: 2 };
+    const crowd = await Promise.all(
+      [1, 2, 3].map(async () => {
+        const ledger = new LeasingLedger(await store.another(), { policy, log });
+        ledgers.push(ledger);
+        await ledger.laneOpened();
+        return ledger;
+      }),
+    );
+    const random = randomOf('circle');
+    const pick = <Item>(items: readonly Item[]) => items[Math.floor(random() * items.length)]!;
+    const persist = async () => {
+      for (let i = 0; i < 60; i++) {
+        const demands = [teamLimit('circle', 1_000_000), teamLimit(`circle ${pick(['a', 'b', 'c'])}`, 500_000)];
+        const ledger = pick(crowd);
+        try {
+          const { request, decision } = await ask(ledger, random() < 0.5 ? demands : demands.toReversed());
+          if (decision.exceeded.length > 0) continue;
+          const ended = random() < 0.1 ? ledger.release(request.request_id) : ledger.settle(settlement(request));
+          if (random() < 0.5) await ended;
+        } catch (error) {
+          note(error);
+        }
+      }
+    };
+    let is_over = false;
+    const lose = async () => {
+      while (!is_over) await takeForDead(pick(['circle', 'circle a', 'circle b', 'circle c'])).catch(note);
+    };
+    const losing = lose();
+    await Promise.all(Array.from({ length: 24 }, persist));
+    is_over = true;
+    await losing;
+    await Promise.all(crowd.map((ledger) => ledger.close()));
+    assert.deepEqual(deadlocks, []);
+    await assertAddsUp(store.database);
+  });
+
+  test('a placed row reaches the database even if its process is killed at once', async () => {
     const kill = async () => {
       const child = spawn(process.execPath, [CHILD, store.url, 'killed'], { stdio: ['ignore', 'pipe', 'inherit'] });
       const [said, [, signal]] = await Promise.all([text(child.stdout), once(child, 'exit')]);

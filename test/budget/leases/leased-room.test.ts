@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { LimitDemand, LimitStatus, ReservationDecision } from '../../../engine/base/contract/services.ts';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
-import type { LeasedRow, LeaseStatements, LookedAt } from '../../../engine/domain/budget/leases/lease-statements.ts';
-import { LeasedRoom, type Moment, partsOf } from '../../../engine/domain/budget/leases/leased-room.ts';
+import { LeasedRoom, type Moment, sharesOf } from '../../../engine/domain/budget/leases/leased-room.ts';
 import { Leases } from '../../../engine/domain/budget/leases/leases.ts';
 import { RowSender } from '../../../engine/domain/budget/leases/row-sender.ts';
-import type { CounterNumbers } from '../../../engine/domain/budget/limits/room.ts';
+import type { LeasedRow, LedgerStatements, LookedAt } from '../../../engine/domain/budget/ledger/ledger-statements.ts';
+import type { CounterNumbers } from '../../../engine/domain/budget/limits/headroom.ts';
 import { quietLog, reservation } from '../../support/store.ts';
 import { GREEDY, teamLimit } from './leasing.ts';
 
@@ -25,31 +25,31 @@ const NUMBERS: CounterNumbers = {
 function leasedFor(demand: LimitDemand, numbers: CounterNumbers = NUMBERS) {
   const room = new LeasedRoom(GREEDY);
   const request = reservation({ demands: [demand] });
-  const parts = partsOf(request);
-  room.note(parts, AT.monotonic);
-  const wishes = room.takeWishes(AT.monotonic);
-  for (const wish of wishes) room.granted(wish, { taken: true, id: 7, ends_at: null, numbers }, AT.monotonic);
-  return { room, request, parts };
+  const shares = sharesOf(request);
+  room.record(shares, AT.monotonic);
+  for (const lot of room.takeLots(AT.monotonic))
+    room.granted(lot, { is_leased: true, id: 7, ends_at: Number.POSITIVE_INFINITY, numbers }, AT.monotonic);
+  return { room, request, shares };
 }
 
-test('a lease that was used to its end is given back, so that nothing is left of it', () => {
-  const { room, request, parts } = leasedFor(teamLimit('all', 1_000_000));
+test('a used-up lease is returned, so that its row is deleted', () => {
+  const { room, request, shares } = leasedFor(teamLimit('all', 1_000_000));
   let placed = 0;
-  while (room.place(request, parts, AT) !== undefined) placed++;
+  while (room.place(request, shares, AT) !== undefined) placed++;
   assert.equal(placed, 10);
-  room.giveBackIdle({ ...AT, monotonic: AT.monotonic + 60_000 });
+  room.returnIdle({ ...AT, monotonic: AT.monotonic + 60_000 });
   assert.deepEqual(room.takeReturns(), [{ id: 7, amount: 0, most: 0, requests: 0 }]);
 });
 
-test('a limit in shadow mode is asked where another one was set or granted: leases are within that one', () => {
+test('a limit in shadow mode with run-time changes is checked in the database, because leases follow the limit in force', () => {
   const shadow: LimitDemand = { ...teamLimit('shadow', 500), shadow: true };
   for (const [changed, is_placed] of [
     [{}, true],
     [{ set: 1_000_000 }, false],
     [{ granted: 5 }, false],
   ] as const) {
-    const { room, request, parts } = leasedFor(shadow, { ...NUMBERS, ...changed });
-    assert.equal(room.place(request, parts, AT) !== undefined, is_placed);
+    const { room, request, shares } = leasedFor(shadow, { ...NUMBERS, ...changed });
+    assert.equal(room.place(request, shares, AT) !== undefined, is_placed);
   }
 });
 
@@ -58,7 +58,7 @@ const FULL: LimitStatus = {
   ...{ limit: 4, spent: 0, reserved: 4, most: 4, in_flight: 4, resets_at: null },
 };
 
-/** Refuses again and again while what is told of the limit changes. @returns how often it was decided. */
+/** Rejects repeatedly while the status of the limit changes. @returns how often it decided again. */
 async function decisions(leased: (turn: number) => boolean): Promise<number> {
   let turn = 0;
   const recall = async (): Promise<LookedAt[]> => {
@@ -67,10 +67,10 @@ async function decisions(leased: (turn: number) => boolean): Promise<number> {
   };
   const leases = new Leases({
     database: { lanes: () => ({ free: () => undefined, count: 1, close() {} }), listen: async () => {} },
-    statements: { recall } as unknown as LeaseStatements,
+    statements: { recall } as unknown as LedgerStatements,
     heartbeat: { isFresh: () => true, databaseNow: () => 0, doubt() {}, sayAlive: async () => {} },
     ...{ clock: systemClock, log: quietLog, every: () => () => {}, is_on: () => true, time_zone: () => 'UTC' },
-    between: (task) => task(),
+    send: async () => {},
     inTime: (sent) => sent,
   });
   const refused = { exceeded: [FULL], shadows: [], statuses: [], unreserved: false } as ReservationDecision;
@@ -79,19 +79,19 @@ async function decisions(leased: (turn: number) => boolean): Promise<number> {
     decided++;
     return refused;
   };
-  await leases.withoutLeases(refused, decide, false);
+  await leases.recallAndDecide(refused, decide, false);
   return decided;
 }
 
-test('a limit that others fill again and again is asked once more where nobody has leases on it', async () => {
+test('a contended limit is decided once more if no process has leases on it', async () => {
   assert.equal(await decisions(() => false), 1);
 });
 
-test('a limit is asked again while there are leases on it, and once when they are back', async () => {
+test('a limit is decided again while there are leases on it, and once after their return', async () => {
   assert.equal(await decisions((turn) => turn < 3), 4);
 });
 
-test('a row whose connection broke before all of it was handed over is not told to be sent', async () => {
+test('a row is not reported as sent if its connection broke before the operating system had all of it', async () => {
   const written = Promise.withResolvers<void>();
   const broken = new Error('the connection broke');
   const sender = new RowSender({
@@ -104,7 +104,7 @@ test('a row whose connection broke before all of it was handed over is not told 
     mayBeSent: () => true,
     onFailure() {},
   });
-  const row: LeasedRow = { lease_id: 'lease', placement: { request: reservation(), parts: [], leases: [] } };
+  const row: LeasedRow = { lease_id: 'lease', placement: { request: reservation(), shares: [], leases: [] } };
   const sent = await sender.send(row);
   assert.equal(sent?.is_handed, false);
   written.resolve();

@@ -21,7 +21,7 @@ async function open(more: ConstructorParameters<typeof LeasingLedger>[1] = {}): 
 }
 
 describe('a ledger with leases', () => {
-  test('places requests without asking, keeps the books at any moment, and gives back what nobody uses', async () => {
+  test('places requests in memory, keeps the ledger consistent at any moment, and returns idle leases', async () => {
     const clock = heldClock();
     const ledger = await open({ clock });
     const demands = [teamLimit('fast', 1_000_000_000)];
@@ -31,7 +31,7 @@ describe('a ledger with leases', () => {
       const { request, decision } = await ask(ledger, demands);
       assertGranted(decision);
       const [status] = decision.statuses;
-      // One process knows all of it: it is told as if there were no leases.
+      // The only process knows all usage: statuses are the same as without leases.
       assert.deepEqual([status!.spent, status!.reserved, status!.in_flight], [spent, 100, 1]);
       if (i % 10 === 0) await assertAddsUp(store.database);
       await ledger.settle(settlement(request));
@@ -42,11 +42,11 @@ describe('a ledger with leases', () => {
     assert.equal(leased + waited - before.leased - before.waited, 60);
     await assertAddsUp(store.database);
     clock.passed_ms = 60_000;
-    await until('leases are given back', async () => (await leasedRequests(store.database, 'fast')) === 0);
+    await until('leases are returned', async () => (await leasedRequests(store.database, 'fast')) === 0);
     assert.deepEqual(await balanceOf(store.database, 'fast'), { spent, reserved: 0 });
   });
 
-  test('does not lease where it is turned off, where little is left, and where little is asked for', async () => {
+  test('takes no lease if leases are off, with little headroom, or at low demand', async () => {
     const off = await open({ is_on: () => false });
     const near = await open();
     const rare = await open({ policy: LEASE_POLICY });
@@ -58,7 +58,7 @@ describe('a ledger with leases', () => {
     for (const ledger of [off, near, rare]) assert.equal(ledger.lease_counts!.leased + ledger.lease_counts!.taken, 0);
   });
 
-  test('uses no room that was leased under a larger limit than that of a request', async () => {
+  test('does not use a lease taken under a larger limit than the limit of the request', async () => {
     const ledger = await open({ policy: GREEDY, every: never });
     await warmUp(ledger, [teamLimit('groups', 1_000_000)]);
     const { leased } = ledger.lease_counts!;
@@ -70,7 +70,7 @@ describe('a ledger with leases', () => {
     assert.equal(ledger.lease_counts!.leased, leased);
   });
 
-  test('of another process refuses nobody: it is asked back, and the last of a limit can be had', async () => {
+  test('recalls leases of other processes before a rejection, so that all of a limit can be used', async () => {
     const keeper = await open({ policy: GREEDY, every: never });
     const other = await open({ every: never });
     const limit = 10_000;
@@ -87,7 +87,7 @@ describe('a ledger with leases', () => {
     await assertAddsUp(store.database);
   });
 
-  test('a typical request that is alone may cost anything, whatever is leased', async () => {
+  test('a typical request that is alone may cost anything, despite leases', async () => {
     const keeper = await open({ policy: GREEDY, every: never });
     const other = await open({ every: never });
     await warmUp(keeper, [teamLimit('alone', 10_000)]);
@@ -96,7 +96,7 @@ describe('a ledger with leases', () => {
     assertGranted(decision);
   });
 
-  test('no limit is passed, and all of it is spent, by processes that take what they can get', async () => {
+  test('greedy processes spend all of a limit and never exceed it', async () => {
     const limit = 60_000;
     const demands: LimitDemand[] = [
       teamLimit('crowded', limit),
@@ -129,7 +129,7 @@ describe('a ledger with leases', () => {
     assert.equal((await balanceOf(store.database, 'crowded')).spent, limit);
   });
 
-  test('a limit that is lowered at run time holds for the next request of every process', async () => {
+  test('a limit lowered at run time applies to the next request of every process', async () => {
     const one = await open({ every: never });
     const other = await open({ every: never });
     const demand = teamLimit('lowered', 1_000_000_000);
@@ -146,7 +146,7 @@ describe('a ledger with leases', () => {
     await assertAddsUp(store.database);
   });
 
-  test('another time zone has other windows, and what was leased is of no use there', async () => {
+  test('leases are returned when the time zone changes', async () => {
     let time_zone = 'UTC';
     const ledger = await open({ every: never, time_zone: () => time_zone });
     const demands = [teamLimit('zoned', 1_000_000_000)];

@@ -1,4 +1,4 @@
-/** Ledgers that place reservations in leases, as gateways have them, and limits for them. */
+/** Ledgers with budget leases, and limits for them. */
 import assert from 'node:assert/strict';
 import type { LimitDemand, ReservationDecision, ReservationRequest } from '../../../engine/api.ts';
 import type { Clock } from '../../../engine/base/contract/services.ts';
@@ -10,10 +10,10 @@ import { verifyLedger } from '../../../engine/domain/budget/reports/verify-ledge
 import { assertGranted, quietLog, reservation, settlement } from '../../support/store.ts';
 import { until } from '../../support/until.ts';
 
-/** Leases of all that is left, from the first request on. */
+/** Leases all remaining headroom, from the first request on. */
 export const GREEDY: LeasePolicy = { busy: 1, seconds: 2, requests: 10, share: 1 };
 
-/** The machine's clock, but for its monotonic time: how busy counters are, and for how long, is what a test says. */
+/** The system clock with a monotonic time that the test sets: it decides the measured demand on counters. */
 export function heldClock(): Clock & { passed_ms: number } {
   const clock = {
     ...systemClock,
@@ -38,7 +38,7 @@ export class LeasingLedger extends DatabaseLedger {
     this.#database = database;
   }
 
-  /** Nothing is leased before a lane is open, however long connecting takes. */
+  /** Leases need an open pipelined connection. */
   async laneOpened(): Promise<void> {
     await until('a lane is open', () => this.#database.lanes().free() !== undefined);
   }
@@ -49,7 +49,7 @@ export function teamLimit(team: string, limit: number): LimitDemand {
   return { scope: 'team', key: team, window: 'month', unit: 'nano_usd', limit, rule: 'team' };
 }
 
-/** Asks for something. */
+/** Reserves. */
 export async function ask(
   ledger: DatabaseLedger,
   demands: readonly LimitDemand[],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { beforeEach, describe, it } from 'node:test';
-import { frozenClock } from '../../../engine/base/kit/clock.ts';
+import { frozenClock, systemClock } from '../../../engine/base/kit/clock.ts';
 import { ownProcess } from '../../../engine/base/kit/process/gateway-process.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger, type LedgerOptions } from '../../../engine/domain/budget/ledger/ledger.ts';
@@ -30,8 +30,8 @@ function newLedger(more: Partial<LedgerOptions> = {}): DatabaseLedger {
   return ledger;
 }
 
-describe('trouble with the store', () => {
-  it('says how much waits, and for how long nothing could be written', async () => {
+describe('failures of the store', () => {
+  it('reports the number of unwritten settlements, and the lag', async () => {
     const clock = frozenClock(start);
     const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before'), clock });
     const request = reservation({ user: 'late' });
@@ -45,7 +45,7 @@ describe('trouble with the store', () => {
     assert.deepEqual([ledger.waiting, ledger.lag_ms], [0, 0]);
   });
 
-  it('counts once what was committed although the answer got lost', async () => {
+  it('counts a commit once although its reply was lost', async () => {
     const ledger = newLedger({ database: spoiltStore(database, 'settle', 1, 'after') });
     const request = reservation({ user: 'unheard' });
     await ledger.reserve(request);
@@ -57,7 +57,7 @@ describe('trouble with the store', () => {
     assert.deepEqual(await balanceOf(database, 'unheard'), { spent: 120, reserved: 0 });
   });
 
-  it('releases at the next heartbeat a hold it was never told of, and no other', async () => {
+  it('releases a reservation unknown to the process at the next heartbeat, and no other', async () => {
     const ledger = newLedger({ database: spoiltStore(database, 'reserve', 1, 'after') });
     await assert.rejects(ledger.reserve(reservation({ user: 'unsure' })), { code: 'store_unavailable' });
     const known = reservation({ user: 'unsure' });
@@ -69,7 +69,7 @@ describe('trouble with the store', () => {
     assert.equal((await ledgerRowsOf(database, 'unsure')).length, 1);
   });
 
-  it('releases later what could not be released at once', async () => {
+  it('retries a failed release', async () => {
     const ledger = newLedger({ database: spoiltStore(database, 'ledger_release', 1, 'before') });
     const request = reservation({ user: 'stuck' });
     await ledger.reserve(request);
@@ -78,7 +78,7 @@ describe('trouble with the store', () => {
     assert.equal((await balanceOf(database, 'stuck')).reserved, 0);
   });
 
-  it('fails only the request that is to blame', async () => {
+  it('fails only the invalid request of a batch', async () => {
     const ledger = newLedger();
     const twin = reservation({ user: 'twins' });
     const answers = await Promise.allSettled(
@@ -91,7 +91,20 @@ describe('trouble with the store', () => {
     assert.equal((await balanceOf(database, 'twins')).reserved, 200);
   });
 
-  it('does not lose what is unwritten when the ledger closes', async () => {
+  it('makes no reservation after its deadline, and still settles in the same batch', async () => {
+    let reserve_timeout_ms = 60_000;
+    const ledger = newLedger({ clock: systemClock, reserve_timeout_ms: () => reserve_timeout_ms });
+    const [first, second] = [reservation({ user: 'in time' }), reservation({ user: 'in time' })];
+    await ledger.reserve(first);
+    reserve_timeout_ms = -60_000;
+    const settled = ledger.settle(settlement(first));
+    await assert.rejects(ledger.reserve(second), { code: 'store_unavailable' });
+    await settled;
+    assert.deepEqual(await balanceOf(database, 'in time'), { spent: 60, reserved: 0 });
+    assert.equal((await database.knex('reservations').where({ user_email: 'in time' })).length, 0);
+  });
+
+  it('writes pending settlements when the ledger closes', async () => {
     const ledger = newLedger({ database: spoiltStore(database, 'settle', 2, 'before') });
     const request = reservation({ user: 'hasty' });
     await ledger.reserve(request);
@@ -102,10 +115,29 @@ describe('trouble with the store', () => {
   });
 });
 
-describe('the reservations of a gateway that died', () => {
+describe('a ledger that closes', () => {
+  it('waits for reservations that the database may still make, and not for answered ones', async () => {
+    for (const unheard of [0, 1]) {
+      let now = 0;
+      // Each look takes a second.
+      const clock = { ...systemClock, monotonic: () => (now += 1000) };
+      const ledger = newLedger({
+        clock,
+        database: spoiltStore(database, 'reserve', unheard, 'before'),
+        reserve_timeout_ms: () => 60_000,
+      });
+      await ledger.reserve(reservation({ user: 'closing' })).catch(() => {});
+      const began = now;
+      await ledger.close();
+      assert.equal(now - began > 6000, unheard > 0);
+    }
+  });
+});
+
+describe('the orphans of a dead gateway', () => {
   beforeEach(() => database.query('test_forget', 'delete from reservations', []));
 
-  it('become rows at the amount reserved once it has been silent for 30 s', async () => {
+  it('become rows at the reserved amount after 30 s without a heartbeat', async () => {
     const clock = frozenClock(start);
     const [dead, alive] = [newLedger({ clock }), newLedger({ clock })];
     const [lost, kept] = [reservation({ user: 'orphan' }), reservation({ user: 'orphan' })];
@@ -136,7 +168,7 @@ describe('the reservations of a gateway that died', () => {
     assert.deepEqual([differences.first.filter(({ key }) => key === 'orphan'), repeated.first], [[], []]);
   });
 
-  it('are recorded once when several gateways look for them', async () => {
+  it('are recovered once by several gateways', async () => {
     const clock = frozenClock('2026-04-10T12:00:00Z');
     const [dead, ...alive] = [newLedger({ clock }), newLedger({ clock }), newLedger({ clock })];
     await Promise.all(Array.from({ length: 40 }, () => dead.reserve(reservation({ user: 'searched' }))));
@@ -151,7 +183,7 @@ describe('the reservations of a gateway that died', () => {
     assert.equal((await balanceOf(database, 'searched')).reserved, 0);
   });
 
-  it('are recorded by the first heartbeat of its successor on the same machine', async () => {
+  it('are recovered by the first heartbeat of its successor on the same machine', async () => {
     const { machine } = ownProcess();
     const past_any_process_id = '99999999-1';
     const killed = newLedger({ process: { machine, identity: past_any_process_id } });
@@ -163,7 +195,7 @@ describe('the reservations of a gateway that died', () => {
     assert.equal((await balanceOf(database, 'killed')).reserved, 200);
   });
 
-  it('are looked for by a timer, only after it has lived for as long as it waits for others', async () => {
+  it('are recovered by a timer, once the process itself has been alive for the timeout', async () => {
     const clock = frozenClock('2026-05-10T12:00:00Z');
     await newLedger({ clock }).reserve(reservation({ user: 'silent' }));
     clock.advance(31_000);
@@ -191,7 +223,7 @@ describe('the reservations of a gateway that died', () => {
     assert.ok(found);
   });
 
-  it('are left alone while the database itself has only just started', async () => {
+  it('are left alone right after a start of the database', async () => {
     const lapsed = newLedger({ clock: frozenClock('2026-01-01T00:00:00Z') });
     const request = reservation({ user: 'rebooted' });
     await lapsed.reserve(request);

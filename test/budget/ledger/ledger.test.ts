@@ -59,7 +59,7 @@ describe('a reservation', () => {
     assert.ok(left_ms > -60_000 && left_ms <= 24 * 3_600_000, String(left_ms));
   });
 
-  it('of an impossible amount is refused before it reaches the database', async () => {
+  it('of an invalid amount is rejected before it reaches the database', async () => {
     const ledger = newLedger();
     for (const amount_nano_usd of [-1, 0.5, Number.NaN, 2 ** 53]) {
       await assert.rejects(ledger.reserve(reservation({ amount_nano_usd })), RangeError);
@@ -88,7 +88,7 @@ describe('a settlement', () => {
     await ledger.settle(settlement(request, more));
   };
 
-  it('turns the reservation into the true cost and writes one row', async () => {
+  it('replaces the reservation by the actual cost and writes one row', async () => {
     const ledger = newLedger();
     const request = reservation({ user: 'payer', team: 'red', project: 'apollo', token_id: 't1' });
     await settle(ledger, request, { upstream_ms: 8.5, upstream_request_id: 'req_paid' });
@@ -143,7 +143,7 @@ describe('a settlement', () => {
     );
   });
 
-  it('is written even when its numbers make no sense', async () => {
+  it('is written even with invalid numbers', async () => {
     const tokens = { input: Number.NaN, output: -5, cache_read: 1.5, cache_write_5m: 2 ** 60, cache_write_1h: 7 };
     await settle(newLedger(), reservation({ user: 'nonsense' }), {
       tokens,
@@ -156,7 +156,7 @@ describe('a settlement', () => {
     assert.equal(row?.provenance.cost, 'estimate');
   });
 
-  it('with text PostgreSQL cannot store spoils neither itself nor its batch', async () => {
+  it('with text that PostgreSQL cannot store fails neither itself nor its batch', async () => {
     const ledger = newLedger();
     const good = reservation({ user: 'neighbour' });
     const odd = reservation({ user: 'odd', project: 'nul\0 and half a pair \ud83d' });
@@ -166,7 +166,7 @@ describe('a settlement', () => {
     assert.equal((await ledgerRowsOf(database, 'odd'))[0]?.project, 'nul\ufffd and half a pair \ufffd');
   });
 
-  it('makes its month when the partitions end, and moves there what came too early', async () => {
+  it('creates a missing month partition, and moves early rows into it', async () => {
     const clock = frozenClock('2031-05-05T00:00:00Z');
     const ledger = newLedger({ clock });
     await settle(ledger, reservation({ user: 'early' }));
@@ -184,7 +184,7 @@ describe('several limits of a request', () => {
     ...more,
   });
 
-  it('may be of any scope, and each is counted by itself', async () => {
+  it('may have any scope and are counted separately', async () => {
     const ledger = newLedger();
     const scopes = [...SPEND_SCOPES, 'user+model'];
     for (const scope of scopes) {
@@ -205,23 +205,31 @@ describe('several limits of a request', () => {
 });
 
 describe('a granted reservation', () => {
-  it('tells every limit in money with its own hold in it, and no other', async () => {
+  it('reports every money limit including itself, and no other limit', async () => {
     const ledger = newLedger();
     const demands: LimitDemand[] = [
-      userDemand('told', null),
-      { ...userDemand('told', 500), window: 'week', rule: 'weekly' },
-      { ...userDemand('told', 900), window: 'month', rule: 'monthly' },
-      { ...userDemand('told', 700), window: 'month', rule: 'monthly too' },
-      { ...userDemand('told', 5), window: 'month', rule: 'trial', shadow: true },
-      { ...userDemand('told', 5), window: 'open', unit: 'requests', rule: 'at once' },
+      userDemand('reported', null),
+      { ...userDemand('reported', 500), window: 'week', rule: 'weekly' },
+      { ...userDemand('reported', 900), window: 'month', rule: 'monthly' },
+      { ...userDemand('reported', 700), window: 'month', rule: 'monthly too' },
+      { ...userDemand('reported', 5), window: 'month', rule: 'trial', shadow: true },
+      { ...userDemand('reported', 5), window: 'open', unit: 'requests', rule: 'at once' },
     ];
-    const before = reservation({ user: 'told', demands });
+    const before = reservation({ user: 'reported', demands });
     await ledger.reserve(before);
     await ledger.settle(settlement(before));
-    const { statuses } = await ledger.reserve(reservation({ user: 'told', demands }));
+    const { statuses } = await ledger.reserve(reservation({ user: 'reported', demands }));
     const week = { window: 'week', rule: 'weekly', limit: 500, resets_at: Date.parse('2026-03-16T00:00:00Z') };
     const month = { window: 'month', rule: 'monthly', limit: 900, resets_at: Date.parse('2026-04-01T00:00:00Z') };
-    const counted = { scope: 'user', key: 'told', unit: 'nano_usd', spent: 60, reserved: 100, in_flight: 1, most: 100 };
+    const counted = {
+      scope: 'user',
+      key: 'reported',
+      unit: 'nano_usd',
+      spent: 60,
+      reserved: 100,
+      in_flight: 1,
+      most: 100,
+    };
     assert.deepEqual(statuses, [
       { ...counted, ...week },
       { ...counted, ...month },
@@ -230,8 +238,8 @@ describe('a granted reservation', () => {
   });
 });
 
-describe('several limits without room', () => {
-  it('are all told, the one that resets last first, of one window the smallest', async () => {
+describe('several limits without headroom', () => {
+  it('are all reported: the latest reset first, and the smallest limit per window', async () => {
     const on = (window: LimitDemand['window'], limit: number, unit: LimitDemand['unit'] = 'nano_usd'): LimitDemand => ({
       ...userDemand('many', limit),
       window,
@@ -262,16 +270,16 @@ describe('a limit in shadow mode', () => {
 
   async function reserve(ledger: DatabaseLedger, demands: readonly LimitDemand[]) {
     const { exceeded, shadows } = await ledger.reserve(reservation({ user: demands[0]!.key, demands }));
-    return { refusal: exceeded[0]?.rule, told: shadows };
+    return { refusal: exceeded[0]?.rule, reported: shadows };
   }
 
-  it('refuses nothing, and is reported each time it would have', async () => {
+  it('rejects nothing, and is reported each time it would have', async () => {
     const ledger = newLedger();
     const demands = [shadow('trial', 150)];
-    assert.deepEqual(await reserve(ledger, demands), { refusal: undefined, told: [] });
-    const { refusal, told } = await reserve(ledger, demands);
+    assert.deepEqual(await reserve(ledger, demands), { refusal: undefined, reported: [] });
+    const { refusal, reported } = await reserve(ledger, demands);
     assert.equal(refusal, undefined);
-    assert.deepEqual(told, [
+    assert.deepEqual(reported, [
       {
         scope: 'user',
         key: 'trial',
@@ -289,14 +297,14 @@ describe('a limit in shadow mode', () => {
     assert.equal((await balanceOf(database, 'trial')).reserved, 200);
   });
 
-  it('sees every request of a batch in its turn, and holds nobody else up', async () => {
+  it('evaluates the requests of a batch in order, and rejects none of them', async () => {
     const ledger = newLedger();
     const trial = [shadow('batch', 300)];
     const real = [userDemand('batch-2', 300)];
     const answers = await Promise.all(
       Array.from({ length: 10 }, (_, i) => reserve(ledger, i % 2 === 0 ? trial : real)),
     );
-    assert.equal(answers.filter(({ told }) => told.length > 0).length, 2);
+    assert.equal(answers.filter(({ reported }) => reported.length > 0).length, 2);
     assert.equal(answers.filter(({ refusal }) => refusal !== undefined).length, 2);
     assert.equal((await balanceOf(database, 'batch')).reserved, 500);
     assert.equal((await balanceOf(database, 'batch-2')).reserved, 300);
@@ -327,8 +335,8 @@ describe('a limit by week', () => {
   });
 });
 
-describe('a limit on requests at once', () => {
-  it('has room again as soon as one is over, however it ended', async () => {
+describe('a concurrency limit', () => {
+  it('has headroom again as soon as a request ends, for any outcome', async () => {
     const ledger = newLedger();
     const demands = [userDemand('busy', null), on('busy', 'open', 'requests', 2)];
     const make = () => reservation({ user: 'busy', demands });
@@ -354,7 +362,7 @@ describe('a limit on requests at once', () => {
     });
   });
 
-  it('holds across gateways, and never ends with a window', async () => {
+  it('applies across gateways, and never resets', async () => {
     const clock = frozenClock('2026-03-10T23:59:59Z');
     const ledgers = [newLedger({ clock }), newLedger({ clock, database: await store.another() })];
     const demands = [on('all-over', 'open', 'requests', 5)];
@@ -365,7 +373,7 @@ describe('a limit on requests at once', () => {
     assert.equal((await reserve(0)).exceeded.length, 1);
   });
 
-  it('makes room for the next one without waiting for company, whichever gateway that comes to', async () => {
+  it('frees a slot without batching delay, for any gateway', async () => {
     let exchanges = 0;
     const counting: Pick<Database, 'query'> = {
       query(name, text, values) {
@@ -392,7 +400,7 @@ describe('a limit on requests at once', () => {
 });
 
 describe('limits by minute', () => {
-  it('count a request from its start until the minute is over, and none that never left', async () => {
+  it('count a forwarded request from its start until the minute is over', async () => {
     const clock = frozenClock('2026-03-10T12:00:30Z');
     const ledger = newLedger({ clock });
     const demands = [userDemand('quick', null), on('quick', 'minute', 'requests', 2)];
@@ -412,7 +420,7 @@ describe('limits by minute', () => {
     assertGranted(await ledger.reserve(make()));
   });
 
-  it('are no counters of the ledger row, and add up', async () => {
+  it('are not named by the ledger row, and are consistent', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const ledger = newLedger({ clock });
     const rates = [
@@ -440,7 +448,7 @@ describe('limits by minute', () => {
     );
   });
 
-  it('are deleted two hours later, unless a request of then is still under way', async () => {
+  it('are deleted two hours later, unless a request in flight uses them', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const ledger = newLedger({ clock });
     const request = (user: string) => reservation({ user, demands: [on(user, 'minute', 'requests', 5)] });
@@ -475,9 +483,9 @@ describe('typical reservations', () => {
   };
 
   describe('a top-up', () => {
-    const heldBy = async (user: string) => (await stateOf(user)).reserved;
+    const containingFact = async (user: string) => (await stateOf(user)).reserved;
 
-    it('raises what is held up to the most the request can cost, and never lowers it', async () => {
+    it('raises the reserved amount up to the worst case, and never lowers it', async () => {
       const ledger = newLedger({ clock });
       const request = typical('topped', 500);
       await ledger.reserve(request);
@@ -491,9 +499,9 @@ describe('typical reservations', () => {
         const marker = typical('marker', 10 ** 6);
         await ledger.reserve(marker);
         ledger.topUp(marker.request_id, 11);
-        await until('the top-up is seen', async () => (await heldBy('marker')) % 10 === 1);
+        await until('the top-up is seen', async () => (await containingFact('marker')) % 10 === 1);
         await ledger.release(marker.request_id);
-        assert.equal(await heldBy('topped'), reserved);
+        assert.equal(await containingFact('topped'), reserved);
       }
       assert.deepEqual((await verifyLedger({ database, clock })).differences, { total: 0, first: [] });
       assert.deepEqual(await stateOf('topped'), { spent: 0, reserved: 100, most: 100, in_flight: 1 });
@@ -501,7 +509,7 @@ describe('typical reservations', () => {
       assert.deepEqual(await stateOf('topped'), { spent: 70, reserved: 0, most: 0, in_flight: 0 });
     });
 
-    it('of a request that is over, or was never known, changes nothing', async () => {
+    it('of a finished or unknown request changes nothing', async () => {
       const ledger = newLedger({ clock });
       const [over, next] = [typical('too-late', 500), typical('too-late', 500)];
       await ledger.reserve(over);
@@ -509,23 +517,23 @@ describe('typical reservations', () => {
       await ledger.reserve(next);
       for (const id of [over.request_id, 'nobody knows it']) ledger.topUp(id, 50);
       ledger.topUp(next.request_id, 12);
-      await until('the top-up is seen', async () => (await heldBy('too-late')) === 12);
+      await until('the top-up is seen', async () => (await containingFact('too-late')) === 12);
       assert.deepEqual(await stateOf('too-late'), { spent: 5, reserved: 12, most: 100, in_flight: 1 });
     });
 
-    it('is what a request of a gateway that died is taken to have cost', async () => {
+    it('is the recorded cost of an orphan', async () => {
       const ledger = newLedger({ clock });
       const request = typical('left-behind', 500);
       await ledger.reserve(request);
       ledger.topUp(request.request_id, 55);
-      await until('the top-up is seen', async () => (await heldBy('left-behind')) === 55);
+      await until('the top-up is seen', async () => (await containingFact('left-behind')) === 55);
       clock.advance(31_000);
       await newLedger({ clock }).recover();
       assert.equal((await ledgerRowsOf(database, 'left-behind'))[0]?.cost_nano_usd, 55);
       assert.deepEqual(await stateOf('left-behind'), { spent: 55, reserved: 0, most: 0, in_flight: 0 });
     });
 
-    it('of an impossible amount is refused', () => {
+    it('of an invalid amount is rejected', () => {
       const ledger = newLedger({ clock });
       for (const amount of [-1, 0.5, Number.NaN]) assert.throws(() => ledger.topUp('any', amount), RangeError);
     });
@@ -540,43 +548,43 @@ describe('typical reservations', () => {
         await ledger.settle(settlement(request, { cost_nano_usd, provenance: { cost } }));
       }
     }
-    const told = (ledger: DatabaseLedger, user: string) => ledger.typicalCost(user, `for ${user}`);
+    const typicalCost = (ledger: DatabaseLedger, user: string) => ledger.typicalCost(user, `for ${user}`);
     const assertAbout1000 = (cost: number | undefined) => assert.ok(cost! >= 1000 && cost! <= 1100, String(cost));
 
-    it('is learned from what the upstream said that requests used, and from nothing else', async () => {
+    it('is learned from usage reported by the upstream only', async () => {
       const ledger = newLedger({ clock });
       await learn(ledger, 'learner', 19, 1000, 'upstream');
       await learn(ledger, 'learner', 5, 10 ** 6, 'estimate');
-      assert.equal(told(ledger, 'learner'), undefined);
+      assert.equal(typicalCost(ledger, 'learner'), undefined);
       await learn(ledger, 'learner', 1, 1000, 'upstream');
-      assertAbout1000(told(ledger, 'learner'));
+      assertAbout1000(typicalCost(ledger, 'learner'));
     });
 
-    it('is not learned from what costs nothing, such as counted tokens and errors of the upstream', async () => {
+    it('is not learned from free requests, such as token counting and upstream errors', async () => {
       const ledger = newLedger({ clock });
       await learn(ledger, 'counter', 20, 1000, 'upstream');
       await Promise.all(Array.from({ length: 50 }, () => learn(ledger, 'counter', 10, 0, 'upstream')));
-      assertAbout1000(told(ledger, 'counter'));
+      assertAbout1000(typicalCost(ledger, 'counter'));
       const next = newLedger({ clock });
       await next.beat();
-      assertAbout1000(told(next, 'counter'));
+      assertAbout1000(typicalCost(next, 'counter'));
     });
 
-    it('is known to the next process from the ledger of the last day', async () => {
+    it('is loaded at the start from the last day of the ledger', async () => {
       await learn(newLedger({ clock }), 'heir', 20, 1000, 'upstream');
       await learn(newLedger({ clock }), 'heir', 20, 10 ** 6, 'abort');
       const next = newLedger({ clock });
-      assert.equal(told(next, 'heir'), undefined);
+      assert.equal(typicalCost(next, 'heir'), undefined);
       await next.beat();
-      assertAbout1000(told(next, 'heir'));
+      assertAbout1000(typicalCost(next, 'heir'));
       const later = newLedger({ clock: frozenClock(Date.parse(start) + 25 * 3_600_000) });
       await later.beat();
-      assert.equal(told(later, 'heir'), undefined);
+      assert.equal(typicalCost(later, 'heir'), undefined);
     });
   });
 });
 
-describe('what is changed at run time', () => {
+describe('run-time changes', () => {
   const HOUR_MS = 3_600_000;
   const DAY_ENDS = Date.parse('2026-03-11T00:00:00Z');
   const clock = frozenClock(start);
@@ -607,20 +615,20 @@ describe('what is changed at run time', () => {
   }
 
   describe('a limit that was set at run time', () => {
-    it('is one limit in what a refusal and a reservation tell', async () => {
+    it('is reported as one limit in rejections and reservations', async () => {
       const ledger = newLedger({ clock });
       const demands = [userDemand('one', 300), { ...userDemand('one', 900), rule: 'larger' }];
       await set('one', 150);
       const { statuses } = await ledger.reserve(reservation({ user: 'one', demands }));
       const rule = 'set at run time';
-      const told = { scope: 'user', key: 'one', window: 'day', unit: 'nano_usd', rule, limit: 150 };
+      const reported = { scope: 'user', key: 'one', window: 'day', unit: 'nano_usd', rule, limit: 150 };
       const state = { spent: 0, reserved: 100, in_flight: 1, most: 100, resets_at: DAY_ENDS };
-      assert.deepEqual(statuses, [{ ...told, ...state }]);
+      assert.deepEqual(statuses, [{ ...reported, ...state }]);
       const { exceeded } = await ledger.reserve(reservation({ user: 'one', demands }));
-      assert.deepEqual(exceeded, [{ ...told, ...state }]);
+      assert.deepEqual(exceeded, [{ ...reported, ...state }]);
     });
 
-    it('leaves a limit in shadow mode as it is', async () => {
+    it('does not change a limit in shadow mode', async () => {
       await set('tried', 10_000);
       const demands = [{ ...userDemand('tried', 50), shadow: true }];
       const { shadows } = await newLedger({ clock }).reserve(reservation({ user: 'tried', demands }));
@@ -632,7 +640,7 @@ describe('what is changed at run time', () => {
   });
 
   describe('a grant', () => {
-    it('adds room until it expires, on top of others', async () => {
+    it('adds headroom until it expires, on top of other grants', async () => {
       const demands = [userDemand('granted', 300)];
       await grant('g-1', 'granted', 200, 1);
       await grant('g-2', 'granted', 100, 2);
@@ -657,7 +665,7 @@ describe('what is changed at run time', () => {
   });
 
   describe('statuses', () => {
-    it('tell limits in money as they are, in the order asked, those without a limit too', async () => {
+    it('report money counters in the order of the input, also without a limit', async () => {
       const ledger = newLedger({ clock });
       const demands: LimitDemand[] = [
         teamDemand('shown', 900),
@@ -684,7 +692,7 @@ describe('what is changed at run time', () => {
       ]);
     });
 
-    it('are zero for what nobody spent from, and make no counters', async () => {
+    it('are zero for unused limits, and create no counters', async () => {
       const [limit_status, ...others] = await newLedger({ clock }).statuses([userDemand('unseen', 10)]);
       assert.deepEqual(
         [limit_status?.spent, limit_status?.reserved, limit_status?.limit, others.length],
@@ -746,7 +754,7 @@ describe('a reservation that the store does not answer in time', () => {
     return { clock, store, ledger, request, queued, over: () => Promise.all([failed, failed_too]) };
   }
 
-  it('fails then, is given back when it was placed after all, and what still queued is never placed', async () => {
+  it('fails, is released if it was made after all, and is never made if still queued', async () => {
     const { store, ledger, over } = await giveUp('impatient');
     await over();
     store.open();
@@ -757,7 +765,7 @@ describe('a reservation that the store does not answer in time', () => {
     assert.equal(store.waiting, 2);
   });
 
-  it('is kept when the request went out all the same, and is then settled like any other', async () => {
+  it('is kept and settled if the request was forwarded anyway', async () => {
     const { clock, store, ledger, request, over } = await giveUp('kept');
     await over();
     ledger.keep(request.request_id);
@@ -772,7 +780,7 @@ describe('a reservation that the store does not answer in time', () => {
     assert.equal((await ledgerRowsOf(database, 'kept')).length, 1);
   });
 
-  it('that was settled before it was placed is given back, and is never counted twice', async () => {
+  it('that was settled before it was made is released, and never counted twice', async () => {
     for (const how of ['a beat', 'a successor'] as const) {
       const user = `overtaken by ${how}`;
       const { clock, store, ledger, request, over } = await giveUp(user);
@@ -799,7 +807,7 @@ describe('a reservation that the store does not answer in time', () => {
 });
 
 describe('a settlement of an earlier time', () => {
-  it('counts in the windows of that time, on the counters of money it names', async () => {
+  it('counts in the windows of that time, on its money counters', async () => {
     const ledger = impatientLedger();
     const request = reservation({ user: 'late', team: 'lates' });
     const demands = [
@@ -819,7 +827,7 @@ describe('a settlement of an earlier time', () => {
     assert.deepEqual([forwarded_at, settled_at], [new Date(AT), new Date(start)]);
   });
 
-  it('counts now when the clock of the gateway that tells of it is fast', async () => {
+  it("counts now if the gateway's clock is fast", async () => {
     const request = reservation({ user: 'ahead' });
     const two_days_ahead = Date.parse(start) + 48 * 3_600_000;
     assert.equal(
@@ -831,7 +839,7 @@ describe('a settlement of an earlier time', () => {
     assert.equal(row.forwarded_at.toISOString(), new Date(start).toISOString());
   });
 
-  it('is written once, however often and wherever it is tried', async () => {
+  it('is written once, for any number of retries on any process', async () => {
     const clock = frozenClock(start);
     const request = reservation({ user: 'again' });
     const tries = Array.from({ length: 8 }, (_, i) =>
@@ -889,7 +897,7 @@ async function assertAddsUp(): Promise<void> {
 
 describe('a reservation whose move', () => {
   for (const moment of ['before', 'after'] as const) {
-    it(`is lost ${moment} the database did it is store_unavailable, and goes on to another upstream all the same`, async () => {
+    it(`is lost ${moment} the database executed it fails with store_unavailable, and a retry to another upstream succeeds`, async () => {
       const user = `lost-${moment}`;
       const ledger = movingLedger(spoiltStore(database, 'ledger_move', 1, moment));
       const { reservation: reserved } = await ledger.reserve(at(user, 'main'));
@@ -907,7 +915,7 @@ describe('a reservation whose move', () => {
     });
   }
 
-  it('comes after midnight counts where its request began, and at the new upstream in the new day', async () => {
+  it('happens after midnight counts in the window of the request, and at the new upstream in the new day', async () => {
     const clock = frozenClock(LATE_EVENING);
     const ledger = movingLedger(database, clock);
     const { reservation: reserved } = await ledger.reserve(at('midnight', 'main'));
@@ -926,7 +934,7 @@ describe('a reservation whose move', () => {
     await assertAddsUp();
   });
 
-  it('was held by a limit that was lowered since needs no more of it, and goes through', async () => {
+  it('needs no more of a limit lowered meanwhile succeeds', async () => {
     const ledger = movingLedger();
     const { reservation: reserved } = await ledger.reserve(at('lowered', 'main'));
     const set = { scope: 'user', key: 'lowered', window_kind: 'day', unit: 'nano_usd', amount: 1, set_by: 'test' };
@@ -942,8 +950,8 @@ describe('a reservation whose move', () => {
   });
 });
 
-describe('a gateway that was taken for dead while it waited for an upstream', () => {
-  it('asks no other upstream, where nothing is reserved for the request any more', async () => {
+describe('a gateway declared dead while it waited for an upstream', () => {
+  it('tries no other upstream, because the reservation is gone', async () => {
     const clock = frozenClock('2026-03-10T12:00:00Z');
     const paused = movingLedger(database, clock);
     const { reservation: reserved } = await paused.reserve(at('paused', 'main'));
@@ -959,7 +967,7 @@ describe('a gateway that was taken for dead while it waited for an upstream', ()
 });
 
 describe('a gateway that died between two attempts', () => {
-  it('leaves a row with the attempts it knew of, at what each upstream may bill', async () => {
+  it('leaves a row with its known attempts, at the amounts each upstream may bill', async () => {
     const clock = frozenClock(LATE_EVENING);
     const dead = movingLedger(database, clock);
     const { reservation: reserved } = await dead.reserve(at('orphan', 'main'));
@@ -983,7 +991,7 @@ describe('a gateway that died between two attempts', () => {
     await assertAddsUp();
   });
 
-  it('leaves also those that cost nothing, and what they may be billed', async () => {
+  it('also records attempts without cost, and their possibly billed amounts', async () => {
     const clock = frozenClock(LATE_EVENING);
     const dead = movingLedger(database, clock);
     const { reservation: reserved } = await dead.reserve(at('free', 'main'));

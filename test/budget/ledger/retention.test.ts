@@ -106,8 +106,8 @@ async function halfAYear(): Promise<void> {
   }
 }
 
-describe('months that are too old', () => {
-  it('are dropped whole, the ledger and the audit log each after its own time, and nothing else', async () => {
+describe('expired months', () => {
+  it('are dropped as a whole, by the retention of the ledger and that of the audit log', async () => {
     await halfAYear();
     kept = { ledger_months: 3, audit_months: 1 };
     assert.deepEqual(await retention.sweep(), [
@@ -133,7 +133,7 @@ describe('months that are too old', () => {
     assert.deepEqual(await retention.sweep(), []);
     assert.deepEqual(
       lines.map(({ table, message }) => [table, message]).slice(0, 2),
-      ['ledger_2026_01', 'ledger_2026_02'].map((table) => [table, 'dropped a month that is too old']),
+      ['ledger_2026_01', 'ledger_2026_02'].map((table) => [table, 'dropped an expired month']),
     );
   });
 
@@ -146,7 +146,7 @@ describe('months that are too old', () => {
     assert.deepEqual(await retention.sweep(), ['ledger_2026_04']);
   });
 
-  it('are kept for ever where nothing is said', async () => {
+  it('are kept forever without a setting', async () => {
     await halfAYear();
     assert.deepEqual(await retention.sweep(), []);
     kept = {};
@@ -159,7 +159,7 @@ describe('months that are too old', () => {
     assert.deepEqual(await droppedBefore(), []);
   });
 
-  it('never take the default partition or the tables of others with them', async () => {
+  it('never include the default partition or unrelated tables', async () => {
     await database.knex.raw('create table ledger_1999_01 (note text)');
     await database.knex.raw(
       "create table ledger_old partition of ledger for values from ('2000-01-01') to ('2000-02-01')",
@@ -177,7 +177,7 @@ describe('months that are too old', () => {
 });
 
 describe('after a month was dropped', () => {
-  it('the ledger still adds up, with what is under way and with counters of months that began before', async () => {
+  it('the ledger is still consistent with requests in flight and counters of earlier months', async () => {
     await moveTo('2026-01-31T23:59:50Z');
     const request = reservation({
       user: 'ann',
@@ -196,13 +196,13 @@ describe('after a month was dropped', () => {
     await assertAddsUp();
   });
 
-  it('counters go once no row left can name them', async () => {
+  it('counters are deleted once no remaining row can name them', async () => {
     await halfAYear();
     const counters = async () =>
       (await database.knex('spend_counters').orderBy('window_start')).map((row) => row.window_start);
     kept = { ledger_months: 2 };
     await retention.sweep();
-    // Rows before April are gone; 62 days before is the last day of January.
+    // Rows before April are gone; 31 days and the longest window before is 1 February.
     const expected = ['2026-02', '2026-03', '2026-04', '2026-05', '2026-06'].flatMap((month) => [
       `${month}-01`,
       `${month}-10`,
@@ -214,7 +214,7 @@ describe('after a month was dropped', () => {
     await assertAddsUp();
   });
 
-  it('a request of long ago that a spool had still counts, where its counter is not deleted', async () => {
+  it('an old spooled request still counts if its counter exists', async () => {
     await halfAYear();
     kept = { ledger_months: 1 };
     await retention.sweep();
@@ -231,7 +231,7 @@ describe('after a month was dropped', () => {
     await assertAddsUp();
   });
 
-  it('counters that still hold something, and those of requests under way, stay', async () => {
+  it('counters with reservations, and those of requests in flight, stay', async () => {
     await moveTo('2026-01-16T12:00:00Z');
     await used();
     await database.knex.raw(`insert into spend_counters (scope, key, window_kind, window_start, unit, reserved, most, in_flight)
@@ -262,13 +262,13 @@ describe('dropping months beside others', () => {
     assert.deepEqual([...dropped, ...later].sort(), ['ledger_2026_01', 'ledger_2026_02', 'ledger_2026_03']);
   });
 
-  it('does not wait for a long report, and does not make requests wait: the month goes an hour later', async () => {
+  it('does not wait for a long report and does not block requests: the month is dropped an hour later', async () => {
     await halfAYear();
     kept = { ledger_months: 2 };
     await database.knex.transaction(async (report) => {
       await report('ledger').count();
       assert.deepEqual(await retention.sweep(), []);
-      assert.match(String(lines.at(-1)!.message), /stays another hour/);
+      assert.match(String(lines.at(-1)!.message), /retrying in an hour/);
       // Nobody stands in line for the table any more.
       await used();
     });
@@ -287,7 +287,7 @@ describe('dropping months beside others', () => {
     assert.equal((await months())[0], '2026-04');
   });
 
-  it('logs what goes wrong, and goes on', async () => {
+  it('logs errors and continues', async () => {
     await halfAYear();
     const { log, lines: told } = collectingLog();
     const spoilt = spoiltStore(database, 'drop_oldest_partition', 1, 'before');
@@ -303,7 +303,7 @@ describe('dropping months beside others', () => {
       },
     });
     await again();
-    assert.match(String(told.at(-1)!.message), /could not be dropped/);
+    assert.match(String(told.at(-1)!.message), /could not drop/);
     assert.equal((await months())[0], '2026-01');
     for (let minute = 1; minute <= 60; minute++) await again();
     assert.equal((await months())[0], '2026-04');

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { TypicalCosts } from '../../../engine/domain/budget/ledger/ledger.ts';
+import { TypicalCosts } from '../../../engine/domain/budget/ledger/typical-costs.ts';
 
 const costs = fc.array(fc.oneof(fc.nat(), fc.maxSafeNat(), fc.nat(10)), { minLength: 20, maxLength: 300 });
 
@@ -19,7 +19,7 @@ describe('the typical cost of a caller and model', () => {
     );
   });
 
-  it("is everybody's while fewer than 20 of the caller's are known, and unknown when there are no 20 at all", () => {
+  it('is that of all users with fewer than 20 samples of the user, and unknown with fewer than 20 in total', () => {
     const typical = new TypicalCosts();
     for (let i = 0; i < 19; i++) typical.add('ann', 'coder-1', 100);
     assert.equal(typical.of('ann', 'coder-1'), undefined);
@@ -44,7 +44,7 @@ describe('the typical cost of a caller and model', () => {
     assert.equal(typical.of('a', 'b c'), undefined);
   });
 
-  it('is forgotten for those who were not seen longest, so that memory is bounded', () => {
+  it('is evicted for the least recently seen users, so that memory is bounded', () => {
     const typical = new TypicalCosts();
     for (let i = 0; i < 20; i++) typical.add('first', 'rare', 100);
     for (let i = 0; i < 5000; i++) typical.add(`user-${i}`, `model-${i}`, 100);

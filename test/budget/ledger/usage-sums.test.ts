@@ -54,8 +54,8 @@ beforeEach(async () => {
   sums = start();
 });
 
-describe('what waits for the sums', () => {
-  it('is added to its hour and day, and counts the same before and after', async () => {
+describe('rows not aggregated yet', () => {
+  it('are added to their hour and day, and count the same before and after', async () => {
     await used('ann', 5);
     await used('ann', 7);
     await used('bob', 1);
@@ -74,7 +74,7 @@ describe('what waits for the sums', () => {
     assert.deepEqual(await wrongSums(), []);
   });
 
-  it('is left to the process that is at work on it', async () => {
+  it('are left to the process that is aggregating them', async () => {
     await used('ann', 5);
     const other = await store.another();
     await other.knex.transaction(async (transaction) => {
@@ -86,7 +86,7 @@ describe('what waits for the sums', () => {
     assert.equal(await count('usage_waiting'), 0);
   });
 
-  it('goes on to count when the process that sums it up is killed half way', async () => {
+  it('still count after the aggregating process is killed', async () => {
     await used('ann', 5);
     const other = await store.another();
     await assert.rejects(
@@ -101,7 +101,7 @@ describe('what waits for the sums', () => {
     assert.deepEqual(await wrongSums(), []);
   });
 
-  it('counts once while two processes sum it up and another one settles', async () => {
+  it('count once while two processes aggregate and another one settles', async () => {
     const others = await Promise.all([store.another(), store.another()]);
     const users = Array.from({ length: 40 }, (_, n) => `user-${n % 7}`);
     const settled = Promise.all(users.map((user) => used(user, 3)));
@@ -116,18 +116,18 @@ describe('what waits for the sums', () => {
     assert.deepEqual(await wrongSums(), []);
   });
 
-  it('is told in the log when it cannot be summed up, and summed up later', async () => {
+  it('are aggregated later after an error, which is logged', async () => {
     sums = start(spoiltStore(database, 'sum_usage', 1, 'before'));
     await used('ann', 5);
     await tick();
-    assert.equal(lines[0]!.message, 'the sums of usage are behind the ledger');
+    assert.equal(lines[0]!.message, 'could not aggregate usage');
     await tick();
     assert.equal(await count('usage_waiting'), 0);
   });
 });
 
 describe('sums of some days', () => {
-  it('can be made anew at any time', async () => {
+  it('can be rebuilt at any time', async () => {
     await used('ann', 2);
     // A row in each of the 29 days before.
     await run(
@@ -150,7 +150,7 @@ describe('sums of some days', () => {
 });
 
 describe('the verification of sums', () => {
-  it('finds each number that differs, by hour and by day, and a name that was changed', async () => {
+  it('finds each different number, by hour and by day, and a changed name', async () => {
     await used('ann', 5);
     await sums.sum();
     assert.deepEqual(await wrongSums(), []);
@@ -174,7 +174,7 @@ describe('the verification of sums', () => {
     assert.deepEqual([await wrongSums(), await spent()], [[], [['ann', 5n]]]);
   });
 
-  it('finds a name that is not looked for any more, so that its sums would be told twice', async () => {
+  it('finds an unused name whose sums would be reported twice', async () => {
     await used('ann', 5);
     await sums.sum();
     await database.knex('usage_names').where({ name: 'ann' }).update({ digest: 'x' });
@@ -185,7 +185,7 @@ describe('the verification of sums', () => {
     assert.deepEqual([await wrongSums(), await spent()], [[], [['ann', 12n]]]);
   });
 
-  it('finds an hour that reports would not read the ledger far enough for', async () => {
+  it('finds an hour that reports would take from incomplete sums', async () => {
     await used('ann', 5);
     await sums.sum();
     await run("update usage_hours set settled_until = settled_until - interval '90.5 seconds'");

@@ -254,10 +254,10 @@ describe('the name of a limit', () => {
   it('is nothing that cannot be kept, shown or meant', () => {
     assert.throws(() => name({}), refused('invalid', /^whose limit\? Name a user, team,/));
     assert.throws(() => name({ team: ' ' }), refused('invalid', /the team is empty/));
-    assert.throws(() => name({ team: 'a\u0000b' }), refused('invalid', /can't be printed/));
-    assert.throws(() => name({ team: '\ud800' }), refused('invalid', /can't be printed/));
+    assert.throws(() => name({ team: 'a\u0000b' }), refused('invalid', /cannot be printed/));
+    assert.throws(() => name({ team: '\ud800' }), refused('invalid', /cannot be printed/));
     assert.throws(() => name({ team: 'x'.repeat(255) }), refused('invalid', /longer than 254/));
-    assert.throws(() => name({ user: 'a b@example.com' }), refused('invalid', /holds a space/));
+    assert.throws(() => name({ user: 'a b@example.com' }), refused('invalid', /contains a space/));
     const credential = 'gw_secretsecretsecret';
     assert.throws(
       () => name({ token: credential }),

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
-import { limitsAtAGlance } from '../../../engine/domain/budget/limits/find-limits.ts';
+import { limitsAround, limitsAtAGlance } from '../../../engine/domain/budget/limits/find-limits.ts';
+import type { LimitParts } from '../../../engine/domain/budget/limits/limit-names.ts';
 import { limitedConfig } from '../../http/admin/limits-config.ts';
 import { useTestStore } from '../../support/store.ts';
 
@@ -34,4 +35,29 @@ test('thousands of limits are listed, none left out, from tables that nobody has
   assert.deepEqual([nearest.length, nearest[0]!.of.user], [20, 'u30000@example.com']);
   // A counter of two rules is one.
   assert.equal(new Set(nearest.map(({ of, window }) => `${of.user} ${window}`)).size, 20);
+});
+
+test('the limits of a person include those of ten of their teams, in order of their names', async () => {
+  const user = 'mia@example.com';
+  const teams = Array.from({ length: 12 }, (_, n) => `team-${String(n).padStart(2, '0')}`);
+  await database.query('test_principal', 'insert into principals (id, email) values ($1, $2)', [`user:${user}`, user]);
+  await database.query(
+    'test_tokens',
+    `insert into access_tokens (id, hash, prefix, principal_id, token_group, name, team)
+     select 'mia' || n, ('mia' || n)::bytea, 'gw_', $1, 'all', 'mia' || n, team
+     from unnest($2::text[]) with ordinality as t (team, n)`,
+    [`user:${user}`, [null, ...teams.toReversed()]],
+  );
+  const config = {
+    ...limitedConfig,
+    spend_limits: { ...limitedConfig.spend_limits!, defaults: { team_daily_usd: 5 } },
+  };
+  const teamsIn = async (of: LimitParts) => {
+    const { limits } = await limitsAround({ database, clock: systemClock, config }, of);
+    return limits.flatMap((limit) => (limit.scope === 'team' && limit.window === 'day' ? limit.of.team : []));
+  };
+  assert.deepEqual(await teamsIn({ user }), teams.slice(0, 10));
+  assert.deepEqual(await teamsIn({ user, team: 'team-03' }), ['team-03']);
+  // With one token named, the person still has every team.
+  assert.deepEqual(await teamsIn({ user, token: 'mia2' }), teams.slice(0, 10));
 });

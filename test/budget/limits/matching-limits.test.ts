@@ -97,11 +97,11 @@ test('those nearest to their limit are found among them, by their own limit', as
   );
 });
 
-test('words say that such a limit counts only what it is for', () => {
+test('words say that such a limit counts only matching requests', () => {
   const [background] = spendLimits(config);
   assert.equal(
     describeLimit(background!),
-    '50 USD for science, 5 USD for others per user and day, counting only what it is for',
+    '50 USD for science, 5 USD for others per user and day, counting only matching requests',
   );
 });
 

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import { it } from 'node:test';
 import fc from 'fast-check';
-import { SPEND_SCOPES, WINDOWS } from '../../../engine/base/contract/config.ts';
+import { SPEND_SCOPES } from '../../../engine/base/contract/config.ts';
 import type { LimitStatus } from '../../../engine/base/contract/services.ts';
+import { SPEND_WINDOWS } from '../../../engine/base/contract/windows.ts';
 import { limitHeaders, refuseForLimits } from '../../../engine/domain/budget/limits/refusals.ts';
 import { anyText } from '../../support/any-text.ts';
 
@@ -30,7 +31,7 @@ const common = fc
 // Clocks of the gateway and the database need not agree.
 const moment = fc.integer({ min: NOW - 100_000, max: NOW + 32 * 86_400_000 });
 const counted = fc.oneof(
-  fc.record({ unit: fc.constant('nano_usd' as const), window: fc.constantFrom(...WINDOWS), resets_at: moment }),
+  fc.record({ unit: fc.constant('nano_usd' as const), window: fc.constantFrom(...SPEND_WINDOWS), resets_at: moment }),
   fc.record({
     unit: fc.constantFrom('requests' as const, 'tokens' as const),
     window: fc.constant('minute' as const),

@@ -167,6 +167,6 @@ test('the catalogue is old after half a year, where its prices are in force', ()
   assert.equal(usesCatalogue({ ...configOf([]), from_model_lists: true }), true);
   const told = (days: number) =>
     describeCatalogue({ days, is_old: days > CATALOGUE_DAYS_MAX, is_used: true, other: [] }).join(' ');
-  assert.equal(told(62), `Catalogue of prices: ${CATALOGUE_DATE}, 62 days old.`);
-  assert.match(told(181), /181 days old\. That is more than 180 days: prices may have changed\. A newer version/);
+  assert.equal(told(62), `Price catalogue: ${CATALOGUE_DATE}, 62 days old.`);
+  assert.match(told(181), /181 days old\. It is older than 180 days: prices may have changed\. Upgrade this program/);
 });

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import type { GatewayConfig, ModelConfig, PricingConfig } from '../../../engine/base/contract/config.ts';
 import { NO_MODEL } from '../../../engine/base/contract/no-model.ts';
 import type { EffectivePrice, Served, Usage } from '../../../engine/base/contract/services.ts';
-import { chargeUnknown, type OtherCosts, tellsUsage } from '../../../engine/domain/budget/prices/charge.ts';
+import { chargeUnknown, type OtherCosts, reportsUsage } from '../../../engine/domain/budget/prices/charge.ts';
 import { answeringModels } from '../../../engine/domain/budget/prices/known-models.ts';
 import {
   costAt,
@@ -160,9 +160,9 @@ describe('a request whose answer does not tell its usage', () => {
 
   it('is one that names no model, whatever its answer says', () => {
     const told = { ...newUsageReading(), seen: true };
-    assert.equal(tellsUsage(told, 'embed-1'), true);
-    assert.equal(tellsUsage(told, NO_MODEL.id), false);
-    assert.equal(tellsUsage(newUsageReading(), 'embed-1'), false);
+    assert.equal(reportsUsage(told, 'embed-1'), true);
+    assert.equal(reportsUsage(told, NO_MODEL.id), false);
+    assert.equal(reportsUsage(newUsageReading(), 'embed-1'), false);
   });
 });
 

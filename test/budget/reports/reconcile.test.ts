@@ -4,7 +4,7 @@ import type { Settlement } from '../../../engine/api.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
-import { type BilledCost, type ReconcileWish, reconcile } from '../../../engine/domain/budget/reports/reconcile.ts';
+import { type BilledCost, type ReconcileInput, reconcile } from '../../../engine/domain/budget/reports/reconcile.ts';
 import { quietLog, reservation, settlement, useTestStore } from '../../support/store.ts';
 
 const USD = 1_000_000_000;
@@ -20,7 +20,7 @@ const BILL = [
   line('2026-03-10', 'coder-2@1', 3),
   line('2026-03-11', 'coder-1@1', 5),
 ];
-const compare = (bill: readonly BilledCost[], more: Partial<ReconcileWish> = {}) =>
+const compare = (bill: readonly BilledCost[], more: Partial<ReconcileInput> = {}) =>
   reconcile(database, {
     upstream: 'main',
     bill,
@@ -28,7 +28,7 @@ const compare = (bill: readonly BilledCost[], more: Partial<ReconcileWish> = {})
     time_zone: 'UTC',
     ...more,
   });
-const disagreeing = async (bill: readonly BilledCost[], more: Partial<ReconcileWish> = {}) => {
+const disagreeing = async (bill: readonly BilledCost[], more: Partial<ReconcileInput> = {}) => {
   const { rows, agrees, total } = await compare(bill, more);
   assert.equal(agrees, total.agrees && rows.every((row) => row.agrees));
   return rows.filter((row) => !row.agrees).map(({ day, model }) => `${day} ${model}`);

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { listChanges } from '../../../engine/domain/audit/admin-changes.ts';
-import { type RepriceWish, repriceLedger } from '../../../engine/domain/budget/reports/reprice.ts';
+import { type RepriceRequest, repriceLedger } from '../../../engine/domain/budget/reports/reprice.ts';
 import { reportUsage } from '../../../engine/domain/budget/reports/usage.ts';
 import { CHEAP, COST, OPERATOR, pricedConfig, SINCE, twice, usePricedLedger } from '../../support/priced-ledger.ts';
 import { balanceOf, spoiltStore } from '../../support/store.ts';
@@ -106,12 +106,12 @@ describe('pricing the ledger again', () => {
   it('keeps to the time, model and upstream asked for', async () => {
     await books.used();
     await books.used({ upstream: 'spare' });
-    const differing = async (wish: Partial<RepriceWish>) =>
+    const differing = async (wish: Partial<RepriceRequest>) =>
       (await books.look({ ...CHEAP, input: 1 }, { ...SINCE, ...wish })).changes.reduce(
         (sum, { requests }) => sum + requests,
         0,
       );
-    const cases: readonly (readonly [requests: number, wish: Partial<RepriceWish>])[] = [
+    const cases: readonly (readonly [requests: number, wish: Partial<RepriceRequest>])[] = [
       [2, {}],
       [1, { upstream: 'spare' }],
       [0, { upstream: "' or true --" }],

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import fc from 'fast-check';
+import { REPORT_TIMES, type ReportTime, WINDOWS } from '../../../engine/base/contract/windows.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import {
   isTime,
@@ -212,10 +213,9 @@ const DIMENSIONS: Readonly<Record<UsageDimension, string>> = {
   speed: "l.billed ->> 'speed'",
   status: "left(l.status::text, 1) || 'xx'",
   estimated: "case l.cost_from when 'upstream' then 'no' when 'clamped' then 'clamped' else 'yes' end",
-  hour: `to_char(${FORWARDED}, 'YYYY-MM-DD"T"HH24":00"')`,
-  day: `to_char(${FORWARDED}, 'YYYY-MM-DD')`,
-  week: `to_char(${FORWARDED}, 'IYYY-"W"IW')`,
-  month: `to_char(${FORWARDED}, 'YYYY-MM')`,
+  ...(Object.fromEntries(
+    REPORT_TIMES.map((time) => [time, `to_char(${FORWARDED}, '${WINDOWS[time].format}')`]),
+  ) as Record<ReportTime, string>),
 };
 
 /** Like `reportUsage`, from the view `ledger_lines`, in any order. */

@@ -210,7 +210,7 @@ describe('the spool of a process that ended', () => {
     assert.deepEqual(scene.ids, [requests[0]!.request_id, requests[2]!.request_id].sort());
     assert.match(scene.file, /\.aside$/);
     assert.equal(readFileSync(scene.file, 'utf8'), `${lines[1]}\n`);
-    assert.deepEqual(scene.errors(), ['a part of the spool cannot be put into the ledger; it is set aside']);
+    assert.deepEqual(scene.errors(), ['a part of the spool cannot be written to the ledger; it was set aside']);
   });
 
   it('counts a request whose beginning is broken on the counters that everybody has', async () => {
@@ -260,7 +260,7 @@ describe('a disk in trouble', () => {
   };
 
   for (const [what, operations, code, message] of [
-    ['cannot make the directory', ['mkdir'], 'EACCES', 'its directory may not be written to'],
+    ['cannot make the directory', ['mkdir'], 'EACCES', 'its directory is not writable'],
     ['cannot make the file', ['open'], 'EROFS', 'its disk is read-only'],
     ['cannot make the name of the file durable', ['sync'], 'EIO', 'error EIO'],
     ['is full', ['write'], 'ENOSPC', 'no space is left on its disk'],
@@ -311,7 +311,9 @@ describe('a disk in trouble', () => {
     assert.equal(spool.due, 1, 'it waits');
     state.on = false;
     await spool.drain(refuse);
-    assert.deepEqual(scene.errors().slice(1), ['a part of the spool cannot be put into the ledger; it is set aside']);
+    assert.deepEqual(scene.errors().slice(1), [
+      'a part of the spool cannot be written to the ledger; it was set aside',
+    ]);
     assert.equal(spool.due, 0);
   });
 

@@ -275,7 +275,7 @@ it('what a gateway left is never written to the database of another that shares 
   const told = other.logged.filter((entry) => entry.name === name);
   assert.deepEqual(
     told.map(({ text }) => text),
-    ['a spool file of another database is left alone'],
+    ['a spool file belongs to another database; it is not read'],
   );
   const successor = await openGateway({ directory });
   await successor.drain();
@@ -364,7 +364,7 @@ it('a gateway that never reached its database lets nothing out, for it does not 
   await ledger.adoptOrphans();
   await assert.rejects(ledger.reserve(reservation({ on_store_error: 'allow' })), {
     code: 'store_unavailable',
-    message: /the database was not reached since the start/,
+    message: /the database has not been reached since the start/,
   });
   assert.equal(await ledger.probe(), false);
 });

@@ -119,8 +119,8 @@ describe('while the store is away', () => {
     assert.equal(behind.rows.get(request.request_id)!.at_ms, clock.now());
     assert.deepEqual([behind.settled, behind.topped_up, behind.kept.size, files()], [[], [], 0, []]);
     assert.deepEqual(logged, [
-      'the database is away; requests whose limits allow it go out without a reservation',
-      'requests that went out without a reservation are in the ledger now',
+      'the database is unavailable; requests are forwarded without a reservation where limits allow it',
+      'wrote spooled requests to the ledger',
     ]);
   });
 

@@ -115,11 +115,11 @@ TIME  401  unknown caller  messages
     refused (credential_invalid)
     3 ms, id 0
 TIME  529  ann@example.com  coder-1 at main
-    main answered so
+    error of main
     sent 2 times
     310 ms, id 1
 TIME  200  ann@example.com  coder-1 at main
-    the client went away
+    the client disconnected
     0.0042 USD, 310 ms, id 2
 `,
     );
@@ -130,7 +130,7 @@ TIME  200  ann@example.com  coder-1 at main
     const { stdout } = await tail('--since', '7d', '--rule', 'no-preview', '--rule', 'refuse-large', '--users');
     assert.match(
       stdout,
-      /^WHO +REQUESTS +REFUSED +LAST \(UTC\)\nann@example\.com +2 +2 +\S+ \S+\nbob@example\.com +1 +0 .+\ncleo@example\.com +1 +0 .+\n$/,
+      /^USER +REQUESTS +REFUSED +LAST \(UTC\)\nann@example\.com +2 +2 +\S+ \S+\nbob@example\.com +1 +0 .+\ncleo@example\.com +1 +0 .+\n$/,
     );
     const json = await tail('--since', '7d', '--rule', 'no-preview', '--user', 'bob@example.com', '--users', '--json');
     const { person, requests, refused } = JSON.parse(json.stdout);
@@ -143,21 +143,21 @@ TIME  200  ann@example.com  coder-1 at main
     assert.equal(nothing.stdout, '');
     assert.match(
       nothing.stderr,
-      /^No record since \d{4}-\d\d-\d\d \d\d:\d\d fits\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule or limit no-prevew: did you mean `no-preview`\?\n$/,
+      /^No matching record since \d{4}-\d\d-\d\d \d\d:\d\d\.\ngateway\.yaml has no model coder-2: did you mean `coder-1`\?\ngateway\.yaml has no rule or limit no-prevew: did you mean `no-preview`\?\n$/,
     );
     // It may be a stage of a pipeline, which is not looked at.
     const stage = await tail('--rule', 'refuse-tables');
-    assert.match(stage.stderr, /has no rule or limit refuse-tables: if it is no stage either, /);
+    assert.match(stage.stderr, /has no rule or limit refuse-tables: unless it is a stage, /);
     const rest = await tail('--user', 'ann@example.com', '-n', '2');
-    assert.equal(rest.stderr, 'There are more; try -n 10.\n');
+    assert.equal(rest.stderr, 'There are more records; try -n 10.\n');
   });
 
   it('refuses options that mean nothing', async () => {
     const refused: readonly [options: string[], message: RegExp][] = [
       [['--error', 'spend_limit_exceded'], /did you mean `spend_limit_exceeded`\?/],
-      [['--status', '4'], /Write a status such as 403, or a class of them: 4xx/],
-      [['--user', 'ann'], /Write an e-mail address/],
-      [['--since', 'monday'], /Write 7d, 12h or 90m for a time ago, or a date/],
+      [['--status', '4'], /Expected a status such as 403, or a class such as 4xx/],
+      [['--user', 'ann'], /Expected an e-mail address/],
+      [['--since', 'monday'], /Expected a duration such as 7d, 12h or 90m, or a date/],
       [['--since', '1d', '--until', '2d'], /--since must be before --until/],
       [['--follow', '--until', '1d'], /--follow' cannot be used with option '--until/],
     ];
@@ -277,7 +277,7 @@ test('audit changes --json prints one object per line, as many as asked for, fro
     .map((line) => JSON.parse(line).after.name);
   assert.deepEqual(names, ['b', 'c']);
   const later = await commands.succeed('audit', 'changes', '--since', '2100-01-01');
-  assert.equal(later.stderr, 'Nothing was changed.\n');
+  assert.equal(later.stderr, 'No matching changes.\n');
 });
 
 test('audit changes finds what somebody did to somebody', async () => {
@@ -308,5 +308,5 @@ test('audit changes --base-url asks a running gateway, which tells administrator
     stdout,
     /^2026-03-10T12:00:00\.000Z {2}token\.create .*\n {4}bob@example\.com made the access token "two" of their own, group coders\n/,
   );
-  assert.match((await commandsOf('bob', api.url)('audit', 'changes')).stderr, /for administrators/);
+  assert.match((await commandsOf('bob', api.url)('audit', 'changes')).stderr, /Admin role required/);
 });

@@ -79,7 +79,7 @@ test('the client of a provider is asked for with a code that cannot be good, and
   const { issuer, seen } = await provider(t);
   const { ok, what, warnings } = await check(issuer, { email_verification: 'if_stated' });
   assert.ok(ok, what);
-  assert.match(what, /issuer matches; takes the client id, its secret or key, and the redirect URI$/);
+  assert.match(what, /issuer matches; accepts the client id, its secret or key, and the redirect URI$/);
   assert.deepEqual(warnings, []);
   assert.deepEqual(seen, [`header authorization_code ${REDIRECT_URI}`]);
 });
@@ -89,9 +89,9 @@ test('a real provider takes a good client, and refuses a wrong secret, a wrong i
   try {
     remote.register(REDIRECT_URI);
     const good = await check(remote.issuer, {}, remote.client_secret);
-    assert.match(good.what, /takes the client id, its secret or key, and the redirect URI/);
+    assert.match(good.what, /accepts the client id, its secret or key, and the redirect URI/);
     const wrong_secret = await check(remote.issuer, {}, 'another-secret-that-is-wrong');
-    assert.match(wrong_secret.what, /it knows the client gateway and refuses the secret in OIDC_CLIENT_SECRET/);
+    assert.match(wrong_secret.what, /it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET/);
     const wrong_id = await check(remote.issuer, { client_id: 'gatewya' }, remote.client_secret);
     assert.match(wrong_id.what, /it does not know the client gatewya/);
   } finally {
@@ -104,19 +104,19 @@ test('wrong secret, wrong client id, unregistered redirect URI and the wrong way
     const { issuer } = await provider(t, { wrong_secret });
     const refused = await check(issuer, {}, 'not-the-secret');
     assert.equal(refused.ok, false);
-    assert.match(refused.what, /^it knows the client gateway and refuses the secret in OIDC_CLIENT_SECRET$/);
+    assert.match(refused.what, /^it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET$/);
     const unknown = await check(issuer, { client_id: 'gatewya' });
     assert.match(unknown.what, /^it does not know the client gatewya$/);
     assert.match(unknown.help ?? '', /auth\.oidc\.client_id/);
   }
   const elsewhere = await provider(t, { redirect_uris: ['https://old.example.com/oauth/callback'] });
   const unregistered = await check(elsewhere.issuer);
-  assert.match(unregistered.what, /takes the client, but not the redirect URI/);
-  assert.match(unregistered.help ?? '', /register http:\/\/127\.0\.0\.1\/oauth\/callback there/);
+  assert.match(unregistered.what, /accepts the client, but not the redirect URI/);
+  assert.match(unregistered.help ?? '', /register exactly http:\/\/127\.0\.0\.1\/oauth\/callback there/);
   const both = await check(elsewhere.issuer, {}, 'not-the-secret');
   assert.match(
     both.what,
-    /knows the client gateway, but neither the secret in OIDC_CLIENT_SECRET nor the redirect URI/,
+    /knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET and the redirect URI/,
   );
   for (const [takes, configured, other] of [
     ['form', 'client_secret_basic', 'client_secret_post'],
@@ -134,18 +134,18 @@ test('what a provider does not tell is said to be unknown, not wrong', async (t)
   const silent = await provider(t, { redirect_uris: [], page: () => [302, ''] });
   const unclear = await check(silent.issuer);
   assert.ok(unclear.ok, unclear.what);
-  assert.match(unclear.what, /takes the client id and its secret or key$/);
-  assert.match((unclear.notes ?? []).join('\n'), /whether the redirect URI is registered can't be told/);
+  assert.match(unclear.what, /accepts the client id and its secret or key$/);
+  assert.match((unclear.notes ?? []).join('\n'), /unknown whether the redirect URI is registered/);
   const refused = await check(silent.issuer, { client_id: 'gatewya' });
-  assert.match(refused.what, /it refuses the client id gatewya or the secret in OIDC_CLIENT_SECRET/);
+  assert.match(refused.what, /it rejects the client id gatewya or the secret in OIDC_CLIENT_SECRET/);
   silent.scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_request' });
   const odd = await check(silent.issuer);
   assert.ok(odd.ok, odd.what);
-  assert.match((odd.notes ?? []).join('\n'), /can't be told: token endpoint: invalid_request/);
+  assert.match((odd.notes ?? []).join('\n'), /unknown whether .*: token endpoint: invalid_request/);
   // Dex, which looks at the code last.
   const error_description = 'Invalid or expired code parameter.';
   silent.scripted.token = (_req, res) => answerJson(res, 400, { error: 'invalid_request', error_description });
-  assert.match((await check(silent.issuer)).what, /takes the client id and its secret or key$/);
+  assert.match((await check(silent.issuer)).what, /accepts the client id and its secret or key$/);
 });
 
 test('a provider with one word for every mistake is not taken to know the client, unless it sends browsers back', async (t) => {
@@ -156,11 +156,11 @@ test('a provider with one word for every mistake is not taken to know the client
     answerJson(res, 403, { error: right ? 'invalid_code' : 'unauthorized_client' });
   };
   const good = await check(issuer);
-  assert.match(good.what, /takes the client id, its secret or key, and the redirect URI$/);
+  assert.match(good.what, /accepts the client id, its secret or key, and the redirect URI$/);
   const secret = await check(issuer, {}, 'not-the-secret');
-  assert.match(secret.what, /^it knows the client gateway and refuses the secret in OIDC_CLIENT_SECRET$/);
+  assert.match(secret.what, /^it knows the client gateway, but rejects the secret in OIDC_CLIENT_SECRET$/);
   const unknown = await check(issuer, { client_id: 'gatewya' });
-  assert.match(unknown.what, /^it refuses the client id gatewya or the redirect URI$/);
+  assert.match(unknown.what, /^it rejects the client id gatewya or the redirect URI$/);
   assert.match(unknown.help ?? '', /auth\.oidc\.client_id.*register http:\/\/127\.0\.0\.1\/oauth\/callback/);
 });
 
@@ -171,6 +171,6 @@ test('a browser that is sent back with a complaint about the request is a failur
   };
   const { ok, what, help } = await check(issuer);
   assert.equal(ok, false);
-  assert.match(what, /sends browsers back with invalid_scope/);
+  assert.match(what, /redirects browsers back with the error invalid_scope/);
   assert.match(help ?? '', /auth\.oidc\.scopes/);
 });

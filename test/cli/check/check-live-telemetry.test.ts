@@ -51,7 +51,7 @@ test('each signal that is sent is tried as it would be sent, with its headers', 
     ['telemetry logs', true],
     ['telemetry traces', true],
   ]);
-  assert.match(text, /takes one span \(status 200\)/);
+  assert.match(text, /accepts one span \(status 200\)/);
   assert.equal(collector.spans[0]!.name, 'appscli check --live');
   assert.equal(collector.spans[0]!.resource['service.name'], 'appscli-gateway');
   assert.equal(collector.logs.length, 1);
@@ -63,18 +63,18 @@ for (const [what, script, said] of [
   [
     'refuses the credential',
     answerBytes(401, {}, ''),
-    /credential refused \(status 401\).*\n.*headers in OTEL_HEADERS/,
+    /credential rejected \(status 401\).*\n.*headers in OTEL_HEADERS/,
   ],
   [
     'has another path',
     answerBytes(404, {}, ''),
-    /no traces there \(status 404\)[^?]*127\.0\.0\.1:\d+\/v1\/traces right/,
+    /no traces there \(status 404\)[\s\S]*check the address\s+http:\/\/127\.0\.0\.1:\d+\/v1\/traces/,
   ],
-  ['is a web site', answerBytes(200, { 'content-type': 'text/html; charset=utf-8' }, '<p>'), /a web page answers/],
+  ['is a web site', answerBytes(200, { 'content-type': 'text/html; charset=utf-8' }, '<p>'), /returns a web page/],
   ['redirects', answerBytes(302, { location: 'http://127.0.0.1:1/' }, ''), /redirects \(status 302\)/],
-  ['is busy', answerBytes(429, { 'retry-after': '60' }, ''), /status 429.*\n.*in trouble itself/],
-  ['cannot read OTLP', answerBytes(415, {}, ''), /refuses one span \(status 415\)/],
-  ['keeps nothing', takePartly('traces', 1, 'no room for it'), /does not keep it \(status 200\): no room for it/],
+  ['is busy', answerBytes(429, { 'retry-after': '60' }, ''), /status 429.*\n.*it is unavailable/],
+  ['cannot read OTLP', answerBytes(415, {}, ''), /rejects one span \(status 415\)/],
+  ['keeps nothing', takePartly('traces', 1, 'no room for it'), /discards it \(status 200\): no room for it/],
   ['warns', takePartly('traces', 0, 'old protocol'), /it says: old protocol/],
 ] as const) {
   test(`a collector that ${what} is told of`, async () => {
@@ -94,7 +94,7 @@ test('a collector that does not answer is not waited for', async () => {
 test('a collector that is away, and headers that cannot be sent, are told of without a secret', async () => {
   assert.match(
     (await live({ endpoint: 'http://127.0.0.1:1' })).text,
-    /connection refused[^?]*127\.0\.0\.1:1\/v1\/traces right/,
+    /connection refused[\s\S]*check the address\s+http:\/\/127\.0\.0\.1:1\/v1\/traces/,
   );
   const { text } = await live({}, { env: { OTEL_HEADERS: `x=${SECRET}\u0001x` } });
   assert.match(text.replace(/\s+/g, ' '), /OTEL_HEADERS cannot be read: .*header x/);
@@ -122,5 +122,5 @@ test('destinations of the telemetry of clients are tried for what goes there', a
 test('a collector that wants a credential where none is configured is told of', async () => {
   collector.trouble(answerBytes(401, {}, ''));
   const { text } = await live({ headers_env: undefined }, { env: {} });
-  assert.match(text, /wants a credential \(status 401\)[\s\S]*headers_env/);
+  assert.match(text, /requires a credential \(status 401\)[\s\S]*headers_env/);
 });

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
 import tls from 'node:tls';
-import { examineAll } from '../../doctor/host/support.ts';
+import { diagnoseAll } from '../../doctor/host/support.ts';
 import { createProject } from '../../load/support/project.ts';
 import { CERTIFICATES } from '../../support/certificates.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -96,16 +96,16 @@ test('check --live tells the way to each server, and reaches it that way', async
   });
   assert.equal(exit_code, 1, stderr);
   const by = (variable: string) => `through the proxy ${proxy.host} \\(${variable}\\)`;
-  const OK = 'answers with status 200 \\(\\d+ ms, ';
+  const OK = 'responds with status 200 \\(\\d+ ms, ';
   const lines = [
     `ok upstream tunnel ${OK}${by('HTTPS_PROXY')}\\)`,
     `ok upstream plain ${OK}${by('HTTP_PROXY')}\\)`,
-    'ok upstream here answers with status 404 \\(\\d+ ms, directly\\) note: there is no list of models at /nothing/v1/models; .* write append_v1: false',
+    'ok upstream here responds with status 404 \\(\\d+ ms, directly\\) note: no model list at /nothing/v1/models; .* set append_v1: false',
     `ok upstream none ${OK}directly \\(upstreams\\[\\]\\.proxy\\)\\)`,
-    `failed upstream refused the proxy ${proxy.host} answers with status 407: it wants a name and a password.*${by('upstreams\\[\\]\\.proxy')}`,
-    `failed upstream away no way through the proxy ${away}: connection refused \\(\\d+ ms, through the proxy ${away} \\(AWAY\\)\\)`,
+    `failed upstream refused the proxy ${proxy.host} answers with status 407: it requires a username and password.*${by('upstreams\\[\\]\\.proxy')}`,
+    `failed upstream away no connection through the proxy ${away}: connection refused \\(\\d+ ms, through the proxy ${away} \\(AWAY\\)\\)`,
     `identity provider .* \\(\\d+ ms, ${by('HTTPS_PROXY')}\\)`,
-    `ok telemetry traces takes one span \\(status 200\\) \\(\\d+ ms, ${by('HTTPS_PROXY')}\\)`,
+    `ok telemetry traces accepts one span \\(status 200\\) \\(\\d+ ms, ${by('HTTPS_PROXY')}\\)`,
   ];
   const flat = stdout.replace(/\s+/g, ' ');
   for (const line of lines) assert.match(flat, new RegExp(line), `${line}\n${stdout}`);
@@ -116,7 +116,7 @@ test('check --live tells the way to each server, and reaches it that way', async
 });
 
 test('doctor --config tells the way', async () => {
-  const results = await examineAll(project.path('gateway.yaml'), environment());
+  const results = await diagnoseAll(project.path('gateway.yaml'), environment());
   const found = results.find(({ title }) => title === 'upstream tunnel')!;
   assert.equal(found.verdict, 'ok', JSON.stringify(found));
   assert.ok(found.details!.includes(`reached through the proxy ${proxy.host} (HTTPS_PROXY)`), JSON.stringify(found));
@@ -163,7 +163,7 @@ test('a command of a person reaches a gateway through the proxy, and says so whe
   assert.match(
     refused.stderr.replace(/\s+/g, ' '),
     new RegExp(
-      `no answer from https://${first.name}: the proxy ${proxy.host} answers with status 407: it refuses the name`,
+      `no response from https://${first.name}: the proxy ${proxy.host} answers with status 407: it rejects the username`,
     ),
   );
   assert.ok(!(there.stderr + refused.stderr).includes('planted'));

@@ -55,7 +55,7 @@ test('an upstream that answers is fine; it is asked once, without a prompt, and 
     response.writeHead(200, { 'content-type': 'application/json' }).end('{}');
   });
   const { ok, what } = await upstream(url);
-  assert.deepEqual({ ok, what }, { ok: true, what: 'answers with status 200' });
+  assert.deepEqual({ ok, what }, { ok: true, what: 'responds with status 200' });
   assert.deepEqual(seen, [`GET /v1/models ${SECRET} undefined`]);
 });
 
@@ -80,17 +80,14 @@ test('without a section `models` an upstream is asked for its list, and which of
   const ask = () => upstream(url, undefined, {});
   const { ok, notes = [], warnings } = await ask();
   assert.deepEqual({ ok, warnings }, { ok: true, warnings: [] });
-  assert.equal(notes[0], '2 of the 3 models on its list are served: claude-sonnet-4-5, claude-haiku-4-5');
-  assert.match(
-    notes[1] ?? '',
-    /^not served, as the catalogue of prices \(.*\) does not know what they cost: coder-1; .*pricing/,
-  );
+  assert.equal(notes[0], 'the gateway serves 2 of its 3 listed models: claude-sonnet-4-5, claude-haiku-4-5');
+  assert.match(notes[1] ?? '', /^not served, because the price catalogue \(.*\) has no price: coder-1; .*pricing/);
   list = '{"data":[{"id":"coder-1"}]}';
-  assert.deepEqual((await ask()).warnings, ['no model on its list is served']);
+  assert.deepEqual((await ask()).warnings, ['the gateway serves no model on its list']);
   list = '{}';
   assert.match(
     (await ask()).warnings?.[0] ?? '',
-    /^it tells no list of its models: its answer is not a list of models; any/,
+    /^it provides no model list: its response is not a list of models; the gateway serves all models/,
   );
 });
 
@@ -108,9 +105,9 @@ test('a refused credential names the variable it is in', async () => {
   const url = await answering((_request, response) => response.writeHead(401).end());
   const { ok, what, help } = await upstream(url);
   assert.equal(ok, false);
-  assert.equal(what, 'credential refused (status 401)');
+  assert.equal(what, 'credential rejected (status 401)');
   assert.match(help ?? '', /UPSTREAM_KEY/);
-  assert.match((await upstream(url, {})).what, /wants a credential/);
+  assert.match((await upstream(url, {})).what, /requires a credential/);
 });
 
 test('a redirect is not followed', async () => {
@@ -144,8 +141,8 @@ test('a web page, a server in trouble, silence, a closed port and another protoc
   assert.deepEqual(
     found.map(({ what }) => what),
     [
-      'it answers with a web page (status 200)',
-      'it answers with status 503',
+      'it returns a web page (status 200)',
+      'it responds with status 503',
       'no answer within 0.5 seconds',
       'it does not speak HTTP',
       'connection refused',
@@ -202,12 +199,12 @@ test('an identity provider must publish a discovery document that names itself, 
   assert.deepEqual(right.warnings, []);
   assert.deepEqual(right.notes, ['the redirect URI to register there: http://127.0.0.1/oauth/callback']);
   const slash = await issuer((url) => ({ ...discovery(url), issuer: `${url}/` }));
-  assert.match(slash.what, /^it calls itself http:.*\/$/);
+  assert.match(slash.what, /^its issuer is http:.*\/$/);
   assert.match((await issuer((url) => ({ issuer: url }))).what, /lacks authorization_endpoint/);
   assert.match((await issuer((url) => ({ ...discovery(url), jwks_uri: 'jwks' }))).what, /lacks jwks_uri/);
   assert.match((await issuer(() => '<html>')).what, /discovery document is not a JSON object/);
   assert.match((await issuer(() => 'null')).what, /discovery document is not a JSON object/);
-  assert.match((await issuer(() => ({}))).what, /calls itself nothing/);
+  assert.match((await issuer(() => ({}))).what, /issuer is nothing/);
   assert.match((await issuer(discovery, {}, '<html>')).what, /list of keys is not a JSON object/);
   assert.match((await issuer(discovery, {}, { keys: [] })).what, /list of keys is empty/);
   const implicit = await issuer((url) => ({ ...discovery(url), response_types_supported: ['id_token'] }));
@@ -226,10 +223,10 @@ test('what an identity provider does not say it offers is a warning, what may be
   const { ok, warnings = [], notes = [] } = await issuer(document, { scopes: ['openid', 'grops'] });
   assert.equal(ok, true);
   assert.deepEqual(warnings, [
-    'it does not say that it takes client_secret_basic; it takes tls_client_auth',
-    'it does not say that it takes PKCE with S256, which the gateway always uses',
+    'it does not list client_secret_basic as supported, but tls_client_auth',
+    'it does not list PKCE with S256, which the gateway always uses',
     'it does not list the scope grops',
-    'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
+    'it does not list the claim email_verified, which sign-in requires; if it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
     'it lists the scope email, which brings the claims email, email_verified and is not asked for: set auth.oidc.scopes to [openid, grops, email]',
   ]);
   const stated = await issuer(document, { email_verification: 'if_stated' });
@@ -248,7 +245,7 @@ test('what an identity provider does not say it offers is a warning, what may be
   assert.deepEqual(found.warnings, []);
   assert.equal(found.notes?.length, 2);
   const signed = await issuer(fits, { ...fitting, private_key_env: 'KEY' });
-  assert.match(signed.warnings?.join('') ?? '', /takes private_key_jwt/);
+  assert.match(signed.warnings?.join('') ?? '', /does not list private_key_jwt/);
 });
 
 test('an identity provider is believed with the certificates that the configuration names', async () => {
@@ -261,7 +258,7 @@ test('an identity provider is believed with the certificates that the configurat
   const known = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('ca.pem') });
   assert.equal(known.what, 'its certificate is for another host');
   const missing = await checkIssuer({ ...OIDC, issuer_url: url, ca_file: project.path('missing.pem') });
-  assert.equal(missing.what, 'its ca_file cannot be read');
+  assert.equal(missing.what, 'cannot read its ca_file');
 });
 
 test('an identity provider may take no longer than the gateway will wait', async () => {
@@ -304,7 +301,7 @@ test('the command prints one line each, changes nothing in the database, and fai
   const empty = await run(env);
   assert.equal(empty.exit_code, 0, empty.stdout + empty.stderr);
   assert.match(empty.stdout, /^ok {6}database {7}PostgreSQL \d+\.\d+, no tables yet; [^(]*\(\d+ ms\)$/m);
-  assert.match(empty.stdout, /^ok {6}upstream main {2}answers with status 200 \(\d+ ms, directly\)$/m);
+  assert.match(empty.stdout, /^ok {6}upstream main {2}responds with status 200 \(\d+ ms, directly\)$/m);
   assert.match(empty.stderr, /live: 2 of 2/);
   assert.match((await run(env)).stdout, /no tables yet/);
 
@@ -318,7 +315,7 @@ test('the command prints one line each, changes nothing in the database, and fai
   const theirs = `${their_database}.${crypto.randomUUID()}`;
   spool(theirs);
   const { stdout } = await run(env);
-  const warning = `warning: the spool file ${theirs}.spool in .* belongs to the database ${their_database}`;
+  const warning = `warning: the spool file ${theirs}.spool in .* belongs to database ${their_database}`;
   assert.match(stdout.replace(/\s+/g, ' '), new RegExp(warning));
 
   const wrong = new URL(database.url);
@@ -338,7 +335,7 @@ test('variables must be set, and nothing is asked while the files have errors', 
   });
   assert.equal(exit_code, 1);
   assert.match(stdout, /error\[C4011\]: the environment variable DATABASE_URL is not set/);
-  assert.match(stderr, /live: nothing was asked/);
+  assert.match(stderr, /live: skipped because of errors/);
 });
 
 test('a time limit without --live is a mistake in the command line', async () => {

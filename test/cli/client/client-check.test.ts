@@ -58,8 +58,8 @@ describe('a gateway that is asked first', () => {
       await messages(backend.context, asked, { input: typing() });
       const settings = JSON.parse(read('.client', 'settings.json')) as { env: Record<string, string> };
       if (window === 128_000) assert.equal(settings.env.CLIENT_CODE_MAX_CONTEXT_TOKENS, '128000');
-      assert.equal(/does not say how many tokens coder-1 takes: 200000 is assumed/.test(said), window === 200_000);
-      assert.match(said, /the names are neutral, and no shipped client reads them: .* --profile shipped/);
+      assert.equal(/unknown context window of coder-1 at \S+: using 200000 tokens/.test(said), window === 200_000);
+      assert.match(said, /using neutral names, which no real client reads; .* --profile shipped/);
     }
     const before = backend.info().length;
     await codingCli(backend.context, { ...asked, profile: 'shipped' }, { input: typing() });
@@ -88,7 +88,7 @@ describe('a gateway that is asked first', () => {
       message: /has no model "coder-1" for this token: did you mean `coder-2`\? For another/,
     });
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
-    await assert.rejects(run(), /its token group may use no model at all/);
+    await assert.rejects(run(), /its token group allows no model/);
     assert.ok(!existsSync(home('.buildcli')));
   });
 
@@ -97,25 +97,25 @@ describe('a gateway that is asked first', () => {
     gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'It expired.\x1b[2J' } } }));
     await assert.rejects(run(), {
       exit_code: 1,
-      message: /refuses the credential: It expired\.\uFFFD\[2J\. Make a token/,
+      message: /rejects the credential: It expired\.\uFFFD\[2J\. Create a token/,
     });
     gateway.scripts.set(path, () => ({ status: 401, body: { error: { message: 'invalid x-api-key' } } }));
-    await assert.rejects(run(), /refuses the credential: invalid x-api-key\. Make a token/);
+    await assert.rejects(run(), /rejects the credential: invalid x-api-key\. Create a token/);
     gateway.scripts.set(path, () => ({ status: 200, body: '<html>' }));
-    await assert.rejects(run(), { exit_code: 69, message: /is it the address of a gateway\?/ });
+    await assert.rejects(run(), { exit_code: 69, message: /check the address of the gateway/ });
     gateway.scripts.set(path, () => ({ status: 302, headers: { location: '/login' } }));
     await assert.rejects(run(), /redirect/);
     delete backend.env.RELAY_API_KEY;
-    await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, and it is not set/ });
+    await assert.rejects(run(), { exit_code: 64, message: /token in RELAY_API_KEY, which is not set/ });
   });
 
   test('is asked whether the token is good where no model is fixed', async () => {
     const wish = { baseUrl: gateway.url, check: true, shell: 'sh' } as const;
     gateway.scripts.set('/v1/models?limit=1000', () => ({ body: { data: [] } }));
     assert.equal(await messages(backend.context, wish, { input: typing() }), 0);
-    assert.match(backend.info(), /takes the token/);
+    assert.match(backend.info(), /accepts the token/);
     gateway.scripts.set('/v1/models?limit=1000', () => ({ status: 403, body: {} }));
-    await assert.rejects(messages(backend.context, wish, { input: typing() }), /refuses the credential/);
+    await assert.rejects(messages(backend.context, wish, { input: typing() }), /rejects the credential/);
   });
 });
 

@@ -86,7 +86,7 @@ describe('signing in at the gateway', () => {
     await messages(backend.context, { baseUrl: BASE, signIn: true, print: true }, HERE);
     assert.match(
       backend.info(),
-      /VENDOR_AUTH_TOKEN is set in your environment: remove it, or the client does not sign in/,
+      /VENDOR_AUTH_TOKEN is set in your environment: remove it, otherwise the client does not sign in/,
     );
     assert.match(backend.info(), /VENDOR_BASE_URL is set in your environment/);
     assert.doesNotMatch(backend.info(), /planted/);
@@ -96,9 +96,9 @@ describe('signing in at the gateway', () => {
     const gateway = await startScriptedGateway();
     const given = { baseUrl: gateway.url, signIn: true, check: true, print: true } as const;
     await messages(backend.context, given, HERE);
-    assert.match(backend.info(), /takes sign-ins from a terminal/);
+    assert.match(backend.info(), /supports sign-in from a terminal/);
     gateway.scripts.set('/.well-known/oauth-authorization-server', () => ({ status: 404, body: {} }));
-    await assert.rejects(messages(backend.context, given, HERE), { exit_code: 69, message: /can't be signed in at/ });
+    await assert.rejects(messages(backend.context, given, HERE), { exit_code: 69, message: /cannot sign in at/ });
   });
 });
 
@@ -158,7 +158,7 @@ describe('a key helper', () => {
     await assert.rejects(buildCli(backend.context, given, HERE), { exit_code: 1, message: /not signed in/ });
     keep(backend, { [gateway.url]: held(3000, { expires_at: new Date(Date.now() + 3_000_000).toISOString() }) });
     await buildCli(backend.context, given, HERE);
-    assert.match(backend.info(), /has coder-1 for this token/);
+    assert.match(backend.info(), /serves coder-1 to this token/);
   });
 
   test('written by the program itself prints a token from any directory, with an empty environment', async () => {
@@ -182,7 +182,7 @@ describe('a key helper', () => {
     assert.doesNotMatch(backend.info(), /cache/);
     const program = { ...PROGRAM, script: '/home/a/.npm/_npx/0a1b/node_modules/appscli/engine/bin/appscli.js' };
     await messages(backend.context, given, { ...HERE, program });
-    assert.match(backend.info(), /cache that may be emptied: install it, or say with --appscli/);
+    assert.match(backend.info(), /cache that may be emptied: install it, or set its path with --appscli/);
   });
 
   test('is quoted for cmd on Windows, and refused a path that cmd would change', () => {
@@ -222,18 +222,18 @@ describe('a file for every machine', () => {
     await messages(backend.context, { baseUrl: BASE, keyHelper: true, managed: other, write: true }, HERE);
     const { apiKeyHelper } = JSON.parse(backend.data());
     assert.equal(apiKeyHelper, `${other === 'windows' ? 'appscli.cmd' : 'appscli'} token --base-url ${BASE}`);
-    assert.match(backend.info(), /What follows belongs in .*managed-settings\.json on each machine/);
+    assert.match(backend.info(), /Install the following as .*managed-settings\.json on each machine/);
     const build = { ...MODEL, baseUrl: BASE, keyHelper: true, managed: 'windows' } as const;
     await assert.rejects(buildCli(backend.context, build, HERE), {
       exit_code: 64,
-      message: /no file for every machine/,
+      message: /no managed file/,
     });
   });
 
   test('holds no token, however it is asked for', async () => {
     for (const how of [{ apiKey: 'gw_planted_token_1' }, { tokenStdin: true }, {}] as const) {
       const given = { ...MODEL, ...how, baseUrl: BASE, managed: true } as const;
-      await assert.rejects(codingCli(backend.context, given, HERE), { exit_code: 64, message: /holds no token/ });
+      await assert.rejects(codingCli(backend.context, given, HERE), { exit_code: 64, message: /contain no token/ });
     }
   });
 });
@@ -288,6 +288,6 @@ describe('taking it back', () => {
     assert.equal(await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, HERE), 0);
     assert.equal(await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, HERE), 0);
     assert.equal(read('.client', 'settings.json'), before);
-    assert.match(backend.info(), /say nothing of/);
+    assert.match(backend.info(), /have no settings for/);
   });
 });

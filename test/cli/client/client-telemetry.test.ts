@@ -16,9 +16,9 @@ const HEADER = `Authorization=Bearer ${TOKEN}`;
 
 useBackend();
 
-const surroundings = { input: piped(TOKEN), program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
+const dependencies = { input: piped(TOKEN), program: { runtime: '/opt/node', script: '/opt/appscli.js' } };
 const ANOTHER_HEADER = 'Authorization=Bearer gw_planted_token_2';
-const another = { ...surroundings, input: piped('gw_planted_token_2') };
+const another = { ...dependencies, input: piped('gw_planted_token_2') };
 /** What a TOML file says, as plain objects. */
 const readToml = (...parts: string[]) => JSON.parse(JSON.stringify(parse(read(...parts))));
 
@@ -49,15 +49,15 @@ describe('telemetry of the Messages client', () => {
     Object.fromEntries(Object.entries(env).filter(([name]) => /OTEL|TELEMETRY/.test(name)));
 
   test('goes to the gateway with the token of the file, and texts stay out of it', async () => {
-    assert.equal(await messages(backend.context, { ...wish, tokenStdin: true }, surroundings), 0);
+    assert.equal(await messages(backend.context, { ...wish, tokenStdin: true }, dependencies), 0);
     assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: HEADER });
-    assert.match(backend.info(), /will send telemetry to https:\/\/gateway\.example\.com, which stamps it/);
-    assert.match(backend.info(), /texts of prompts, answers and tools stay out/);
+    assert.match(backend.info(), /will send telemetry to https:\/\/gateway\.example\.com, which adds your identity/);
+    assert.match(backend.info(), /no texts of prompts, responses and tools/);
     assert.doesNotMatch(backend.info(), /planted/);
   });
 
   test('has its headers from the key helper, which is asked again every minute', async () => {
-    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
+    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
     const { env, apiKeyHelper, otelHeadersHelper } = settings();
     assert.equal(apiKeyHelper, `/opt/node /opt/appscli.js token --base-url ${BASE}`);
     assert.equal(otelHeadersHelper, `/opt/node /opt/appscli.js token --headers --base-url ${BASE}`);
@@ -66,36 +66,36 @@ describe('telemetry of the Messages client', () => {
   });
 
   test('needs no credential of its own where people sign in, and can have traces', async () => {
-    await messages(backend.context, { ...wish, signIn: true, telemetry: ['traces'] }, surroundings);
+    await messages(backend.context, { ...wish, signIn: true, telemetry: ['traces'] }, dependencies);
     const only_traces = { OTEL_METRICS_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'none', OTEL_TRACES_EXPORTER: 'otlp' };
     assert.deepEqual(telemetryOf(settings().env), {
       ...VARIABLES,
       ...only_traces,
       CLIENT_CODE_ENHANCED_TELEMETRY_BETA: '1',
     });
-    await messages(backend.context, { ...wish, signIn: true }, surroundings);
+    await messages(backend.context, { ...wish, signIn: true }, dependencies);
     assert.deepEqual(telemetryOf(settings().env), VARIABLES);
   });
 
   test('puts away what switches texts on, and other headers', async () => {
     const before = { env: { OTEL_LOG_USER_PROMPTS: '1', MINE: '1' }, otelHeadersHelper: '/mine', theme: 'dark' };
     put(JSON.stringify(before), ...SETTINGS);
-    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
     assert.equal(settings().env.OTEL_LOG_USER_PROMPTS, '0');
     assert.equal(settings().otelHeadersHelper, undefined);
-    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
+    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
     assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
     assert.deepEqual([settings().theme, settings().env.MINE], ['dark', '1']);
   });
 
   test('has the credential of the client, whatever that is changed to', async () => {
-    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
     await messages(backend.context, { ...silent, tokenStdin: true }, another);
     assert.deepEqual(telemetryOf(settings().env), { ...VARIABLES, OTEL_EXPORTER_OTLP_HEADERS: ANOTHER_HEADER });
-    await messages(backend.context, { ...silent, keyHelper: true }, surroundings);
+    await messages(backend.context, { ...silent, keyHelper: true }, dependencies);
     assert.equal(settings().env.OTEL_EXPORTER_OTLP_HEADERS, undefined);
     assert.match(settings().otelHeadersHelper, /token --headers/);
-    await messages(backend.context, { ...silent, signIn: true }, surroundings);
+    await messages(backend.context, { ...silent, signIn: true }, dependencies);
     assert.deepEqual(telemetryOf(settings().env), VARIABLES);
     assert.equal(settings().otelHeadersHelper, undefined);
   });
@@ -107,22 +107,22 @@ describe('telemetry of the Messages client', () => {
       OTEL_EXPORTER_OTLP_HEADERS: 'k=1',
     };
     put(JSON.stringify({ env }), ...SETTINGS);
-    await messages(backend.context, { ...silent, tokenStdin: true }, surroundings);
+    await messages(backend.context, { ...silent, tokenStdin: true }, dependencies);
     assert.deepEqual(telemetryOf(settings().env), env);
   });
 
   test('is taken away again, and stays as it is where nobody speaks of it', async () => {
     put('{"theme": "dark"}', ...SETTINGS);
     for (const way of [{ tokenStdin: true }, { keyHelper: true }] as const) {
-      await messages(backend.context, { ...wish, ...way }, surroundings);
+      await messages(backend.context, { ...wish, ...way }, dependencies);
       const on = read(...SETTINGS);
-      await messages(backend.context, { ...silent, ...way }, surroundings);
+      await messages(backend.context, { ...silent, ...way }, dependencies);
       assert.equal(read(...SETTINGS), on);
-      await messages(backend.context, { ...wish, ...way, telemetry: false }, surroundings);
+      await messages(backend.context, { ...wish, ...way, telemetry: false }, dependencies);
       assert.doesNotMatch(read(...SETTINGS), /OTEL|otel|TELEMETRY/);
     }
-    await messages(backend.context, { ...wish, keyHelper: true }, surroundings);
-    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, surroundings);
+    await messages(backend.context, { ...wish, keyHelper: true }, dependencies);
+    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, dependencies);
     assert.deepEqual(settings(), { theme: 'dark' });
     assert.doesNotMatch(backend.info(), /planted/);
   });
@@ -130,29 +130,29 @@ describe('telemetry of the Messages client', () => {
   test('of another collector stays when that for the gateway is taken away', async () => {
     const others = { env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com', OTEL_LOGS_EXPORTER: 'otlp' } };
     put(JSON.stringify(others), ...SETTINGS);
-    await messages(backend.context, { ...wish, tokenStdin: true, telemetry: false }, surroundings);
+    await messages(backend.context, { ...wish, tokenStdin: true, telemetry: false }, dependencies);
     assert.deepEqual(telemetryOf(settings().env), others.env);
-    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, surroundings);
+    await removeClient(backend.context, 'messages', { baseUrl: BASE, write: true }, dependencies);
     assert.deepEqual(settings(), others);
   });
 
   test('is shown for a shell with the token of another variable', async () => {
     const shown = { ...wish, write: undefined, shell: 'sh' } as never;
-    await messages(backend.context, shown, surroundings);
+    await messages(backend.context, shown, dependencies);
     const lines = backend.data().split('\n');
     assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_ENDPOINT='${BASE}'`));
     assert.ok(lines.includes(`export OTEL_EXPORTER_OTLP_HEADERS='Authorization=Bearer '"$RELAY_API_KEY"`));
-    assert.match(backend.info(), /Every program started from this shell/);
+    assert.match(backend.info(), /Other OpenTelemetry programs in this shell/);
   });
 
   test('in a file without a token says how the client gets one', async () => {
-    await messages(backend.context, { ...wish, apiKeyEnv: 'OURS' }, surroundings);
+    await messages(backend.context, { ...wish, apiKeyEnv: 'OURS' }, dependencies);
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
   });
 
   test('warns of variables that win over the file', async () => {
     backend.env.OTEL_EXPORTER_OTLP_METRICS_ENDPOINT = 'https://mine.example.com';
-    await messages(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await messages(backend.context, { ...wish, tokenStdin: true }, dependencies);
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set in your environment: remove it/);
   });
 });
@@ -168,7 +168,7 @@ describe('telemetry of the coding CLI', () => {
   });
 
   test('goes to the gateway, with the token in a file that only its user can read', async () => {
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     const headers = { headers: { authorization: `Bearer ${TOKEN}` } };
     assert.deepEqual(otel(), both(headers));
     assert.equal(statSync(home(...CONFIG)).mode & 0o077, 0);
@@ -177,7 +177,7 @@ describe('telemetry of the coding CLI', () => {
   });
 
   test('has the token of the client, whatever that is changed to', async () => {
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     await codingCli(backend.context, { ...silent, tokenStdin: true }, another);
     const headers = { headers: { authorization: 'Bearer gw_planted_token_2' } };
     assert.deepEqual(otel(), both(headers));
@@ -188,17 +188,17 @@ describe('telemetry of the coding CLI', () => {
     const elsewhere =
       'endpoint = "https://elsewhere.example/v1/logs"\nprotocol = "json"\nheaders = { key = "theirs" }\n';
     put(`[otel.exporter.otlp-http]\n${elsewhere}`, ...CONFIG);
-    await codingCli(backend.context, { ...silent, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...silent, tokenStdin: true }, dependencies);
     assert.equal(otel().exporter['otlp-http'].headers.key, 'theirs');
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     assert.deepEqual(otel().exporter, exporter('logs', { headers: { authorization: `Bearer ${TOKEN}` } }));
   });
 
   test('without a token in the file says how the client gets one', async () => {
-    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS' }, surroundings);
+    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS' }, dependencies);
     assert.deepEqual(otel(), both());
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer \$OURS"/);
-    await codingCli(backend.context, { ...wish, keyHelper: true }, surroundings);
+    await codingCli(backend.context, { ...wish, keyHelper: true }, dependencies);
     assert.match(backend.info(), /Bearer \$\(appscli token --base-url https:\/\/gateway\.example\.com\)"/);
   });
 
@@ -207,23 +207,23 @@ describe('telemetry of the coding CLI', () => {
       '[otel]\nexporter = "none"\nlog_user_prompt = true\n[otel.metrics_exporter.otlp-grpc]\nendpoint = "x"\n',
       ...CONFIG,
     );
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     const first = read(...CONFIG);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     assert.equal(read(...CONFIG), first);
-    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] }, surroundings);
+    await codingCli(backend.context, { ...wish, apiKeyEnv: 'OURS', telemetry: ['logs'] }, dependencies);
     assert.deepEqual(otel(), { log_user_prompt: false, exporter: exporter('logs') });
   });
 
   test('is taken away again, and that of another collector stays', async () => {
     const mine = '[otel.trace_exporter.otlp-http]\nendpoint = "https://mine.example.com"\nprotocol = "binary"\n';
     put(`[tui]\ntheme = "dark"\n\n${mine}`, ...CONFIG);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
-    await codingCli(backend.context, { ...wish, tokenStdin: true, telemetry: false }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await codingCli(backend.context, { ...wish, tokenStdin: true, telemetry: false }, dependencies);
     const left = { trace_exporter: { 'otlp-http': { endpoint: 'https://mine.example.com', protocol: 'binary' } } };
     assert.deepEqual(otel(), left);
-    await codingCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
-    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, surroundings);
+    await codingCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
+    await removeClient(backend.context, 'coding-cli', { baseUrl: BASE, write: true }, dependencies);
     assert.deepEqual(readToml(...CONFIG), { tui: { theme: 'dark' }, otel: left });
     assert.doesNotMatch(backend.info(), /planted/);
   });
@@ -234,7 +234,7 @@ describe('telemetry of the build CLI', () => {
   const telemetry = () => readToml(...CONFIG).telemetry;
 
   test('goes to the gateway, whose token no file can hold', async () => {
-    await buildCli(backend.context, { ...wish, tokenStdin: true }, surroundings);
+    await buildCli(backend.context, { ...wish, tokenStdin: true }, dependencies);
     assert.deepEqual(telemetry(), {
       otel_enabled: true,
       otel_metrics_exporter: 'otlp',
@@ -250,25 +250,25 @@ describe('telemetry of the build CLI', () => {
   });
 
   test('has no traces', async () => {
-    await buildCli(backend.context, { ...wish, telemetry: ['metrics', 'traces'] }, surroundings);
+    await buildCli(backend.context, { ...wish, telemetry: ['metrics', 'traces'] }, dependencies);
     assert.match(backend.info(), /sends no traces/);
-    const traces = buildCli(backend.context, { ...wish, telemetry: ['traces'] }, surroundings);
+    const traces = buildCli(backend.context, { ...wish, telemetry: ['traces'] }, dependencies);
     await assert.rejects(traces, { exit_code: 64, message: /sends no traces/ });
   });
 
   test('is taken away again, and what is not about the gateway stays', async () => {
     put('[telemetry]\ntrace_upload = false\n', ...CONFIG);
-    await buildCli(backend.context, wish, surroundings);
-    await buildCli(backend.context, { ...wish, telemetry: false }, surroundings);
+    await buildCli(backend.context, wish, dependencies);
+    await buildCli(backend.context, { ...wish, telemetry: false }, dependencies);
     assert.deepEqual(telemetry(), { trace_upload: false });
-    await buildCli(backend.context, wish, surroundings);
-    await removeClient(backend.context, 'build-cli', { baseUrl: BASE, write: true }, surroundings);
+    await buildCli(backend.context, wish, dependencies);
+    await removeClient(backend.context, 'build-cli', { baseUrl: BASE, write: true }, dependencies);
     assert.deepEqual(readToml(...CONFIG), { telemetry: { trace_upload: false } });
   });
 
   test('warns of variables that would send texts, or send elsewhere', async () => {
     Object.assign(backend.env, { OTEL_LOG_USER_PROMPTS: '1', OTEL_EXPORTER_OTLP_ENDPOINT: 'https://mine.example.com' });
-    await buildCli(backend.context, wish, surroundings);
+    await buildCli(backend.context, wish, dependencies);
     assert.match(backend.info(), /OTEL_LOG_USER_PROMPTS is set/);
     assert.match(backend.info(), /OTEL_EXPORTER_OTLP_ENDPOINT is set/);
   });
@@ -281,9 +281,9 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     gateway.scripts.set('/v1/metrics', () => ({ body: {} }));
     gateway.scripts.set('/v1/logs', () => ({ body: { partialSuccess: { errorMessage: 'nothing is sent on' } } }));
     const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
-    assert.equal(await buildCli(backend.context, asked, surroundings), 0);
-    assert.match(backend.info(), /takes metrics\n/);
-    assert.match(backend.info(), /takes logs: nothing is sent on\n/);
+    assert.equal(await buildCli(backend.context, asked, dependencies), 0);
+    assert.match(backend.info(), /accepts metrics\n/);
+    assert.match(backend.info(), /accepts logs: nothing is sent on\n/);
     const [question] = gateway.to('/v1/metrics');
     assert.deepEqual([question!.headers.authorization, question!.text], [`Bearer ${TOKEN}`, '{}']);
   });
@@ -294,15 +294,15 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     for (const signal of SIGNALS) gateway.scripts.set(`/v1/${signal}`, () => ({ body: {} }));
     const { telemetry: _, ...silent } = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
     for (const client of [buildCli, codingCli, messages]) {
-      await client(backend.context, silent, surroundings);
+      await client(backend.context, silent, dependencies);
       assert.deepEqual(gateway.to('/v1/logs'), []);
-      await client(backend.context, { ...silent, telemetry: ['logs'] }, surroundings);
+      await client(backend.context, { ...silent, telemetry: ['logs'] }, dependencies);
       gateway.requests.splice(0);
-      await client(backend.context, silent, surroundings);
+      await client(backend.context, silent, dependencies);
       assert.deepEqual([gateway.to('/v1/logs').length, gateway.to('/v1/metrics').length], [1, 0]);
       gateway.requests.splice(0);
     }
-    const said = backend.info().match(/by its file the client sends (?:no telemetry|its logs) to/g);
+    const said = backend.info().match(/the client's file sends (?:no telemetry|logs) to/g);
     assert.deepEqual(said?.length, 6);
   });
 
@@ -312,7 +312,9 @@ describe('a gateway that is asked before telemetry is switched on', () => {
     gateway.scripts.set('/v1/metrics', () => ({ status: 404, body: {} }));
     gateway.scripts.set('/v1/logs', () => ({ status: 404, body: {} }));
     const asked = { ...wish, baseUrl: gateway.url, check: true, apiKey: TOKEN } as const;
-    await assert.rejects(buildCli(backend.context, asked, surroundings), { message: /takes no metrics .*--telemetry/ });
+    await assert.rejects(buildCli(backend.context, asked, dependencies), {
+      message: /accepts no metrics .*--telemetry/,
+    });
     assert.ok(!existsSync(home('.buildcli')));
   });
 });
@@ -330,7 +332,7 @@ describe('the program', () => {
     const only = await run('--print', '--telemetry', 'logs');
     assert.match(only.output, /otel_metrics_exporter = "none"\notel_logs_exporter = "otlp"/);
     const wrong = await run('--print', '--telemetry', 'metrics,log');
-    assert.match(wrong.output, /Write some of metrics, logs, traces/);
+    assert.match(wrong.output, /Expected some of metrics, logs, traces/);
     const none = await run('--print', '--no-telemetry');
     assert.doesNotMatch(none.output, /otel_/);
     assert.doesNotMatch((await run('--print')).output, /otel_|telemetry/);

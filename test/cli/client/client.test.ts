@@ -32,7 +32,7 @@ context_window = 500000
 env_key = "RELAY_API_KEY"
 `,
     );
-    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set/);
     assert.equal(backend.data(), '');
   });
 
@@ -62,10 +62,10 @@ env_key = "RELAY_API_KEY"
     ] as const) {
       const input = typing(answer);
       assert.equal(await buildCli(backend.context, wish, { input }), exit_code);
-      assert.deepEqual(input.asked, answer === 'never asked' ? [] : ['Write this? [y/N] ']);
+      assert.deepEqual(input.asked, answer === 'never asked' ? [] : ['Write these changes? [y/N] ']);
     }
     assert.match(backend.info(), /-default = "old"\n\+default = "made-coder-1"/);
-    assert.match(backend.info(), /says so already; nothing to write/);
+    assert.match(backend.info(), /is up to date/);
     assert.match(read('.buildcli', 'config.toml'), /^# mine\n\[models\]\ndefault = "made-coder-1"\n/);
     assert.equal(read('.buildcli', 'config.toml.backup-1'), '# mine\n[models]\ndefault = "old"\n');
     assert.deepEqual(readdirSync(home('.buildcli')).toSorted(), ['config.toml', 'config.toml.backup-1']);
@@ -87,7 +87,7 @@ env_key = "RELAY_API_KEY"
   test('with a broken file is told the line, and the file stays', async () => {
     put('[models]\ndefault = "hunter2\n', '.buildcli', 'config.toml');
     await assert.rejects(buildCli(backend.context, { ...wish, write: true }, { input: typing() }), {
-      message: /config\.toml:2: it is not TOML: (?:(?!hunter2).)*; nothing was written$/,
+      message: /config\.toml:2: invalid TOML: (?:(?!hunter2).)*; nothing was written$/,
       exit_code: 78,
     });
     assert.deepEqual(readdirSync(home('.buildcli')), ['config.toml']);
@@ -124,7 +124,7 @@ supports_websockets = false
   test('asks for the token without showing it, and tells of it to nobody', async () => {
     const input = typing(TOKEN, 'yes');
     assert.equal(await codingCli(backend.context, { ...wish, json: true }, { input }), 0);
-    assert.deepEqual(input.asked, ['hidden Token for the gateway (not shown): ', 'Write this? [y/N] ']);
+    assert.deepEqual(input.asked, ['hidden Token for the gateway (not shown): ', 'Write these changes? [y/N] ']);
     const said = JSON.parse(backend.data());
     assert.deepEqual(said.files, [
       { path: home('.codingcli', 'auth.json'), change: 'written', backup: null },
@@ -158,7 +158,7 @@ supports_websockets = false
     await codingCli(backend.context, { ...wish, tokenStdin: true, write: true }, { input: piped(TOKEN) });
     assert.match(backend.info(), /profile is set in .*config\.toml: remove it/);
     assert.match(backend.info(), /model_catalog_json is set in/);
-    assert.match(backend.info(), /a sign-in of the vendor is there as well/);
+    assert.match(backend.info(), /there is also a vendor sign-in/);
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')).tokens, { id_token: 'planted' });
   });
 });
@@ -168,13 +168,16 @@ describe('a file that cannot be understood', () => {
     put('{"a": 1,\n}', '.codingcli', 'auth.json');
     const given = { ...WINDOW, baseUrl: BASE, model: 'coder-1', tokenStdin: true, write: true } as const;
     await assert.rejects(codingCli(backend.context, given, { input: piped(TOKEN) }), {
-      message: /auth\.json:2: it is not JSON; .*; nothing was written$/,
+      message: /auth\.json:2: invalid JSON; .*; nothing was written$/,
       exit_code: 78,
     });
     assert.deepEqual(readdirSync(home('.codingcli')), ['auth.json']);
     put('[1]', '.client', 'settings.json');
     const settings = { baseUrl: BASE, settings: true } as const;
-    await assert.rejects(messages(backend.context, settings, { input: typing() }), /settings\.json:1: it is JSON, but/);
+    await assert.rejects(
+      messages(backend.context, settings, { input: typing() }),
+      /settings\.json:1: not a JSON object/,
+    );
   });
 });
 
@@ -203,7 +206,7 @@ describe('the Messages client', () => {
       `export VENDOR_AUTH_TOKEN="$RELAY_API_KEY"`,
     ]);
     assert.match(backend.info(), /\.client\/cache\/gateway-models\.json/);
-    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set here/);
+    assert.match(backend.info(), /reads its token from RELAY_API_KEY, which is not set/);
   });
 
   test('has no models of ours where none is named, and keeps to its own', async () => {
@@ -233,7 +236,7 @@ describe('the Messages client', () => {
 
   test('is told to set the token itself when its settings are to hold none', async () => {
     await messages(backend.context, { ...wish, settings: true, write: true }, { input: typing() });
-    assert.match(backend.info(), /set VENDOR_AUTH_TOKEN where the client starts/);
+    assert.match(backend.info(), /set VENDOR_AUTH_TOKEN for the client/);
     assert.deepEqual(JSON.parse(read('.client', 'settings.json')), { env: { VENDOR_BASE_URL: BASE } });
   });
 });
@@ -266,7 +269,10 @@ describe('every client', () => {
     const given = { ...wish, baseUrl: 'http://gateway.internal:8080', print: true } as const;
     assert.equal(await buildCli(backend.context, given, { input: typing() }), 0);
     assert.match(backend.data(), /^base_url = "http:\/\/gateway\.internal:8080\/v1"$/m);
-    assert.match(backend.info(), /over http everybody between the client and http:\/\/gateway\.internal:8080 can read/);
+    assert.match(
+      backend.info(),
+      /http exposes the token and the prompts on the network to http:\/\/gateway\.internal:8080/,
+    );
   });
 
   test('may be given the address with the path of an API behind it', async () => {
@@ -289,7 +295,7 @@ describe('every client', () => {
   test('takes the token itself, as the forms of client managers have it, with a word of warning', async () => {
     await codingCli(backend.context, { ...wish, apiKey: TOKEN, write: true }, { input: typing() });
     assert.deepEqual(JSON.parse(read('.codingcli', 'auth.json')), { COMPAT_API_KEY: TOKEN });
-    assert.match(backend.info(), /--token-stdin does not/);
+    assert.match(backend.info(), /use --token-stdin/);
     assert.doesNotMatch(backend.info() + backend.data(), /planted/);
     const both = { ...wish, apiKey: TOKEN, tokenStdin: true } as const;
     await assert.rejects(codingCli(backend.context, both, { input: typing() }), /exclude each other/);
@@ -300,7 +306,7 @@ describe('every client', () => {
     assert.match(backend.data(), /"COMPAT_API_KEY": "<hidden>"/);
     assert.match(backend.data(), /^requires_compat_auth = true$/m);
     const checked = { ...wish, print: true, check: true } as const;
-    await assert.rejects(codingCli(backend.context, checked, { input: typing() }), /where is the token/);
+    await assert.rejects(codingCli(backend.context, checked, { input: typing() }), /no token: use --token-stdin/);
   });
 
   test('is refused what is no address, and a key where a name belongs', async () => {
@@ -311,7 +317,7 @@ describe('every client', () => {
     await buildCli(backend.context, { ...wish, baseUrl: 'http://localhost:8080/v1', print: true }, { input });
     for (const apiKeyEnv of [TOKEN, 'sk-planted', '$NAME', '']) {
       await assert.rejects(buildCli(backend.context, { ...wish, apiKeyEnv }, { input }), (error: Error) => {
-        return /takes the name of an environment variable/.test(error.message) && !/planted/.test(error.message);
+        return /expects the name of an environment variable/.test(error.message) && !/planted/.test(error.message);
       });
     }
     for (const text of ['', 'short', 'two words here', `${TOKEN}\nplanted`, `planted${'\x00'}0000`]) {
@@ -320,12 +326,12 @@ describe('every client', () => {
         return /one line of 8 to 8192/.test(error.message) && !/planted/.test(error.message);
       });
     }
-    await assert.rejects(codingCli(backend.context, wish, { input }), /where is the token\?/);
+    await assert.rejects(codingCli(backend.context, wish, { input }), /no token: use --token-stdin/);
     // Names that objects have of their own are names like others.
     await buildCli(backend.context, { ...wish, alias: 'constructor', print: true }, { input });
     assert.match(backend.data(), /^\[model\.constructor\]\nmodel = "coder-1"$/m);
     for (const alias of ['a.b', '__proto__', '', 'a b']) {
-      await assert.rejects(buildCli(backend.context, { ...wish, alias }, { input }), /--alias is the name of an entry/);
+      await assert.rejects(buildCli(backend.context, { ...wish, alias }, { input }), /--alias: expected letters/);
     }
   });
 });

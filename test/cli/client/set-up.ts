@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { beforeEach } from 'node:test';
-import { type ClientSurroundings, type SetUpOptions, setUpClient } from '../../../engine/edge/cli/client/client.ts';
+import { type ClientDependencies, type SetUpOptions, setUpClient } from '../../../engine/edge/cli/client/client.ts';
 import type { Input } from '../../../engine/edge/cli/client/client-write.ts';
 import type { CommandContext } from '../../../engine/edge/cli/context.ts';
 import type { ClientKind } from '../../../engine/edge/client-files/clients.ts';
 import { type Backend, createBackend } from '../../client/scripted-gateway.ts';
 
 const setUp =
-  (client: ClientKind) => (context: CommandContext, given: SetUpOptions, surroundings: ClientSurroundings) =>
-    setUpClient(context, client, given, surroundings);
+  (client: ClientKind) => (context: CommandContext, given: SetUpOptions, dependencies: ClientDependencies) =>
+    setUpClient(context, client, given, dependencies);
 
 /** `appscli client` for each kind of client. */
 export const [messages, codingCli, buildCli] = [setUp('messages'), setUp('coding-cli'), setUp('build-cli')];

@@ -41,7 +41,7 @@ const auth = { oidc: { issuer_url: 'https://id.example.com', client_id: 'x', cli
 test('where people sign in, console prints its address', async () => {
   const { exit_code, stdout, stderr } = await run({ server: server('https://gateway.example.com/models/'), auth });
   assert.deepEqual([exit_code, stdout], [0, 'https://gateway.example.com/models/console\n'], stderr);
-  assert.match(stderr, /sign in with the account you have at work/);
+  assert.match(stderr, /sign in with your company account/);
 });
 
 test('where nobody can, it prints a link, another one each time, and keeps only its hash', async () => {
@@ -50,7 +50,7 @@ test('where nobody can, it prints a link, another one each time, and keeps only 
   assert.equal(exit_code, 0, stderr);
   const [, secret] = /^http:\/\/127\.0\.0\.1:8080\/console\/link\?once=([\w-]{43})\n$/.exec(stdout) ?? [];
   assert.ok(secret, stdout);
-  assert.match(stderr.replaceAll('\n', ' '), /good once, for a minute, and whoever uses it is an administrator/);
+  assert.match(stderr.replaceAll('\n', ' '), /works once, within a minute, and gives administrator access/);
   const { url, expires_at } = JSON.parse((await run(sections, '--json')).stdout);
   assert.notEqual(url, stdout.trim());
   assert.ok(Math.abs(Date.parse(expires_at) - Date.now() - 60_000) < 30_000);
@@ -71,5 +71,5 @@ test('sessions that links opened are ended all at once, and links that were not 
 test('no link is printed that would open the console from another machine', async () => {
   const { exit_code, stdout, stderr } = await run({ server: server('http://gateway.example.com') });
   assert.deepEqual([exit_code, stdout], [78, '']);
-  assert.match(stderr, /set auth\.oidc, so that people can sign in/);
+  assert.match(stderr, /set auth\.oidc, or a server\.public_url/);
 });

@@ -61,10 +61,7 @@ test('the name of a shipped stage is refused', async () => {
   for (const name of ['audit', 'check-budget']) {
     const { exit_code, stderr } = await run('create', 'stage', name);
     assert.equal(exit_code, 64);
-    assert.equal(
-      stderr,
-      `appscli: ${name} is the name of a shipped stage; call yours something else, such as own-${name}\n`,
-    );
+    assert.equal(stderr, `appscli: ${name} is a shipped stage; use another name, such as own-${name}\n`);
   }
 });
 

@@ -3,12 +3,12 @@ import assert from 'node:assert/strict';
 import { before, describe, it, test } from 'node:test';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import type { Loaded } from '../../../engine/base/source/spec.ts';
-import type { Balance, Counted } from '../../../engine/domain/budget/limits/room.ts';
+import type { Balance, Counted } from '../../../engine/domain/budget/limits/headroom.ts';
 import { describeDryRun } from '../../../engine/edge/cli/explain/describe-dry-run.ts';
 import { explain } from '../../../engine/edge/cli/explain/explain.ts';
 import type { DryRun } from '../../../engine/pipeline/explain/dry-run.ts';
+import { recordFor } from '../../../engine/pipeline/explain/limit-views.ts';
 import { replayRecord } from '../../../engine/pipeline/explain/past-request.ts';
-import { recordFor } from '../../../engine/pipeline/explain/told-limits.ts';
 import { load } from '../../../engine/pipeline/load/index.ts';
 import { stages } from '../../../stages/index.ts';
 import { createProject } from '../../load/support/project.ts';
@@ -177,7 +177,7 @@ describe('a past request', () => {
       );
     const refused = change({ 'request.headers.x-team': 'red', 'route.upstream': 'other' });
     const route = refused.stages.find(({ id }) => id === 'resolve-route');
-    assert.deepEqual(route?.raised, { code: 'forbidden', message: 'the access rule no-red refuses it' });
+    assert.deepEqual(route?.raised, { code: 'forbidden', message: 'the access rule no-red rejects it' });
     assert.equal(refused.stages.find(({ id }) => id === 'forward')?.fate, 'unreached');
     assert.equal(refused.facts['route.upstream'], 'main');
     assert.deepEqual(refused.spending, []);
@@ -197,13 +197,16 @@ describe('a past request', () => {
 
   it('is told in words, with what nobody knows any more', () => {
     const text = describeDryRun(replay({}), 80).join('\n');
-    assert.match(text, /^The request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z, by\s+the\s+rules\s+as/);
-    assert.match(text, /2 {2}failures may run \(finally\)\n +it depends on upstream\.status, not in the audit log/);
+    assert.match(text, /^Request 0b9e4c1e-\S+\s+of\s+2026-03-10T12:00:00\.000Z,\s+evaluated\s+with/);
+    assert.match(
+      text,
+      /2 {2}failures may run \(finally\)\n +unknown: it depends on upstream\.status, which the audit log lacks/,
+    );
   });
 
   it('is told with the trace that it belongs to, where its record has one', () => {
     const trace_id = '0af7651916cd43dd8448eb211c80319c';
-    assert.match(describeDryRun(replay({ trace_id }), 80).join('\n'), new RegExp(`^Its trace: ${trace_id}$`, 'm'));
+    assert.match(describeDryRun(replay({ trace_id }), 80).join('\n'), new RegExp(`^Trace: ${trace_id}$`, 'm'));
     assert.doesNotMatch(describeDryRun(replay({}), 80).join('\n'), /trace/);
   });
 
@@ -339,7 +342,7 @@ describe('a request to come with several upstreams', () => {
     const [spare, strict] = ['spare', 'strict'].map((name) => run.upstreams.find(({ upstream }) => upstream === name));
     assert.deepEqual([spare?.cache_downgraded, spare?.is_last_resort], [true, true]);
     assert.deepEqual([strict?.cache_downgraded, strict?.is_last_resort], [undefined, undefined]);
-    assert.match(text, /\n {2}- {2}spare, with a prompt cache of five minutes: it\s+does\s+not\s+keep[^(]+\(cache\)\n/);
+    assert.match(text, /\n {2}- {2}spare, with a five-minute prompt cache: it\s+does\s+not\s+cache[^(]+\(cache\)\n/);
     const [section = ''] = /^Upstreams, .*?\n\n/ms.exec(text) ?? [];
     assert.ok(
       section.split('\n').every((line) => line.length <= 80),
@@ -370,7 +373,7 @@ describe('a request to come with several upstreams', () => {
   test('is told nothing of the kind where its route has one upstream', async () => {
     const { run, text } = await explained('lone.json');
     assert.deepEqual(run.upstreams, []);
-    assert.doesNotMatch(text, /Upstreams, in the order/);
+    assert.doesNotMatch(text, /Upstreams, in order/);
     assert.match(text, /-> upstream spare, by the rule lone/);
   });
 });
@@ -435,9 +438,9 @@ describe('a past request with several upstreams', () => {
     ]);
     assert.match(
       text,
-      /What became of it then\n {2}Served by main, after spare.*\n {2}1 {2}spare: bad_gateway, status 502, 33 ms, possibly\s+billed:/,
+      /What happened\n {2}Served by main, after spare.*\n {2}1 {2}spare: bad_gateway, status 502, 33 ms, possibly\s+billed:/,
     );
-    assert.match(text, /\(next_unconfirmed\)\n {2}2 {2}main: answered, status 200, 120 ms; its\s+answer/);
+    assert.match(text, /\(next_unconfirmed\)\n {2}2 {2}main: answered, status 200, 120 ms; its\s+response/);
     assert.ok(text.split('\n').every((line) => line.length <= 80));
   });
 

@@ -101,7 +101,7 @@ describe('explain', () => {
     assert.match(stdout, /defaults\.user_daily_usd at most 5 USD per user and day \(UTC\)\n +gateway\.yaml:22\n/);
     assert.match(
       stdout,
-      /messages\/refuse-large refuses: 400 invalid_request\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,
+      /messages\/refuse-large rejects: 400 invalid_request\n +when request\.body_bytes > 1000\n +pipelines\/messages\.yaml:12\n/,
     );
   });
 
@@ -161,15 +161,18 @@ describe('explain', () => {
     assert.match(passed, / {2}x-team: search\n {2}x-api-token: the value of SPARE_HEADER\n/);
     assert.match(passed, /bytes, with stream_options, model rewritten\n/);
     const { stdout: translated } = await explain(file, ...given);
-    assert.match(translated, /POST https:\/\/spare\.example\.com\/v1\/chat\/completions [\s\S]*bytes, written anew\n/);
+    assert.match(
+      translated,
+      /POST https:\/\/spare\.example\.com\/v1\/chat\/completions [\s\S]*bytes, serialised again\n/,
+    );
   });
 
   it('tells the answer of the gateway itself where a request would not leave it', async () => {
     const file = await request('huge.json', 5000);
     const { stdout } = await explain(file, '--group', 'engineers');
     assert.match(stdout, /3 {2}refuse-large runs\n +yes: request\.body_bytes > 1000 \(request\.body_bytes is 50\d\d\)/);
-    assert.match(stdout, /Would be answered by the gateway itself\n {2}400 invalid_request\n {2}Too large\.\n$/);
-    assert.doesNotMatch(stdout, /Would be sent/);
+    assert.match(stdout, /Response of the gateway itself\n {2}400 invalid_request\n {2}Too large\.\n$/);
+    assert.doesNotMatch(stdout, /Request to the upstream/);
     const expensive = await request('expensive.json', 10, { max_tokens: 200_000 });
     await writeFile(join(directory, 'tight.yaml'), CONFIG.replace('user_daily_usd: 5', 'user_daily_usd: 1'));
     const refused = await explain(expensive, '--group', 'engineers', '--config', 'tight.yaml');
@@ -240,7 +243,7 @@ describe('explain', () => {
     const given = ['--group', 'engineers', '--config', 'shadows.yaml'];
     const held = await explain(await request('held.json', 2000), ...given);
     assert.match(held.stdout, /3 {2}refuse-large is skipped, in shadow mode\n +yes: request\.body_bytes > 1000/);
-    assert.match(held.stdout, /would have acted\n {2}refuse-large\n/);
+    assert.match(held.stdout, /Shadow rules that match\n {2}refuse-large\n/);
     await writeFile(join(directory, 'empty.json'), '');
     const broken = await explain('empty.json', ...given);
     assert.match(broken.stdout, /3 {2}refuse-large is not reached\n/);
@@ -258,10 +261,10 @@ describe('explain', () => {
     const file = await request('charge.json', 1);
     const given = ['--group', 'engineers', '--config', 'team.yaml'];
     const charged = await explain(file, ...given);
-    assert.match(charged.stdout, /few holds: 3 USD per team and day, and the caller has no team\n/);
+    assert.match(charged.stdout, /few matches: 3 USD per team and day, and the caller has no team\n/);
     assert.match(charged.stdout, /spend\.reserved_nano_usd = 0\.\d+ USD/);
     const counted = await explain(file, ...given, '--path', '/v1/messages/count_tokens');
-    assert.match(counted.stdout, /Would be sent/);
+    assert.match(counted.stdout, /Request to the upstream/);
     assert.doesNotMatch(counted.stdout, /Spend rules|Limits|few/);
   });
 
@@ -293,18 +296,18 @@ describe('explain', () => {
     await writeFile(join(directory, 'headers.yaml'), config);
     const told = (...more: string[]) =>
       explain(file, '--group', 'engineers', '--config', 'headers.yaml', ...more).then(({ stdout }) => stdout);
-    assert.doesNotMatch(await told(), / holds: refuses|request\.agent = |token\.name = /);
+    assert.doesNotMatch(await told(), / holds: rejects|request\.agent = |token\.name = /);
     assert.match(
       await told('--header', 'X-Team: red'),
-      /^Pipeline messages\n {7}request\.headers\.x-team = "red"\n[\s\S]+\n {2}1 {2}no-red holds: refuses: 403 forbidden\n/,
+      /^Pipeline messages\n {7}request\.headers\.x-team = "red"\n[\s\S]+\n {2}1 {2}no-red matches: rejects: 403 forbidden\n/,
     );
     assert.match(
       await told('--header', 'x-app: cli-bg', '--header', 'x-team: blue'),
-      /request\.agent = "background"[\s\S]+\n {2}2 {2}no-background holds: refuses/,
+      /request\.agent = "background"[\s\S]+\n {2}2 {2}no-background matches: rejects/,
     );
     assert.match(
       await told('--token-name', 'ci'),
-      /principal\.token\.name = "ci"[\s\S]+\n {2}3 {2}no-ci holds: refuses/,
+      /principal\.token\.name = "ci"[\s\S]+\n {2}3 {2}no-ci matches: rejects/,
     );
     const { exit_code, stderr } = await explain(file, '--signed-in', '--token-name', 'ci');
     assert.equal(exit_code, 64);
@@ -332,11 +335,11 @@ describe('explain', () => {
   it('says in one line what is missing or misspelt', async () => {
     const file = await request('small.json', 1);
     const wrong: [string[], RegExp][] = [
-      [[file], /token group: --group engineers or research/],
-      [[file, '--group', 'nobody'], /there is no token group nobody/],
+      [[file], /no token group; use --group engineers or research/],
+      [[file, '--group', 'nobody'], /unknown token group nobody/],
       [[file, '--group', 'research', '--path', '/v2'], /no pipeline serves POST \/v2; name another path/],
-      [[file, '--group', 'research', '--region', 'eu'], /--region: no request has a region here; .*region_header/],
-      [['a-folder'], /called a-folder/],
+      [[file, '--group', 'research', '--region', 'eu'], /--region needs .*region_header/],
+      [['a-folder'], /file or term a-folder/],
       [['mesages'], /did you mean `messages`\?/],
     ];
     await mkdir(join(directory, 'a-folder'));

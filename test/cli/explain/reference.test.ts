@@ -33,19 +33,19 @@ describe('a word is explained by what the reference says of it', () => {
     ['request.cache.ttl', /none, 5m, 1h/, /read-body/],
     ['operator ===', /\{ "===": \[a, b\] \}/],
     ['spend_limit_exceeded', /429/, /billing_error/, /insufficient_quota/, /check-budget/],
-    ['field service_tier', /^Decisive fields: service_tier\n/, /Passes anyway +auto/],
+    ['field service_tier', /^Privileged fields: service_tier\n/, /Passes anyway +auto/],
     ['header Set-Cookie', /cookies for the gateway's host/],
     ['header access-control-of-the-future', /access-control-\*/],
     ['header OpenAI-Project', /account/],
-    ['header x-unlisted', /it passes unchanged/],
+    ['header x-unlisted', /It passes unchanged/],
     ['header x-of-some-tenant', /dropped unless allow_headers/],
-    ['header authorization', /ends at the gateway/],
+    ['header authorization', /gateway consumes it/],
     ['header x-accel-buffering', /every event stream/],
-    ['field max_tokens', /passes as it was sent/],
-    ['field judge_model', /held against the models/],
+    ['field max_tokens', /passes unchanged/],
+    ['field judge_model', /checked against the models/],
     ['spend_limits.rules[].limit_usd', /^gateway\.yaml: spend_limits\.rules\[\]\.limit_usd\n/],
     ['limit_usd', /spend_limits\.rules\[\]\.limit_usd/],
-    ['routing.rules', /Below it: .*name.*upstream/s],
+    ['routing.rules', /Keys: .*name.*upstream/s],
     ['key models', /^gateway\.yaml: models\n/],
     ['failover overloaded', /answered/, /Status 503 or 529/],
     ['failover 529', /^Failover: overloaded\n/],
@@ -94,10 +94,10 @@ test('an unknown word is a usage error that says what was probably meant, else w
     ['C2030', /no code C2030; did you mean `C2003`\?/],
     ['stage forwrd', /no stage forwrd; did you mean `forward`\?/],
     ['request.modle', /request\.modle; did you mean `request\.model`\?/],
-    ['agent-of-nobody', /no pipeline, file or word of the reference called agent-of-nobody/],
+    ['agent-of-nobody', /no pipeline, file or term agent-of-nobody/],
     ['failover overlodaed', /no failover overlodaed; did you mean `overloaded`\?/],
-    ['flower forward', /no kind of word flower; there is code, stage, /],
-    ['request.json', /there is no file request\.json; appscli explain key request\.json looks for a key/],
+    ['flower forward', /unknown kind flower; expected code, stage, /],
+    ['request.json', /there is no file request\.json; for a key of this name: appscli explain key request\.json/],
     ['pipelines/none.yaml', /there is no file pipelines\/none\.yaml/],
   ];
   for (const [words, message] of CASES) {
@@ -108,7 +108,7 @@ test('an unknown word is a usage error that says what was probably meant, else w
       return true;
     });
   }
-  assert.match((await cli(['explain', ''])).stderr, /^appscli: .*It is empty\./);
+  assert.match((await cli(['explain', ''])).stderr, /^appscli: .*Expected a text that is not empty\./);
   const { exit_code, stdout, stderr } = await cli(['explain', 'C9999']);
   assert.deepEqual([exit_code, stdout], [64, '']);
   assert.match(stderr, /^appscli: there is no code C9999; .*\n$/);
@@ -127,7 +127,7 @@ describe('beside a configuration', () => {
     assert.match(await explained(['C4012'], broken), /^Diagnostics: C4012\n/);
     assert.match(
       await explained(['spend_limits.rules'], broken),
-      /^gateway\.yaml: spend_limits\.rules\n[\s\S]*has mistakes/,
+      /^gateway\.yaml: spend_limits\.rules\n[\s\S]*has errors/,
     );
   });
 
@@ -135,7 +135,7 @@ describe('beside a configuration', () => {
     const whole = withFiles({ 'gateway.yaml': GATEWAY });
     await assert.rejects(explained([whole.config], whole), {
       exit_code: 64,
-      message: /no file with a request, which is JSON; appscli check .*gateway\.yaml checks it/,
+      message: /not a request file \(JSON\); see appscli check .*gateway\.yaml/,
     });
   });
 

@@ -47,12 +47,12 @@ describe('a file with a request', () => {
       [{ headers: { 'not a name': 'x' } }, /`headers` must be a mapping/],
       [{ headers: { 'x-a': 5 } }, /`headers` must be a mapping/],
       [{ text: {} }, /`text` must be a text/],
-      [{ text: '', json: {} }, /`json` or `text`, not both/],
+      [{ text: '', json: {} }, /`json` and `text` exclude each other/],
     ];
     for (const [content, message] of wrong) {
       assert.throws(() => read(JSON.stringify(content)), { name: 'StartError', message, exit_code: 64 });
     }
-    assert.throws(() => readRequest(directory), /cannot be read/);
+    assert.throws(() => readRequest(directory), /cannot read/);
   });
 });
 
@@ -69,13 +69,13 @@ describe('headers of the command line', () => {
 
   it('are refused where they are none, carry a credential or belong to the connection', () => {
     const wrong: [string, RegExp][] = [
-      ['x-team', /write a name, a colon and a value/],
-      [': red', /write a name, a colon and a value/],
-      ['not a name: x', /write a name, a colon and a value/],
-      ['x-a: two\nlines', /write a name, a colon and a value/],
-      ['Authorization: Bearer secret', /--header authorization: who asks is told by --user/],
-      ['x-api-key: secret', /--header x-api-key: who asks/],
-      ['Host: elsewhere', /--header host: it belongs to the connection/],
+      ['x-team', /expected a name, a colon and a value/],
+      [': red', /expected a name, a colon and a value/],
+      ['not a name: x', /expected a name, a colon and a value/],
+      ['x-a: two\nlines', /expected a name, a colon and a value/],
+      ['Authorization: Bearer secret', /--header authorization: a dry run needs no credential; use --user/],
+      ['x-api-key: secret', /--header x-api-key: a dry run needs no credential/],
+      ['Host: elsewhere', /--header host: a connection header/],
     ];
     for (const [header, message] of wrong) {
       assert.throws(() => withHeaders({}, [header]), { name: 'StartError', message, exit_code: 64 });

@@ -71,61 +71,58 @@ describe('a file that is no bill', () => {
     for (const [cells, expected] of [
       ...['"1,234.50"', '"1,5"', '$1.5', '(1.5)', '', 'NaN', '0x10'].map((cost) => [
         `2027-01-05,m,${cost},USD`,
-        `F:3:3: "cost" is ${JSON.stringify(cost.replaceAll('"', ''))}, which is no number like 1234.56 or -0.5: without separators, signs of currencies and parentheses`,
+        `F:3:3: "cost" is ${JSON.stringify(cost.replaceAll('"', ''))}, expected a number such as 1234.56 or -0.5, without separators, currency signs and parentheses`,
       ]),
-      ['2027-01-05,m,1e99,USD', 'F:3:3: "cost" is "1e99", more money than there is'],
+      ['2027-01-05,m,1e99,USD', 'F:3:3: "cost" is "1e99", which is implausibly large'],
       ['2027-01-05,m,1e-30,USD', 'F:3:3: "cost" is "1e-30", which has more than 18 decimals'],
-      ['2027-01-05,m,1,EUR', 'F:3:4: "currency" is "EUR", and the ledger is in USD'],
+      ['2027-01-05,m,1,EUR', 'F:3:4: "currency" is "EUR", but the ledger is in USD'],
       [
         '01/05/2027,m,1,USD',
-        'F:3:1: "day" is "01/05/2027", which is no day like 2027-01-31; leave out lines that are about no day',
+        'F:3:1: "day" is "01/05/2027", expected a day such as 2027-01-31; remove lines without a day',
       ],
       [
         '2027-02-30,m,1,USD',
-        'F:3:1: "day" is "2027-02-30", which is no day like 2027-01-31; leave out lines that are about no day',
+        'F:3:1: "day" is "2027-02-30", expected a day such as 2027-01-31; remove lines without a day',
       ],
       [
         '9999-12-31,m,1,USD',
-        'F:3:1: "day" is "9999-12-31", which is no day like 2027-01-31; leave out lines that are about no day',
+        'F:3:1: "day" is "9999-12-31", expected a day such as 2027-01-31; remove lines without a day',
       ],
-      [
-        '2027-01-05, ,1,USD',
-        'F:3:2: "model" is empty; leave out lines that are about no model, such as sums and taxes',
-      ],
+      ['2027-01-05, ,1,USD', 'F:3:2: "model" is empty; remove lines without a model, such as sums and taxes'],
     ] as [string, string][]) {
       assert.equal(below(cells), expected);
     }
     for (const cells of ['2027-01-05,m,1', '2027-01-05,"m,1,USD', '2027-01-05,m"x,1,USD', '2027-01-05,"m"x,1,USD']) {
-      assert.match(below(cells), /^F:[34]: it is not CSV: /);
+      assert.match(below(cells), /^F:[34]: invalid CSV: /);
     }
   });
 
   it('is refused when a column is missing, or two may be meant', () => {
     assert.equal(
       complaint('date,model_name,cost\n'),
-      'F:1: no column for the model (model, model_id) among "date", "model_name", "cost"; say which it is: --columns model=NAME',
+      'F:1: no column for the model (model, model_id) among "date", "model_name", "cost"; choose with --columns model=NAME',
     );
     assert.equal(
       complaint('date,model,cost\n', { cost: 'Total' }),
-      'F:1: no column for "Total" among "date", "model", "cost"; say which it is: --columns cost=NAME',
+      'F:1: no column for "Total" among "date", "model", "cost"; choose with --columns cost=NAME',
     );
     assert.equal(
       complaint('date,model,cost,Amount\n'),
-      'F:1:4: "cost" and "Amount" may both be the cost; say which: --columns cost=NAME',
+      'F:1:4: "cost" and "Amount" may both be the cost; choose with --columns cost=NAME',
     );
     for (const text of ['day;model;cost\n2027-01-05;m;1\n', 'day\tmodel\tcost\n']) {
-      assert.equal(complaint(text), 'F:1: the columns are not separated by commas; save it with commas between them');
+      assert.equal(complaint(text), 'F:1: the columns are not separated by commas; save the file with commas');
     }
   });
 
   it('is refused when it is empty, no text, a directory, or not there', () => {
     assert.equal(complaint(''), 'F:1: the file is empty; a bill begins with a line of column names');
-    assert.equal(complaint('day,model,cost\n'), 'F:2: there is nothing below the column names');
+    assert.equal(complaint('day,model,cost\n'), 'F:2: no lines below the column names');
     assert.equal(
       complaint(Buffer.from('day,model,cost\n', 'utf16le').fill(0xff, 0, 2)),
       'F is not UTF-8; save it as CSV in UTF-8',
     );
-    assert.throws(() => readBill(directory), /cannot be read: EISDIR/);
+    assert.throws(() => readBill(directory), /cannot read .*: EISDIR/);
     assert.throws(() => readBill(join(directory, 'none.csv')), /there is no file .*none\.csv/);
   });
 

@@ -31,7 +31,7 @@ test('ledger reprice shows what would change, writes it with --yes, and then the
   const since = ['--since', before];
   await bench.request(await bench.newToken({ user: 'ivan@example.com', team: 'search' }));
   const same = await bench.succeed('ledger', 'reprice', ...since);
-  assert.match(same.stdout, /^The ledger has the prices of gateway\.yaml: nothing differs in 1 request\.\n$/);
+  assert.match(same.stdout, /^No differences in 1 request: the ledger has the prices of gateway\.yaml\.\n$/);
 
   const shown = await atTwiceThePrice('ledger', 'reprice', ...since);
   assert.equal(shown.exit_code, 0, shown.stderr);
@@ -48,7 +48,7 @@ test('ledger reprice shows what would change, writes it with --yes, and then the
   assert.deepEqual(total, { requests: 1, ledger_usd: COST, now_usd: '0.003315', difference_usd: COST });
   assert.deepEqual(written, { requests: 1, difference_usd: COST });
   const again = await atTwiceThePrice('ledger', 'reprice', ...since, '--yes');
-  assert.match(again.stdout, /nothing differs in 1 request/);
+  assert.match(again.stdout, /No differences in 1 request/);
   assert.doesNotMatch(again.stdout, /Wrote/);
 
   await bench.succeed('ledger', 'verify');
@@ -63,7 +63,10 @@ test('ledger reprice shows what would change, writes it with --yes, and then the
 
   // The books are as they were for the other test.
   const back = await bench.succeed('ledger', 'reprice', ...since, '--yes');
-  assert.match(back.stdout, /\nWrote 1 adjusting row of -0\.001658 USD together; counters and limits follow\.\n$/);
+  assert.match(
+    back.stdout,
+    /\nWrote 1 adjusting row, -0\.001658 USD in total, and updated the counters of\nlimits\.\n$/,
+  );
 });
 
 test('ledger reprice needs to know since when', async () => {
@@ -96,17 +99,17 @@ test('what is left alone by repricing is told in 80 columns, and names of models
     },
     80,
   ).join('\n');
-  assertNarrow(text.slice(text.indexOf('Left alone')));
+  assertNarrow(text.slice(text.indexOf('Skipped')));
   assert.match(text, new RegExp(`^2026-03-10 +${group.model} at spare +1234567 `, 'm'));
   assert.ok(!text.includes('\x1b'));
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [
     'TOTAL 2469134 24691.356000 691.356000 -24000.000000',
-    'Left alone: 2 requests without tokens: refused by the upstream, or recorded at what was reserved.',
-    'Left alone: 1 request whose upstream did not say what was used; --estimates prices them too.',
-    'for which gateway.yaml has no price.',
-    'Left alone: 4 requests at gone, which gateway.yaml does not have.',
-    'Wrote 2469000 adjusting rows of -24000.000000 USD together; counters and limits follow. 134 requests had been adjusted by somebody else meanwhile.',
+    'Skipped 2 requests without token counts: rejected by the upstream, or recorded at the reserved amount.',
+    'Skipped 1 request without reported usage; include them with --estimates.',
+    'which has no price in gateway.yaml.',
+    'Skipped 4 requests at gone, which is not in gateway.yaml.',
+    'Wrote 2469000 adjusting rows, -24000.000000 USD in total, and updated the counters of limits. Another command has already adjusted 134 requests.',
   ]) {
     assert.ok(words.includes(expected), `${expected}\n${text}`);
   }
@@ -165,18 +168,18 @@ test('ledger reconcile refuses a file that is no bill, an upstream that nobody k
     return stderr;
   };
   const main = ['--upstream', 'main'];
-  assert.match(await refused(bill, ...main), /wrong\.csv:2:3: "cost" is "1,234\.50", which is no number like 1234\.56/);
+  assert.match(
+    await refused(bill, ...main),
+    /wrong\.csv:2:3: "cost" is "1,234\.50", expected a number such as 1234\.56/,
+  );
   assert.match(await refused(join(directory, 'none.csv'), ...main), /there is no file /);
   assert.match(await refused(bill), /required option '--upstream <name>' not specified/);
   writeFileSync(bill, 'day,model,cost\n2027-01-05,m,1\n');
-  assert.match(
-    await refused(bill, '--upstream', 'other'),
-    /neither gateway\.yaml nor the ledger has an upstream "other"; there is main/,
-  );
-  assert.match(await refused(bill, ...main, '--tolerance-percent', '-1'), /Write a percentage from 0 to 100/);
-  assert.match(await refused(bill, ...main, '--tolerance-usd', '1e9'), /Write an amount in USD/);
-  assert.match(await refused(bill, ...main, '--columns', 'day'), /Write some of day=NAME,model=NAME,cost=NAME/);
-  assert.match(await refused(bill, ...main, '--since', '2027-02-30'), /Write a date: 2027-01-31/);
+  assert.match(await refused(bill, '--upstream', 'other'), /unknown upstream "other"; gateway\.yaml has main/);
+  assert.match(await refused(bill, ...main, '--tolerance-percent', '-1'), /Expected a percentage from 0 to 100/);
+  assert.match(await refused(bill, ...main, '--tolerance-usd', '1e9'), /Expected an amount in USD/);
+  assert.match(await refused(bill, ...main, '--columns', 'day'), /Expected some of day=NAME,model=NAME,cost=NAME/);
+  assert.match(await refused(bill, ...main, '--since', '2027-02-30'), /Expected a date such as 2027-01-31/);
   assert.match(
     await refused(bill, ...main, '--since', '2027-02-01', '--until', '2027-02-01'),
     /--since must be before --until/,
@@ -207,8 +210,8 @@ test('a comparison with a bill has whole names of models, and sentences in 80 co
   const words = text.replace(/\s+/g, ' ');
   for (const expected of [
     '3 lines of 3 disagree, 3 only in the bill.',
-    'Of the ledger 5.0000 USD are estimates, for requests whose upstream did not say what was used.',
-    '2 lines of the bill are about other days.',
+    'The ledger includes 5.0000 USD of estimates, for requests without reported usage.',
+    'Ignored 2 lines of the bill for other days.',
     'The bill of main from 2026-03-10 to 2026-03-10 disagrees with the ledger.',
   ]) {
     assert.ok(words.includes(expected), `${expected}\n${text}`);

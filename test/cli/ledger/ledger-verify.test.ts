@@ -73,7 +73,7 @@ test('ledger sum computes sums anew that were changed by hand, as ledger verify 
   assert.notEqual(await usage(), before);
   const tomorrow = new Date(Date.now() + 86_400_000).toISOString().slice(0, 10);
   const { stdout } = await bench.succeed('ledger', 'sum', '--since', '2026-01-01', '--until', tomorrow);
-  assert.match(stdout, /^Summed up \d lines? of the ledger anew\.\n$/);
+  assert.match(stdout, /^Recomputed the sums of \d ledger lines?\.\n$/);
   await bench.succeed('ledger', 'verify');
   assert.equal(await usage(), before);
   assert.ok(JSON.parse((await bench.succeed('ledger', 'sum', '--json')).stdout).lines >= 1);
@@ -139,14 +139,14 @@ test('every kind of finding is told with its amount and what to do, in 80 column
   for (const expected of [
     '30 amounts of the counters differ from the ledger:',
     'counter without an id, which does not exist: reserved 0 USD, should be 0.000001 USD (0.000001 USD too little)',
-    'and 10 more, smaller ones',
-    '1 request in the books more than once: req_1: 2 ledger rows of 0.000000005 USD, and still reserved',
-    '1 ledger row with a cost that no counter has: req_2 of ',
-    '1 ledger row with attempts that do not come to it: req_5 of b@example.com: 0.000000005 USD, its attempts 0.000000004 USD; possibly billed 0.000000003 USD, its attempts 0 USD',
-    '2 reservations left by gateways that are gone: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last heard of at 2026-03-10 12:00 UTC',
-    'its gateway is not known',
-    '2 sums of usage by hour or day differ from the ledger: hour from 2026-03-10 12:00 UTC, b@example.com, coder-1 at main: cost 0.000000008 USD too little day from 2026-03-10 12:00 UTC, b@example.com, coder-1 at main: input tokens 9 too much Reports',
-    'Compute the sums of those days anew with `appscli ledger sum --since DAY --until DAY`.',
+    'and 10 more with smaller amounts',
+    '1 request recorded more than once: req_1: 2 ledger rows of 0.000000005 USD, and still reserved',
+    '1 ledger row whose cost is in no counter: req_2 of ',
+    '1 ledger row with attempts that do not add up: req_5 of b@example.com: 0.000000005 USD, its attempts 0.000000004 USD; possibly billed 0.000000003 USD, its attempts 0 USD',
+    '2 reservations of gateways that no longer run: req_3 of b@example.com: 0.000000007 USD since 2026-03-10 12:00 UTC; its gateway was last alive at 2026-03-10 12:00 UTC',
+    'its gateway is unknown',
+    '2 sums of usage by hour or day differ from the ledger: hour from 2026-03-10 12:00 UTC, b@example.com, coder-1 at main: cost 0.000000008 USD too little day from 2026-03-10 12:00 UTC, b@example.com, coder-1 at main: input tokens 9 too much Only',
+    'Recompute them with `appscli ledger sum --since DAY --until DAY`.',
     'The ledger does not add up: compared 3 counters with 5 ledger rows of 1152921504.606846976 USD and 2 reservations of 0.000000001 USD.',
   ]) {
     assert.ok(words.includes(expected), `${expected}\n${text}`);

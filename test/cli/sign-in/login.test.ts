@@ -62,17 +62,17 @@ Open this page in a browser:
 
   ${gateway.url}/device?user_code=WDJB-MJHT
 
-Go on there only if it shows the same code as here:
+Continue only if the page shows this code:
 
   WDJB-MJHT
 
-Waiting for you; the code is good for 10:00 minutes.
+Waiting for sign-in; the code is valid for 10:00 minutes.
 Signed in at ${gateway.url} as alice@example.com.
 
-  appscli models   shows the models you may use, with prices
-  appscli client   sets up a coding client for this gateway
-  appscli token    prints a token that is valid now
-  appscli logout   ends the sign-in
+  appscli models   list your models, with prices
+  appscli client   set up a coding client
+  appscli token    print a valid token
+  appscli logout   end the sign-in
 `,
     );
     assert.equal(backend.data(), '');
@@ -147,8 +147,8 @@ Signed in at ${gateway.url} as alice@example.com.
     ];
     await signIn();
     assert.equal(passed_seconds(), 5 + 5 + 30 + 5);
-    assert.match(backend.info(), /^Trying on: .*status 502, not in JSON$/m);
-    assert.match(backend.info(), /^Trying on: .*temporarily_unavailable$/m);
+    assert.match(backend.info(), /^Retrying: .*status 502, not in JSON$/m);
+    assert.match(backend.info(), /^Retrying: .*temporarily_unavailable$/m);
   });
 });
 
@@ -161,7 +161,7 @@ describe('the browser', () => {
   test('opens the page with the code filled in where a person sits at the terminal', async () => {
     await signIn({}, display());
     assert.deepEqual(opened, [`${gateway.url}/device?user_code=WDJB-MJHT`]);
-    assert.match(backend.info(), /Your browser opens this page; if it does not, open it:/);
+    assert.match(backend.info(), /Your browser opens this page; otherwise open it yourself:/);
   });
 
   test('stays closed with --no-browser, over SSH, without a display and without a terminal', async () => {
@@ -177,18 +177,18 @@ describe('the browser', () => {
     gateway.polls = [PENDING, tokens()];
     await signIn();
     const shown = backend.info().split('\r');
-    assert.equal(shown[1], 'Waiting for you (10:00 left, Ctrl-C stops)\x1b[K');
-    assert.equal(shown[2], 'Waiting for you (9:59 left, Ctrl-C stops)\x1b[K');
-    assert.equal(shown[10], 'Waiting for you (9:51 left, Ctrl-C stops)\x1b[K');
+    assert.equal(shown[1], 'Waiting for sign-in (10:00 left, Ctrl-C stops)\x1b[K');
+    assert.equal(shown[2], 'Waiting for sign-in (9:59 left, Ctrl-C stops)\x1b[K');
+    assert.equal(shown[10], 'Waiting for sign-in (9:51 left, Ctrl-C stops)\x1b[K');
     assert.match(shown[11]!.replace('\x1b[K', ''), /^Signed in at /);
   });
 });
 
 describe('a sign-in that ends otherwise', () => {
   for (const [code, words] of [
-    ['access_denied', /^the sign-in was refused$/],
-    ['expired_token', /code has expired.*start again/],
-    ['invalid_grant', /does not know the code any more/],
+    ['access_denied', /^the sign-in was denied$/],
+    ['expired_token', /code expired.*start again/],
+    ['invalid_grant', /no longer knows the code/],
   ] as const) {
     test(`${code} ends it with words and exit code 1`, async () => {
       gateway.polls = [PENDING, oauthError(code)];
@@ -203,7 +203,7 @@ describe('a sign-in that ends otherwise', () => {
     gateway.polls = [
       { status: 400, body: { error: 'access_denied', error_description: 'not in\n group \x1b[31meng\x07' } },
     ];
-    assert.equal((await refused()).message, 'the sign-in was refused: not in group \uFFFD[31meng\uFFFD');
+    assert.equal((await refused()).message, 'the sign-in was denied: not in group \uFFFD[31meng\uFFFD');
   });
 
   test('one that is never decided ends with the life of the code', async () => {
@@ -239,7 +239,7 @@ describe('a sign-in that ends otherwise', () => {
   test('no gateway at the address: exit code 69 at once', async () => {
     const error = await refused({ baseUrl: 'http://127.0.0.1:1' });
     assert.equal(error.exit_code, 69);
-    assert.match(error.message, /^no answer from http:\/\/127\.0\.0\.1:1: /);
+    assert.match(error.message, /^no response from http:\/\/127\.0\.0\.1:1: /);
   });
 });
 
@@ -254,7 +254,10 @@ describe('before anybody is asked to sign in', () => {
     ]) {
       const error = await refused({ baseUrl });
       assert.equal(error.exit_code, 64, baseUrl);
-      assert.match(error.message, /^--base-url is no address of a gateway: .*write https:\/\/gateway\.example\.com$/);
+      assert.match(
+        error.message,
+        /^--base-url is not a gateway address: .*expected an address such as https:\/\/gateway\.example\.com$/,
+      );
       assert.ok(!error.message.includes('u:p'));
     }
   });
@@ -289,7 +292,7 @@ describe('before anybody is asked to sign in', () => {
 
   test('a place where nothing can be kept is found out', { skip: process.platform !== 'linux' }, async () => {
     const signing_in = signIn({}, { ...backend.env, XDG_CONFIG_HOME: '/proc/nowhere' });
-    await assert.rejects(signing_in, { exit_code: 69, message: /cannot be written: no directory can be made there$/ });
+    await assert.rejects(signing_in, { exit_code: 69, message: /cannot be written: its directory cannot be created$/ });
     assert.deepEqual(gateway.requests, []);
   });
 });
@@ -312,7 +315,7 @@ describe('a gateway that is not to be believed', () => {
   test('another issuer is refused', async () => {
     gateway.discovery.issuer = `${elsewhere}/\x1b]0;x\x07`;
     const { message } = await refused();
-    assert.match(message, /calls itself https:\/\/evil/);
+    assert.match(message, /its issuer is https:\/\/evil/);
     assert.ok(!message.includes('\x1b'));
   });
 
@@ -322,7 +325,7 @@ describe('a gateway that is not to be believed', () => {
         status,
         headers: { location: '/found' },
       }));
-      assert.match((await refused()).message, new RegExp(`redirect \\(status ${status}\\)`));
+      assert.match((await refused()).message, new RegExp(`redirects \\(status ${status}\\)`));
     }
     gateway.scripts.clear();
     gateway.scripts.set('/oauth/token', () => ({
@@ -343,7 +346,7 @@ describe('a gateway that is not to be believed', () => {
       gateway.scripts.set('/.well-known/oauth-authorization-server', () => reply);
       const error = await refused();
       assert.equal(error.exit_code, 69);
-      assert.match(error.message, /is it the address of a gateway|names no issuer/);
+      assert.match(error.message, /check the address of the gateway|names no issuer/);
     }
   });
 

@@ -153,7 +153,7 @@ describe('a gateway that does not renew', () => {
       assert.equal(error.exit_code, 1);
       assert.equal(
         error.message,
-        `you are not signed in at ${gateway.url} any more: alice is not in \uFFFD[1mgroup eng. Run: appscli login --base-url ${gateway.url}`,
+        `your sign-in at ${gateway.url} has ended: alice is not in \uFFFD[1mgroup eng. Run: appscli login --base-url ${gateway.url}`,
       );
       assert.deepEqual(Object.keys(kept(backend)), [other]);
     }
@@ -234,7 +234,7 @@ describe('which gateway is meant', () => {
     keep(backend, { [other]: held(3000), [gateway.url]: held(3000) });
     const error = await refused();
     assert.equal(error.exit_code, 64);
-    assert.match(error.message, /signed in at https:\/\/other\.example\.com, http:.*--base-url or APPSCLI_BASE_URL/);
+    assert.match(error.message, /choose one of https:\/\/other\.example\.com, http:.*--base-url or APPSCLI_BASE_URL/);
   });
 
   test('one nobody is signed in at', async () => {
@@ -289,7 +289,7 @@ Token until  2027-01-31 12:50 UTC
     keep(backend, { [gateway.url]: held(3000) });
     gateway.scripts.set('/admin/api/me', () => ({ body: none }));
     await whoami({ ...backend.context, clock }, {});
-    assert.match(backend.data(), /^Models +none: ask an administrator/m);
+    assert.match(backend.data(), /^Models +none: ask your gateway administrator/m);
   });
 
   test('with --json it is what the gateway says, and the token is not in it', async () => {
@@ -308,8 +308,8 @@ Token until  2027-01-31 12:50 UTC
   test('a gateway that does not say who, says why instead', async () => {
     for (const [reply, words] of [
       [{ status: 403, body: { error: { message: 'Not for\nyou.' } } }, /status 403, Not for you\.$/],
-      [{ body: '<html>' }, /status 200 and something that is not JSON/],
-      [{ body: [] }, /status 200, without saying why/],
+      [{ body: '<html>' }, /status 200, not in JSON/],
+      [{ body: [] }, /status 200, no reason given/],
     ] as const) {
       gateway.scripts.set('/admin/api/me', () => reply);
       await assert.rejects(whoami({ ...backend.context, clock }, {}), words);
@@ -320,7 +320,7 @@ Token until  2027-01-31 12:50 UTC
     gateway.scripts.set('/admin/api/me', () => ({ status: 401, body: {} }));
     await assert.rejects(whoami({ ...backend.context, clock }, {}), {
       exit_code: 1,
-      message: /any more: the gateway refuses it\. Run: appscli login/,
+      message: /has ended: the gateway rejects the token\. Run: appscli login/,
     });
   });
 });
@@ -337,7 +337,7 @@ describe('appscli logout', () => {
       ],
     );
     assert.deepEqual(Object.keys(kept(backend)), [other]);
-    assert.equal(backend.info(), `Signed out at ${gateway.url}.\n`);
+    assert.equal(backend.info(), `Signed out of ${gateway.url}.\n`);
   });
 
   test('a gateway that is away is not told, and it says that the sign-in lives on', async () => {
@@ -345,10 +345,10 @@ describe('appscli logout', () => {
     gateway.close();
     assert.equal(await logout(backend.context, {}), 69);
     assert.deepEqual(kept(backend), {});
-    assert.match(backend.info(), /^appscli: no answer from .*: connection refused$/m);
+    assert.match(backend.info(), /^appscli: no response from .*: connection refused$/m);
     assert.match(
       backend.info(),
-      /it\s+lives\s+on\s+until\s+it\s+expires,\s+or\s+"appscli\s+sessions\s+end"\s+ends\s+it/,
+      /it\s+stays\s+valid\s+until\s+it\s+expires,\s+or\s+until\s+"appscli\s+sessions\s+end"/,
     );
     for (const line of backend.info().split('\n')) assert.ok(line.length <= 80, line);
   });

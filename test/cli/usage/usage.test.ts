@@ -107,18 +107,18 @@ test('usage refuses dimensions it does not have, the same one twice, too many, z
     const { exit_code, stdout, stderr } = await bench.run('usage', '--by', by);
     assert.equal(exit_code, 64, by);
     assert.equal(stdout, '');
-    assert.match(stderr, /^appscli: [^\n]*Write one to four of user, team, [^\n]+\n$/);
+    assert.match(stderr, /^appscli: [^\n]*Expected one to four of user, team, [^\n]+\n$/);
   }
   const wide = await bench.run('usage', '--by', 'user,team,model');
   assert.deepEqual([wide.exit_code, wide.stdout], [64, '']);
   assert.match(
     wide.stderr,
-    /^appscli: a table has room for two of --by user,team,model; add --csv or --json, or leave some out/,
+    /^appscli: --by user,team,model has more than two dimensions: add --csv or --json, or use fewer/,
   );
   for (const zone of ['+02:00', 'Mars/Base', "UTC'; drop table ledger; --"]) {
     const { exit_code, stderr } = await bench.run('usage', '--time-zone', zone);
     assert.equal(exit_code, 64, zone);
-    assert.match(stderr, /Write the name of a time zone: UTC or Europe\/Berlin/);
+    assert.match(stderr, /Expected the name of a time zone such as UTC or Europe\/Berlin/);
   }
   const both = await bench.run('usage', '--csv', '--json');
   assert.equal(both.exit_code, 64);
@@ -187,7 +187,7 @@ test('a table says what was put right later, where something was', () => {
   const possible = describeUsage([row({ user: 'ann@example.com', possibly_billed_nano_usd: 1_500_000n })], 80, [
     'user',
   ]);
-  assert.match(possible.join(' '), /upstreams may bill at most 0\.001500 USD for attempts that failed\.$/);
+  assert.match(possible.join(' '), /Upstreams may bill up to 0\.001500 USD more for failed attempts\.$/);
   assert.match(usageCsv(rows, ['user']), /ann@example\.com,.*,0\.0000015,-0\.0005,0,0\r\n/);
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { type Surroundings, useGateway } from '../../e2e/support/use-gateway.ts';
-import { examine, faultsOf } from './support.ts';
+import { diagnose, faultsOf } from './support.ts';
 
 let opened: Surroundings;
 useGateway((given) => {
@@ -12,7 +12,7 @@ describe('a gateway of ours', { concurrency: true }, () => {
   test('has no faults, and asks no upstream for it', async () => {
     const { gateway, upstream } = opened;
     const connections = [{ token: gateway.token, model: 'coder-1', context_window: 200_000 }];
-    const { diagnoses, of } = await examine(gateway.url, { connections });
+    const { diagnoses, of } = await diagnose(gateway.url, { connections });
     assert.deepEqual(faultsOf(diagnoses), []);
     for (const id of ['token', 'model', 'context_window', 'clock']) {
       assert.equal(of(id).verdict, 'ok', id);
@@ -23,17 +23,17 @@ describe('a gateway of ours', { concurrency: true }, () => {
 
   test('explains a model that the token group may not use', async () => {
     const token = await opened.gateway.newToken({ group: 'mapped-only' });
-    const { of } = await examine(opened.gateway.url, { connections: [{ token, model: 'coder-1' }] });
+    const { of } = await diagnose(opened.gateway.url, { connections: [{ token, model: 'coder-1' }] });
     assert.equal(of('model').verdict, 'failed');
-    assert.match(of('model').found, /its token group may not use it/);
+    assert.match(of('model').found, /its token group does not allow it/);
     assert.match(of('model').remedy!, /mapped-1/);
   });
 
   test('explains tokens that it does not know, and that have expired', async () => {
-    const unknown = await examine(opened.gateway.url, { connections: [{ token: 'gw_nobody-has-this-one' }] });
+    const unknown = await diagnose(opened.gateway.url, { connections: [{ token: 'gw_nobody-has-this-one' }] });
     assert.match(unknown.of('token').found, /does not know the token/);
     const token = await opened.gateway.newToken({ expires_at: new Date(Date.now() - 1000) });
-    const expired = await examine(opened.gateway.url, { connections: [{ token, model: undefined }] });
+    const expired = await diagnose(opened.gateway.url, { connections: [{ token, model: undefined }] });
     assert.match(expired.of('token').found, /the token has expired/);
   });
 });

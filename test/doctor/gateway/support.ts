@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { createServer, type RequestListener } from 'node:http';
-import type { Connection, Diagnosis } from '../../../engine/edge/doctor/desk.ts';
-import { examineGateway } from '../../../engine/edge/doctor/gateway/examine-gateway.ts';
+import { diagnoseGateway } from '../../../engine/edge/doctor/gateway/diagnose-gateway.ts';
+import type { Connection, Diagnosis } from '../../../engine/edge/doctor/workstation.ts';
 import { ownPort } from '../../support/net/own-port.ts';
-import { deskWith } from '../support.ts';
+import { workstationWith } from '../support.ts';
 
 /** A token that must never be seen. */
 export const TOKEN = 'gw_planted-token-7d1f04c2a9';
@@ -47,8 +47,8 @@ export function standIn({
   };
 }
 
-/** Looks at a gateway from a desk, and at what is told of it. */
-export async function examine(
+/** Looks at a gateway from a workstation, and at what is told of it. */
+export async function diagnose(
   root_url: string,
   given: {
     readonly env?: Readonly<Record<string, string>>;
@@ -58,10 +58,10 @@ export async function examine(
   } = {},
 ): Promise<{ readonly diagnoses: readonly Diagnosis[]; of(id: string): Diagnosis }> {
   const { env = {}, connections = [{}], now = Date.now, seconds = 60 } = given;
-  const desk = { ...deskWith({ env }), now };
+  const workstation = { ...workstationWith({ env }), now };
   const usual = { client: 'messages', root_url, token: TOKEN, model: undefined, context_window: undefined } as const;
-  const diagnoses = await examineGateway(
-    desk,
+  const diagnoses = await diagnoseGateway(
+    workstation,
     connections.map((each) => ({ ...usual, ...each })),
     { seconds },
   );

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { examine, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
+import { diagnose, faultsOf, listen, type StandIn, standIn, TOKEN } from './support.ts';
 
 const at = async (given?: StandIn) => `http://127.0.0.1:${await listen(standIn(given))}`;
 
@@ -10,10 +10,10 @@ const sessionToken = (exp: number) =>
 
 describe('a token', () => {
   const refusals: readonly (readonly [code: string, token: string, found: RegExp, remedy: RegExp])[] = [
-    ['credential_expired', TOKEN, /^the token has expired$/, /make a new token/],
+    ['credential_expired', TOKEN, /^the token has expired$/, /create a new token/],
     ['credential_revoked', TOKEN, /^the token was revoked$/, /new token/],
-    ['credential_missing', TOKEN, /sent and did not arrive/, /pass authorization on/],
-    ['credential_invalid', TOKEN, /does not know the token/, /one of this gateway/],
+    ['credential_missing', TOKEN, /the token did not arrive/, /forward the authorization header/],
+    ['credential_invalid', TOKEN, /does not know the token/, /from this gateway/],
     [
       'credential_expired',
       sessionToken(1_700_000_000),
@@ -27,7 +27,7 @@ describe('a token', () => {
   for (const [code, token, found, remedy] of refusals) {
     test(`that is refused with ${code} is told as that: ${found.source}`, async () => {
       const root_url = await at({ accepts: [], code });
-      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
+      const { of, diagnoses } = await diagnose(root_url, { connections: [{ token }] });
       assert.deepEqual(faultsOf(diagnoses), ['token']);
       assert.match(of('token').found, found);
       assert.match(of('token').remedy!, remedy);
@@ -36,8 +36,8 @@ describe('a token', () => {
   }
 
   test('that is known and may not list models is told as that', async () => {
-    const { of } = await examine(await at({ accepts: [], status: 403 }));
-    assert.match(of('token').found, /does not allow it/);
+    const { of } = await diagnose(await at({ accepts: [], status: 403 }));
+    assert.match(of('token').found, /does not let it list models/);
   });
 
   test('that can be no token is told before it is sent', async () => {
@@ -54,7 +54,7 @@ describe('a token', () => {
       '$TOKEN',
       'gw_sécret-part',
     ]) {
-      const { of, diagnoses } = await examine(root_url, { connections: [{ token }] });
+      const { of, diagnoses } = await diagnose(root_url, { connections: [{ token }] });
       assert.equal(of('token').verdict, 'failed', token);
       assert.ok(!JSON.stringify(diagnoses).includes('secret-part'));
     }
@@ -65,9 +65,9 @@ describe('a token', () => {
 describe('a model', () => {
   test('that its token group may not use is told with those that it may', async () => {
     const models = [{ id: 'coder-1' }, { id: 'coder-2' }];
-    const { of } = await examine(await at({ models }), { connections: [{ model: 'planner-9' }] });
+    const { of } = await diagnose(await at({ models }), { connections: [{ model: 'planner-9' }] });
     assert.equal(of('model').verdict, 'failed');
-    assert.match(of('model').found, /no model "planner-9" for this token: its token group may not use it/);
+    assert.match(of('model').found, /no model "planner-9" for this token: its token group does not allow it/);
     assert.match(of('model').remedy!, /^This token may use coder-1 and coder-2\. For another model ask/);
   });
 
@@ -77,7 +77,7 @@ describe('a model', () => {
       { id: 'small-1', context_window: 100_000 },
     ];
     const connection = { model: 'coder-1', more_models: ['small-1', 'planner-9'], context_window: 200_000 };
-    const { diagnoses } = await examine(await at({ models }), { connections: [connection] });
+    const { diagnoses } = await diagnose(await at({ models }), { connections: [connection] });
     const told = diagnoses.filter(({ id }) => id === 'gateway.model' || id === 'gateway.context_window');
     assert.deepEqual(
       told.map(({ id, verdict }) => `${verdict} ${id}`),
@@ -86,25 +86,25 @@ describe('a model', () => {
   });
 
   test('that is written wrong is told with the one that is meant', async () => {
-    const { of } = await examine(await at(), { connections: [{ model: 'codr-1' }] });
+    const { of } = await diagnose(await at(), { connections: [{ model: 'codr-1' }] });
     assert.match(of('model').remedy!, /did you mean `coder-1`\?/);
   });
 
   test('is told as one of a group without models where the list is empty', async () => {
-    const { of } = await examine(await at({ models: [] }), { connections: [{ model: 'coder-1' }] });
+    const { of } = await diagnose(await at({ models: [] }), { connections: [{ model: 'coder-1' }] });
     assert.equal(of('model').verdict, 'failed');
-    assert.match(of('model').found, /no model at all for this token/);
+    assert.match(of('model').found, /this token may use no model/);
   });
 
   test('is fine where an entry stands for all of its family', async () => {
-    const { of } = await examine(await at({ models: [{ id: 'coder/*' }] }), {
+    const { of } = await diagnose(await at({ models: [{ id: 'coder/*' }] }), {
       connections: [{ model: 'coder/large' }],
     });
     assert.equal(of('model').verdict, 'ok');
   });
 
   test('has a window that the client must not believe larger than it is', async () => {
-    const { of } = await examine(await at(), { connections: [{ model: 'coder-1', context_window: 500_000 }] });
+    const { of } = await diagnose(await at(), { connections: [{ model: 'coder-1', context_window: 500_000 }] });
     assert.equal(of('context_window').verdict, 'failed');
     assert.match(
       of('context_window').remedy!,
@@ -120,7 +120,7 @@ describe('a model', () => {
       return { fixes: [] };
     };
     for (const context_window of [undefined, 100_000, 500_000]) {
-      const { of } = await examine(root_url, {
+      const { of } = await diagnose(root_url, {
         connections: [{ client: 'build-cli', model: 'coder-1', more_models: ['coder-1'], context_window, fixWindow }],
       });
       assert.equal(of('context_window').fixes === undefined, context_window === 100_000);

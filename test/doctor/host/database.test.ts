@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
-import { examineDatabase } from '../../../engine/edge/doctor/host/database.ts';
+import { diagnoseDatabase } from '../../../engine/edge/doctor/host/database.ts';
 import type { Host } from '../../../engine/edge/doctor/host/host.ts';
 import { thisMachine } from '../../../engine/edge/doctor/host/host.ts';
 import { stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
@@ -43,7 +43,7 @@ async function wrong(url = database.url): Promise<string[]> {
     timeout_seconds: 10,
     running: undefined,
   } as unknown as Host;
-  const { diagnoses } = await examineDatabase(host);
+  const { diagnoses } = await diagnoseDatabase(host);
   return diagnoses
     .filter(({ verdict }) => verdict !== 'ok')
     .map(({ id, verdict, found }) => `${verdict} ${id}: ${found}`);
@@ -59,7 +59,7 @@ test('faults of a real database are found: read-only, too few connections, no sc
   const few = await wrongWith('connection limit 4', 'connection limit -1');
   assert.match(few, /^failed database\.connections: \d of 4 in use \(the connection limit of the database\)/);
   const nowhere = await wrongWith('set search_path = nowhere', 'reset search_path');
-  assert.match(nowhere, /^failed database\.reach: PostgreSQL .* \S+ may use no schema/m);
+  assert.match(nowhere, /^failed database\.reach: PostgreSQL .* \S+ has no usage right on any schema/m);
 });
 
 test('a database that is away is one failure, without its password', async () => {

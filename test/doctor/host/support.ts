@@ -1,5 +1,5 @@
 import type { CheckResult } from '../../../engine/base/contract/checks.ts';
-import { examineHost } from '../../../engine/edge/doctor/host/examine-host.ts';
+import { diagnoseHost } from '../../../engine/edge/doctor/host/diagnose-host.ts';
 import { type Machine, thisMachine } from '../../../engine/edge/doctor/host/host.ts';
 import { stages } from '../../../stages/index.ts';
 import { ahead_ms } from '../../support/suite-clock.ts';
@@ -10,8 +10,8 @@ function testMachine(): Machine {
   return { ...machine, changedAt: (path) => (machine.changedAt(path) ?? 0) + ahead_ms() };
 }
 
-/** What `examineHost` found, in its order; up to the result with the id `until`, where one is given. */
-export async function examineAll(
+/** What `diagnoseHost` found, in its order; up to the result with the id `until`, where one is given. */
+export async function diagnoseAll(
   config_file: string,
   env: NodeJS.ProcessEnv,
   {
@@ -21,7 +21,7 @@ export async function examineAll(
   }: { machine?: Machine; timeout_seconds?: number; until?: string } = {},
 ): Promise<CheckResult[]> {
   const results: CheckResult[] = [];
-  for await (const result of examineHost({ config_file, env, machine, timeout_seconds, stages })) {
+  for await (const result of diagnoseHost({ config_file, env, machine, timeout_seconds, stages })) {
     results.push(result);
     if (result.id === until) break;
   }

@@ -212,7 +212,7 @@ describe('where the upstream does not', () => {
         const { type, message } = answer.json().error;
         assert.deepEqual([answer.status, type], [400, 'invalid_request_error']);
         const name = model === 'ruled-1' ? 'messages' : 'refusing';
-        assert.match(message, new RegExp(`"${name}" does not keep prompts.*for an hour.*Ask for five minutes`));
+        assert.match(message, new RegExp(`"${name}" does not cache prompts.*for an hour.*Request five minutes`));
         assert.equal(answer.headers['x-should-retry'], 'false');
       }
     }

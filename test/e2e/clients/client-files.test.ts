@@ -130,7 +130,10 @@ test('the variables for Messages name a model for each tier and ask for an hour,
   });
   assert.match(
     backend.info(),
-    /FORCE_PROMPT_CACHING_5M is set in your environment: remove it, or prompts are not kept/,
+    /FORCE_PROMPT_CACHING_5M is set in your environment: remove it, otherwise prompts are not cached/,
   );
-  assert.match(backend.info(), /DISABLE_PROMPT_CACHING is set in your environment: remove it, or prompts are not kept/);
+  assert.match(
+    backend.info(),
+    /DISABLE_PROMPT_CACHING is set in your environment: remove it, otherwise prompts are not cached/,
+  );
 });

@@ -56,7 +56,7 @@ describe('audio', () => {
   });
 });
 
-describe('tools that a provider has taught its models', () => {
+describe('tools that a provider has trained its models on', () => {
   const SCREEN = 'https://screens.test/1.png';
   /** What an upstream of this protocol gets of the input of a Responses client. */
   const sentTo = async (upstream: Protocol, input: readonly object[]) => {
@@ -74,7 +74,7 @@ describe('tools that a provider has taught its models', () => {
     };
     for (const spoken of ['messages', 'responses'] as const) {
       const said = await refusal(nine, spoken, modelVia('chat'), { tools: of_client[spoken] });
-      assert.match(said, /tools that a provider runs, or has taught its models, exist at that provider only/);
+      assert.match(said, /tools that a provider runs or has trained its models on exist only at that provider/);
     }
   });
 

@@ -26,7 +26,7 @@ for (const [path, meant] of [
   test(`a client with a wrong base URL asks for ${path} and is told ${meant}, in the words of its protocol`, async () => {
     const { status, text, json } = await send(gateway.url, { path, body: '{}' });
     assert.equal(status, 404);
-    assert.ok(text.includes(`did you mean ${meant}? The base URL of a Messages client is the root`), text);
+    assert.ok(text.includes(`did you mean ${meant}? Messages clients use the root of the gateway`), text);
     assert.equal(json().type, /completions|responses/i.test(path) ? undefined : 'error');
   });
 }
@@ -62,7 +62,7 @@ test('a path with a typing error is told the one that was meant', async () => {
 test('a method that a path does not take is refused in the envelope of the path, HEAD without a body', async () => {
   const wrong = await send(gateway.url, { method: 'GET', path: '/v1/chat/completions' });
   assert.deepEqual([wrong.status, wrong.headers.allow, wrong.json().type], [405, 'POST', undefined]);
-  assert.equal(wrong.json().error.message, 'This path takes POST, not GET.');
+  assert.equal(wrong.json().error.message, 'This path supports POST, not GET.');
   const head = await send(gateway.url, { method: 'HEAD', path: '/v1/messages' });
   assert.deepEqual([head.status, head.headers.allow, head.text], [405, 'POST', '']);
 });
@@ -158,7 +158,7 @@ describe('a WebSocket handshake', () => {
       const messages = !/^\/v1\/(?:chat|responses)/.test(path);
       assert.equal(type, messages ? 'error' : undefined);
       assert.equal(error.code, 'upgrade_required');
-      assert.match(error.message, /plain HTTP/);
+      assert.match(error.message, /WebSockets are not supported/);
       assert.equal(upstream.requests.length, 0);
     });
   }

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 import { parse } from 'csv-parse/sync';
 import type { Page } from 'playwright-core';
+import { dayAfter } from '../../../engine/edge/console/ranges.ts';
 import { until } from '../../support/until.ts';
 import { HOSTILE, useConsole } from './scene.ts';
 
@@ -19,7 +20,7 @@ test('an administrator finds a change by whom it is about, reads all of it and t
   const room = { user: email, window: 'day', usd: 20, reason: HOSTILE, expires_in_seconds: 86_400 };
   assert.equal((await anna.call('POST', '/admin/api/limits/grants', room)).status, 201);
   const { page, complaints } = await openAudit('anna');
-  await page.getByLabel('To whom or what').focus();
+  await page.getByLabel('Subject').focus();
   await page.keyboard.type(email);
   await page.keyboard.press('Enter');
   await page.waitForURL(/subject=person/);
@@ -36,7 +37,7 @@ test('an administrator finds a change by whom it is about, reads all of it and t
   const row = page.getByRole('row').filter({ hasText: granted });
   await row.getByRole('button').focus();
   await page.keyboard.press('Enter');
-  const drawer = page.getByRole('dialog', { name: 'Grant given' });
+  const drawer = page.getByRole('dialog', { name: 'Limit raised temporarily' });
   assert.ok((await drawer.textContent())!.includes(HOSTILE), 'the reason is there, as text');
   assert.match(new URL(page.url()).searchParams.get('open')!, /^\d+$/);
   await page.keyboard.press('Escape');
@@ -56,7 +57,7 @@ test('an administrator finds a change by whom it is about, reads all of it and t
   await page.waitForURL((url) => url.searchParams.get('subject') === null);
   await page.goBack();
   await page.waitForURL(/subject=person/);
-  assert.equal(await page.getByLabel('To whom or what').inputValue(), email);
+  assert.equal(await page.getByLabel('Subject').inputValue(), email);
   assert.deepEqual(complaints, []);
 });
 
@@ -65,16 +66,18 @@ test('a link shows the same list, with days of the time zone of the gateway', as
   const anna = await site.signIn('anna');
   const { body } = await anna.call('POST', '/admin/api/tokens', { user: email, group: 'all', name: 'desk' });
   const day = body.created_at.slice(0, 10);
-  const { page } = await openAudit('anna', `?since=${day}&until=${day}&action=token.create&subject=${email}`);
+  const until = dayAfter(day, 1);
+  const { page } = await openAudit('anna', `?since=${day}&until=${until}&action=token.create&subject=${email}`);
   await page.getByText(`made the access token`).waitFor();
   assert.equal((await sentences(page)).length, 1);
   assert.equal(await page.getByLabel('From').inputValue(), day);
+  assert.equal(await page.getByLabel('To (included)').inputValue(), day);
   const revoked = await anna.call('DELETE', `/admin/api/tokens/${body.id}`);
   assert.equal(revoked.status, 200);
   await page.getByRole('button', { name: 'Show all' }).click();
   await page.getByText('revoked the access token').first().waitFor();
   const { page: later } = await openAudit('anna', '?since=2100-01-01');
-  await later.getByText('No change is like that.').waitFor();
+  await later.getByText('No matching changes').waitFor();
 });
 
 test('who was turned away is listed with the reason, and names stay text', async () => {
@@ -88,6 +91,6 @@ test('who was turned away is listed with the reason, and names stay text', async
 
 test('a developer finds no such page in the list, and is told whom it is for', async () => {
   const { page } = await openAudit('ben');
-  await page.getByText(/this is for administrators/i).waitFor();
+  await page.getByText(/admin role required/i).waitFor();
   assert.equal(await page.locator('.frame-side').getByRole('link', { name: 'Audit' }).count(), 0);
 });

@@ -47,7 +47,7 @@ describe('the page of the configuration', () => {
 
   test('tells what differs between two versions in words and in lines', async () => {
     const { page } = await openView(`?from=${versions[0]}&to=${versions[1]}`);
-    await page.getByText('Was: goes to main, when request.message_count > 20').waitFor();
+    await page.getByText('Before: goes to main, when request.message_count > 20').waitFor();
     assert.match(await textOf(page.locator('.config-line.removed')), /, 20\] \}/);
     assert.match(await textOf(page.locator('.config-line.added')), /, 50\] \}/);
     await page.setViewportSize({ width: 360, height: 800 });
@@ -58,7 +58,7 @@ describe('the page of the configuration', () => {
   test('says first that the last reload failed and what to do, and shows hostile texts as texts', async () => {
     const { page, complaints } = await openView('');
     const failed = page.getByRole('region', { name: 'The last reload failed' });
-    assert.match(await textOf(failed), /still is, so requests are served as\s+before/);
+    assert.match(await textOf(failed), /The previous configuration stays active/);
     await failed.getByRole('link', { name: /^gateway\.yaml:/ }).click();
     await until('the file is shown', async () => (await page.locator('.config-line.marked').count()) === 1);
     assert.ok((await textOf(page.locator('.config-yaml'))).includes(HOSTILE_SHORT));
@@ -68,15 +68,15 @@ describe('the page of the configuration', () => {
 
   test('puts a rule in shadow mode in force by a change to copy', async () => {
     const { page } = await openView('?view=shadow');
-    await page.getByText('Put it in force').focus();
+    await page.getByText('Enforce', { exact: true }).focus();
     await page.keyboard.press('Enter');
-    const change = page.getByRole('region', { name: 'The change that puts long-conversations in force' });
+    const change = page.getByRole('region', { name: 'Patch that enforces long-conversations' });
     assert.match(await textOf(change), /^-\s+mode: shadow$/m);
   });
 
   test('is not listed for a developer, who is told why it shows nothing', async () => {
     const { page } = await site.open('ben', '/console/config');
-    await page.getByText(/this is for administrators/i).waitFor();
+    await page.getByText(/admin role required/i).waitFor();
     assert.equal(await page.getByRole('link', { name: 'Configuration' }).count(), 0);
   });
 });

@@ -75,7 +75,7 @@ describe('another site', () => {
       for (const operation of MUTATIONS) {
         const { status, body } = await anna.send(operation.method, pathOf(operation), { headers, body: '{}' });
         assert.deepEqual([status, body.error?.code], [403, 'forbidden'], nameOf(operation));
-        assert.match(body.error.message, /not from a page of the console/);
+        assert.match(body.error.message, /no page of the console sent it/);
       }
       const out = await anna.send('POST', '/console/sign-out', { headers, body: '{}' });
       assert.equal(out.status, 403);
@@ -299,7 +299,7 @@ describe('without TLS', () => {
     try {
       const answer = await createBrowser().request(`${plain.url}/console/sign-in`);
       assert.equal(answer.status, 403);
-      assert.match(await answer.text(), /The console needs https/);
+      assert.match(await answer.text(), /The console needs HTTPS/);
       assert.deepEqual(answer.headers.getSetCookie(), []);
     } finally {
       await plain.close();

@@ -93,7 +93,7 @@ async function signInFrom(address: string, public_url: string): Promise<readonly
   return requested.filter((url) => new URL(url).pathname.endsWith('/console/sign-in'));
 }
 
-describe(`behind ${HAS_NGINX ? 'nginx' : 'a mock for nginx'} with`, () => {
+describe(`behind ${HAS_NGINX ? 'nginx' : 'a mock of nginx'} with`, () => {
   for (const [name, { public_url, locations, is_disguised }] of Object.entries(CASES)) {
     test(`${name}, people sign in at ${public_url}`, async (t) => {
       const { url, gateway } = await open(public_url);

@@ -37,7 +37,7 @@ it('a link opens the console for an administrator, once', async () => {
   assert.deepEqual(changes[0].actor, { kind: 'command', name: 'root@host' });
   const again = await createBrowser().request(link);
   assert.equal(again.status, 404);
-  assert.match(await again.text(), /used before, or is older than a minute/);
+  assert.match(await again.text(), /already used, or is older than a minute/);
   assert.equal((await somebody.call('POST', '/console/sign-out')).status, 200);
   assert.equal((await somebody.call('GET', '/admin/api/me')).status, 401);
 });
@@ -54,7 +54,7 @@ it('neither the link nor its session is for requests that came through a proxy',
   for (const header of ['x-forwarded-for', 'forwarded', 'via', 'x-real-ip']) {
     const refused = await browser.request(link, { headers: { [header]: '127.0.0.1' } });
     assert.equal(refused.status, 403, header);
-    assert.match(await refused.text(), /opens on the machine of the gateway only/);
+    assert.match(await refused.text(), /opens only on the gateway host/);
   }
   assert.equal((await browser.request(link)).status, 303, 'it was not used up');
   const headers = { ...OF_CONSOLE, 'x-forwarded-for': '192.0.2.7' };
@@ -75,5 +75,5 @@ it('a link is no picture in a page of another site', async () => {
 it('where nobody can sign in, the page of sign-in says what to do', async () => {
   const page = await createBrowser().request(`${gateway.url}/console/sign-in`);
   assert.equal(page.status, 404);
-  assert.match(await page.text(), /run &quot;appscli console&quot;|run "appscli console"/);
+  assert.match(await page.text(), /Run &quot;appscli console&quot; on the gateway host/);
 });

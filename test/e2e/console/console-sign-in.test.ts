@@ -101,7 +101,7 @@ it('a session ends half an hour after its last use, and after eight hours in any
   assert.equal(await works(), false);
   const state = await ben.call('GET', '/console/session');
   assert.equal(state.body.person, null);
-  assert.match(state.body.signed_out_because, /not used for 30 minutes/);
+  assert.match(state.body.signed_out_because, /idle for 30 minutes/);
   const anew = await signInToConsole(gateway.url, 'ben');
   for (let passed = 0; passed < 8 * 60 - 20; passed += 20) {
     ahead_ms += 20 * MINUTE;

@@ -11,8 +11,8 @@ describe('in a browser', () => {
   it('an administrator drains an upstream by keyboard, is told what that leaves, and resumes it', async () => {
     const { page, complaints } = await site.open('anna', '/console/upstreams');
     await page.getByText('Breaker open for one model').waitFor();
-    const kept_away = page.getByRole('region', { name: 'What kept requests away' });
-    await kept_away.getByText('Failed too often status 529').waitFor();
+    const incidents = page.getByRole('region', { name: 'Incidents' });
+    await incidents.getByText('Breaker open status 529').waitFor();
     const models = page.getByRole('region', { name: 'Models at failing' });
     // Five open the breaker; the one after goes to the other upstream at once.
     await models.getByRole('row', { name: /^large-1 5 0% 5 0 / }).waitFor();
@@ -21,11 +21,11 @@ describe('in a browser', () => {
     await page.getByRole('dialog', { name: 'Drain spare?' }).waitFor();
     await page.getByLabel('Reason').fill(HOSTILE_SHORT);
     await page.keyboard.press('Enter');
-    await page.getByText('Drained spare. Its routes go on with their other upstreams.').waitFor();
+    await page.getByText('Drained spare. Its routes use their other upstreams.').waitFor();
     await page.getByText(`: ${HOSTILE_SHORT}`).waitFor();
-    await page.getByText('no other left').first().waitFor();
+    await page.getByText('last upstream').first().waitFor();
     await page.getByRole('button', { name: 'Drain failing' }).click();
-    await page.getByText('No other upstream is left in the route').waitFor();
+    await page.getByText('No other upstream for the route').waitFor();
     assert.deepEqual(await seriousFaults(page), [], 'the dialog');
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Resume spare' }).click();
@@ -49,17 +49,14 @@ describe('in a browser', () => {
     const { page, complaints } = await site.open('anna', '/console/policies');
     await page.getByLabel('E-mail address').fill('ben@example.com');
     await page.keyboard.press('Enter');
-    await page.getByText('is meant for members of marketing').waitFor();
+    await page.getByText('for members of marketing').waitFor();
     assert.match(page.url(), /user=ben(@|%40)example\.com/);
-    await page.getByText('that of standard').waitFor();
-    await page.getByText('Never asked').first().waitFor();
+    await page.getByRole('cell', { name: 'standard', exact: true }).first().waitFor();
+    await page.getByText('Never fetched').first().waitFor();
     assert.ok((await page.getByText(HOSTILE).count()) > 0);
     await page.getByRole('link', { name: 'dev@example.com' }).click();
-    await page
-      .getByRole('group', { name: 'What somebody gets' })
-      .getByText('dev@example.com', { exact: true })
-      .waitFor();
-    await page.locator('[aria-label="What somebody gets"]:focus').waitFor();
+    await page.getByRole('group', { name: 'Effective policy' }).getByText('dev@example.com', { exact: true }).waitFor();
+    await page.locator('[aria-label="Effective policy"]:focus').waitFor();
     assert.deepEqual(await seriousFaults(page), []);
     await page.setViewportSize({ width: 360, height: 800 });
     assert.equal(await overflow(page), 0);
@@ -69,12 +66,12 @@ describe('in a browser', () => {
 
   it('a developer sees their own policies, and nothing of upstreams', async () => {
     const { page } = await site.open('ben', '/console/policies');
-    await page.getByText('is meant for members of marketing').waitFor();
+    await page.getByText('for members of marketing').waitFor();
     assert.equal(await page.getByRole('link', { name: 'Upstreams' }).count(), 0);
     assert.equal(await page.getByLabel('E-mail address').count(), 0);
     await page.goto(`${site.gateway.url}/console/upstreams`);
     await page
-      .getByText(/This is for administrators/)
+      .getByText(/Admin role required/)
       .first()
       .waitFor();
     assert.equal(await page.getByRole('button', { name: /Drain/ }).count(), 0);

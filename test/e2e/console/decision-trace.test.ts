@@ -107,7 +107,7 @@ describe('the trace of a request', () => {
     );
     assert.deepEqual(rules[1].reasons, [{ held: true, words: 'request.max_tokens > 50 (request.max_tokens is 64)' }]);
     assert.match(`${rules[1].file}:${rules[1].line}`, /^gateway\.yaml:\d+$/);
-    assert.equal(trace.bytes, 'Sent byte for byte as it came.');
+    assert.equal(trace.bytes, 'Sent byte for byte as received.');
     assert.equal(ledger.length, 1);
     assert.equal(ledger[0].cost_usd, request.cost_usd);
     assert.ok(request.ttfb_ms >= 0);
@@ -121,7 +121,7 @@ describe('the trace of a request', () => {
       [
         await ask(poor),
         429,
-        /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* It is written in gateway\.yaml:\d+\.$/,
+        /^Refused: Waiting does not help: .* the daily limit of 0\.0001 USD for user poor@example\.com.* Defined in gateway\.yaml:\d+\.$/,
         /^It would be refused now by the limit poor: user poor@example\.com: .*As it did then\.$/,
       ],
       [

@@ -49,9 +49,9 @@ test('a lost connection is told, and mended without a reload', async () => {
   await until('all pages are there', () => page.evaluate<boolean>(ALL_PAGES_ARE_THERE));
   await context.setOffline(true);
   await page.locator('.frame-side').getByRole('link', { name: 'Limits' }).click();
-  await page.getByText('The gateway does not answer').waitFor();
+  await page.getByText('Connection lost').waitFor();
   await context.setOffline(false);
-  await page.getByText('The gateway does not answer').waitFor({ state: 'detached' });
+  await page.getByText('Connection lost').waitFor({ state: 'detached' });
   await page.getByRole('heading', { level: 1, name: 'Limits' }).waitFor();
   assert.equal(await page.evaluate('window.not_loaded_again'), true);
 });

@@ -61,15 +61,15 @@ describe('the page of tokens', () => {
     });
     const { page } = await site.open(sub, '/console/tokens?search=desk');
     await page.getByRole('button', { name: 'Rotate desk' }).click();
-    await page.getByRole('button', { name: 'Make the new token' }).click();
+    await page.getByRole('button', { name: 'Create the new token' }).click();
     const token = await textOf(page, 'The new token');
     assert.deepEqual([await statusWith(token), await statusWith(old.token)], [200, 200]);
     await page.getByRole('button', { name: 'I have it' }).click();
     const newest = page.getByRole('row').filter({ hasText: 'desk' }).filter({ hasText: 'active' });
     await newest.getByRole('button', { name: 'Revoke desk' }).click();
-    await page.getByText('is refused within a second').waitFor();
+    await page.getByText('are refused within a second').waitFor();
     await page.getByRole('button', { name: 'Revoke the token' }).click();
-    await page.getByText(`Revoked desk of ${email}, and what it replaced.`).waitFor();
+    await page.getByText(`Revoked desk of ${email} and the tokens it replaced.`).waitFor();
     await until(
       'both are refused',
       async () => (await statusWith(token)) === 401 && (await statusWith(old.token)) === 401,
@@ -80,7 +80,7 @@ describe('the page of tokens', () => {
     const { email } = site.newPerson();
     await createToken(site.by, { user: email, group: 'all', name: 'of-somebody' });
     const { page: bens } = await site.open('ben', '/console/tokens?state=all&search=of-somebody');
-    await bens.getByText('No token is like that').waitFor();
+    await bens.getByText('No matching tokens').waitFor();
     assert.equal(await bens.getByText('Service tokens').count(), 0);
     const { page } = await site.open('anna', `/console/tokens?user=${email}`);
     await page.getByRole('row', { name: /of-somebody/ }).waitFor();
@@ -88,7 +88,7 @@ describe('the page of tokens', () => {
     const shown = page.getByRole('navigation', { name: 'Kinds of tokens' }).locator('[aria-current]');
     assert.deepEqual(await shown.allTextContents(), ['Service tokens']);
     await page.getByRole('button', { name: 'Create a service token' }).click();
-    await page.getByLabel('Which program is it for?').fill('report');
+    await page.getByLabel('Program').fill('report');
     await page.getByLabel(/see usage and costs/).check();
     await page.getByRole('button', { name: 'Create the token' }).click();
     const token = await textOf(page, 'The new token');
@@ -97,12 +97,12 @@ describe('the page of tokens', () => {
 });
 
 describe('the page of limits', () => {
-  it('gives a grant by keyboard alone, after showing what it changes', async () => {
+  it('raises a limit temporarily by keyboard alone, with a preview', async () => {
     const { email } = site.newPerson();
     await spend('user', email, 'day', 50);
     const { page, complaints } = await site.open('anna', '/console/limits');
-    const give = page.getByRole('button', { name: `Give a grant for ${email} per day` });
-    await give.focus();
+    const raise = page.getByRole('button', { name: `Raise limit temporarily for ${email} per day` });
+    await raise.focus();
     await page.keyboard.press('Enter');
     await page.keyboard.type('20');
     await page.getByText('50 of 70 USD, 20 left').waitFor();
@@ -110,31 +110,31 @@ describe('the page of limits', () => {
     await page.keyboard.press('Tab');
     await page.keyboard.type('release week');
     await page.keyboard.press('Enter');
-    await page.getByText(`Granted 20 USD more for ${email} per day, until `).waitFor();
+    await page.getByText(`Raised ${email} per day by 20 USD until `).waitFor();
     const row = page.getByRole('row', { name: `${email} per day` });
     assert.match((await row.textContent()) ?? '', /20 USDrelease weekanna@example\.com/);
     await page.getByRole('button', { name: 'Close' }).click();
     await row.getByRole('button', { name: /Revoke/ }).click();
     await page.getByRole('button', { name: 'Revoke 20 USD' }).click();
-    await page.getByText(`Revoked 20 USD for ${email} per day: 0 USD are left now.`).waitFor();
+    await page.getByText(`Revoked 20 USD for ${email} per day: 0 USD left now.`).waitFor();
     assert.deepEqual(complaints, []);
   });
 
   it('sets a limit, and takes it back', async () => {
     const { email } = site.newPerson();
     const { page } = await site.open('anna', `/console/limits?user=${email}`);
-    await page.getByRole('button', { name: `Set the limit of ${email} per day` }).click();
+    await page.getByRole('button', { name: `Set limit of ${email} per day` }).click();
     await page.getByLabel('New limit in USD').fill('5000000');
-    await page.getByLabel('Why').fill('trial');
-    await page.getByRole('button', { name: 'Set the limit', exact: true }).click();
+    await page.getByLabel('Reason').fill('trial');
+    await page.getByRole('button', { name: 'Set limit', exact: true }).click();
     await page.getByRole('alert').getByText('expected a number from 0 up to 4000000').waitFor();
     assert.equal(await page.getByLabel('New limit in USD').getAttribute('aria-invalid'), 'true');
     await page.getByLabel('New limit in USD').fill('7.5');
-    await page.getByRole('button', { name: 'Set the limit', exact: true }).click();
+    await page.getByRole('button', { name: 'Set limit', exact: true }).click();
     await page.getByText('0 of 7.50 USD, 7.50 left').waitFor();
-    await page.getByRole('button', { name: /^Take back/ }).click();
-    await page.getByRole('button', { name: 'Take it back' }).click();
-    await page.getByText(`Took back the limit of ${email} per day: its limit is 50 USD now.`).waitFor();
+    await page.getByRole('button', { name: /^Reset limit/ }).click();
+    await page.getByRole('button', { name: 'Reset limit', exact: true }).click();
+    await page.getByText(`Reset the limit of ${email} per day: 50 USD now.`).waitFor();
   });
 
   it('shows a developer their own, and words to ask for more, whose link opens the grant for administrators', async () => {
@@ -143,15 +143,15 @@ describe('the page of limits', () => {
     const { page } = await site.open(sub, '/console/limits?user=ben@example.com');
     await page.getByRole('meter', { name: 'Used' }).first().waitFor();
     assert.equal(await page.getByText('ben@example.com').count(), 0);
-    assert.equal(await page.getByRole('button', { name: /grant/i }).count(), 0);
+    assert.equal(await page.getByRole('button', { name: /raise/i }).count(), 0);
     await page.getByRole('button', { name: `Ask for more of ${email} per day` }).click();
-    await page.getByLabel('How much more').fill('10');
+    await page.getByLabel('Raise by').fill('10');
     const message = await textOf(page, 'Message to an administrator');
     const words = `Dora Dahl asks for 10 USD more for ${email} per day. 2 USD of 50 USD are used.\nhttp`;
     assert.equal(message.slice(0, words.length), words);
     const link = new URL(message.split('\n')[1]!);
     const { page: annas } = await site.open('anna', link.pathname + link.search);
-    await dialog(annas, 'Give a grant').getByText('2 of 60 USD, 58 left').waitFor();
+    await dialog(annas, 'Raise limit temporarily').getByText('2 of 60 USD, 58 left').waitFor();
   });
 
   it('tells a limit to those whom its condition is for, and who set one to administrators alone', async () => {

@@ -12,15 +12,15 @@ it('an administrator finds somebody, sees what they are signed in with, and ends
   await signIn(site.gateway.url, sub);
   const somebody = await site.signIn(sub);
   const { page, complaints } = await site.open('anna', '/console/people');
-  await page.getByLabel('Find somebody').fill(sub.toUpperCase());
-  await page.getByLabel('Find somebody').press('Enter');
+  await page.getByLabel('Search').fill(sub.toUpperCase());
+  await page.getByLabel('Search').press('Enter');
   await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
   await page.locator('.frame-side').getByRole('link', { name: 'People' }).click();
   await until('everybody is listed again', async () => (await page.getByText('anna@example.com').count()) > 1);
-  assert.equal(await page.getByLabel('Find somebody').inputValue(), '');
+  assert.equal(await page.getByLabel('Search').inputValue(), '');
   await page.goBack();
   await until('nobody else is listed', async () => (await page.getByText('anna@example.com').count()) === 1);
-  assert.equal(await page.getByLabel('Find somebody').inputValue(), sub.toUpperCase());
+  assert.equal(await page.getByLabel('Search').inputValue(), sub.toUpperCase());
   await page.getByRole('button', { name: email }).click();
   const drawer = page.getByRole('dialog');
   assert.equal(new URL(page.url()).search, `?search=${sub.toUpperCase()}&user=${encodeURIComponent(email)}`);
@@ -29,22 +29,22 @@ it('an administrator finds somebody, sees what they are signed in with, and ends
   await page.getByText('The session has ended.').waitFor();
   assert.equal((await somebody.call('GET', '/admin/api/me')).status, 401);
   await drawer.getByRole('button', { name: 'End all sessions' }).click();
-  await page.getByText('Signed out within a second: 1 program.').waitFor();
+  await page.getByText('Signs out within a second: 1 program.').waitFor();
   await page.getByRole('button', { name: 'End all sessions' }).last().click();
-  await page.getByText(`Ended of ${email}: 1 session.`).waitFor();
+  await page.getByText(`Ended 1 session of ${email}.`).waitFor();
   assert.deepEqual(complaints, []);
 });
 
-it('somebody takes away access, by keyboard alone', async () => {
+it('an administrator deprovisions a person by keyboard alone', async () => {
   const { sub, email } = site.newPerson();
   await signIn(site.gateway.url, sub);
   const { page } = await site.open('anna', `/console/people?user=${email}`);
-  await page.getByRole('button', { name: 'Take away access' }).focus();
+  await page.getByRole('button', { name: 'Deprovision' }).focus();
   await page.keyboard.press('Enter');
   await page.getByLabel('Reason').focus();
   await page.keyboard.type('left the company');
   await page.keyboard.press('Enter');
-  await page.getByText(`Ended of ${email}: `).waitFor();
+  await page.getByText(`Deprovisioned ${email}: `).waitFor();
   await page.keyboard.press('Escape');
   await until('the drawer is closed', () => !page.url().includes('user='));
   const anna = await site.signIn('anna');

@@ -66,10 +66,10 @@ describe('the page of usage', () => {
 
   test('shows a developer their own alone, whatever the address says', async () => {
     const { page } = await site.open('mallory', '/console/usage');
-    await page.getByText('No requests in this time').waitFor();
+    await page.getByText('No requests in this period').waitFor();
     await page.goto(`${site.gateway.url}/console/usage?user=ben@example.com`);
     await page
-      .getByText(/Only administrators see what is ben@example\.com's/)
+      .getByText(/Admin role required to see entries of ben@example\.com/)
       .first()
       .waitFor();
     const mallory = await site.signIn('mallory');
@@ -86,15 +86,15 @@ describe('the first page', () => {
   test('tells an administrator what to look at, and leads there', async () => {
     await site.ask(site.newPerson().email, 'no-such-model');
     const { page, complaints } = await site.open('anna', '/console');
-    const list = page.locator('section', { hasText: 'To look at' }).first();
+    const list = page.locator('section', { hasText: 'Issues' }).first();
     await list.getByText('The gateway cannot load the configuration').waitFor();
     await list.getByRole('button', { name: /^Show \d+ more/ }).click();
     await list.getByText(/second was drained by anna@example\.com/).waitFor();
-    await list.getByText(/A sign-in was refused in the last day/).waitFor();
-    const refused = page.getByRole('region', { name: 'Refused or given up today' });
+    await list.getByText(/A sign-in was refused in the last 24 hours/).waitFor();
+    const refused = page.getByRole('region', { name: 'Refused or failed today' });
     await refused.getByText('model_not_found').waitFor();
     assert.equal(await page.evaluate('window.taken'), undefined);
-    await list.getByRole('link', { name: 'See upstreams' }).first().click();
+    await list.getByRole('link', { name: 'Upstreams' }).first().click();
     await page.getByRole('heading', { name: 'Upstreams', level: 1 }).waitFor();
     assert.deepEqual(complaints, []);
   });
@@ -109,7 +109,7 @@ describe('the first page', () => {
       (await setup.textContent()) ?? '',
       new RegExp(`${site.gateway.url}/client.tgz client messages --model \\S+ `),
     );
-    assert.equal(await page.getByText('To look at').count(), 0);
+    assert.equal(await page.getByText('Issues').count(), 0);
     await page.getByRole('link', { name: 'My cost this week' }).click();
     await page.getByRole('region', { name: 'Usage' }).waitFor();
     assert.deepEqual(complaints, []);

@@ -298,7 +298,7 @@ describe('what is odd', () => {
     ['JSON that says to be bytes', '/v1/embeddings', 'application/octet-stream', ' {"model":"embed-1"}', 415],
     ['a list', '/v1/embeddings', 'application/json', '[{"model":"embed-1"}]', 400],
     ['two models', '/v1/embeddings', 'application/json', '{"model":"embed-1","model":"image-1"}', 400],
-    ['the mock for no model', '/v1/audio/speech', 'application/json', '{"model":"(none)"}', 400],
+    ['the name for no model', '/v1/audio/speech', 'application/json', '{"model":"(none)"}', 400],
     ['a form without its end', '/v1/audio/transcriptions', 'multipart/form-data; boundary=b', '--b\r\n', 400],
     ['two boundaries', '/v1/audio/transcriptions', 'multipart/form-data; boundary=b; boundary=c', '--b--', 400],
     ['half a number of images', '/v1/images/generations', 'application/json', '{"model":"image-1","n":1.5}', 400],

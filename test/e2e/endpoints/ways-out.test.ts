@@ -82,27 +82,28 @@ const ROWS = {
     scheme: 'https',
     key: address('wants'),
     through: 'wants',
-    refused: /the proxy HOST answers with status 407: it wants a name and a password in its address/,
+    refused: /the proxy HOST answers with status 407: it requires a username and password/,
   },
   'another credential': {
     scheme: 'https',
     key: () => ({ url_env: 'WRONG_PROXY' }),
     through: 'wants',
-    refused: /the proxy HOST answers with status 407: it refuses the name and the password in its address/,
+    refused: /the proxy HOST answers with status 407: it rejects the username and password in its address/,
   },
   ntlm: {
     scheme: 'https',
     key: address('ntlm'),
     through: 'ntlm',
-    refused: /the proxy HOST answers with status 407: it wants Negotiate or NTLM, and gets Basic at most/,
+    refused:
+      /the proxy HOST answers with status 407: it requires Negotiate or NTLM, and the gateway supports only Basic/,
   },
   forbidden: {
     scheme: 'https',
     key: address('forbids'),
     through: 'forbids',
-    refused: /the proxy HOST answers with status 403: have the server allowed in it/,
+    refused: /the proxy HOST answers with status 403: allow the server in the proxy/,
   },
-  away: { scheme: 'https', key: address('away'), refused: /no way through the proxy HOST \(ECONNREFUSED\)/ },
+  away: { scheme: 'https', key: address('away'), refused: /no connection through the proxy HOST \(ECONNREFUSED\)/ },
 } as const satisfies Readonly<Record<string, Row>>;
 const ROW_LIST = Object.entries(ROWS) as [string, Row][];
 

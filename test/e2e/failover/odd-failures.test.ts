@@ -214,7 +214,7 @@ describe('an upstream', () => {
     for (const upstream of [0, 1]) await passTime(upstream);
     const got = await hanging;
     assert.deepEqual([got.status, got.headers['x-should-retry']], [502, 'false'], got.text);
-    assert.match(got.text, /paid again/);
+    assert.match(got.text, /billed again/);
     several.forget();
     several.faults[0]!.plays.set('a', hangs);
     several.faults[1]!.plays.set('b', answers(529));

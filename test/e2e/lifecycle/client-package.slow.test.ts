@@ -80,7 +80,7 @@ describe('by npx, with an empty home and no registry', () => {
     };
     const neutral = await settings();
     assert.match(neutral.stdout, /"VENDOR_BASE_URL"/);
-    assert.match(neutral.stderr, /the names are neutral/);
+    assert.match(neutral.stderr, /using neutral names/);
     const config = JSON.parse(await readFile(gateway.config_file, 'utf8'));
     await writeFile(
       join(directory, 'names.yaml'),
@@ -91,7 +91,7 @@ describe('by npx, with an empty home and no registry', () => {
     await gateway.reload();
     const other = await settings();
     assert.match(other.stdout, /"OTHER_BASE_URL"/);
-    assert.doesNotMatch(other.stderr, /the names are neutral/);
+    assert.doesNotMatch(other.stderr, /using neutral names/);
   });
 });
 
@@ -118,7 +118,7 @@ describe('alone in an empty directory', () => {
       assert.equal(nobody.stderr, `appscli: you are not signed in at ${gateway.url}. Run: ${login}\n`);
       assert.equal(nobody.exit_code, 1);
       const looked = await start(runtime, [program, 'doctor', '--offline'], { cwd: own, env: home }).ended;
-      assert.match(looked.stdout, /^skipped {2}coding clients: none is set up here/);
+      assert.match(looked.stdout, /^skipped {2}coding clients: none configured/);
       assert.equal(looked.exit_code, 0, looked.stdout + looked.stderr);
       const printed = ['client', 'build-cli', '--model', 'coder-1', '--print', '--profile', 'shipped'];
       const shown = await start(runtime, [program, ...printed], { cwd: own, env: home }).ended;

@@ -143,7 +143,7 @@ function failures(response: Response): Record<string, unknown>[] {
 
 const FAULTS: Readonly<Record<string, RegExp>> = {
   throws: /thrown on purpose/,
-  'throws-text': /it threw a value of type string, which is no error/,
+  'throws-text': /it threw a value of type string, not an Error/,
   'throws-null': /it threw null/,
   rejects: /thrown on purpose/,
   hangs: /did not finish within 0\.05 seconds/,
@@ -151,7 +151,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'writes-undeclared': /"principal\.id" is not declared in "writes"/,
   'writes-engine-fact': /"request\.id" is not declared in "writes"/,
   'writes-twice': /"principal\.roles" was already written/,
-  'writes-wrong-kind': /"principal\.roles" is not given a value of its kind, strings/,
+  'writes-wrong-kind': /"principal\.roles" must be of the kind strings/,
   'reads-undeclared': /"principal\.email" is not declared/,
   peeks: /ctx\.peek is not a function/,
   'takes-over': /ctx\.replaceFacts is not a function/,
@@ -160,7 +160,7 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'puts-bytes': /body\.restore is not a function/,
   'changes-headers': /read only/,
   'changes-facts': /read only/,
-  'returns-response': /returned something else/,
+  'returns-response': /must return an answer, a relay or nothing/,
   answers: /answering needs the capability "respond"/,
   'uses-call': /call needs the capability "network"/,
   'uses-ledger': /services\.ledger needs the capability "database"/,
@@ -170,9 +170,9 @@ const FAULTS: Readonly<Record<string, RegExp>> = {
   'raises-what-the-engine-would': /Words of its own/,
   // Errors that it declares and that cannot be sent.
   'raises-bad-header': /Invalid character in header/,
-  'raises-framing-header': /content-length is the gateway's to write/,
-  'raises-success': /the status is not one from 400 to 599/,
-  'raises-no-text': /the message of an error is not a text/,
+  'raises-framing-header': /only the gateway may set the header content-length/,
+  'raises-success': /the status must be a whole number from 400 to 599/,
+  'raises-no-text': /the message of an error must be a string/,
   'raises-odd-details': /BigInt/,
   'raises-a-trap': /a trap/,
 };
@@ -277,7 +277,7 @@ describe('a stage that goes on after its time is up', () => {
     const response = await misbehave('hasty-lenient', 'writes-late');
     assert.deepEqual(response.json(), { path: '/echo', body: '{"model":"m"}' });
     letGo();
-    await lateFailure(response, /its context cannot be used any more/);
+    await lateFailure(response, /its context can no longer be used/);
     assert.ok(failures(response).every(({ stage }) => stage === 'hasty-lenient'));
   });
 
@@ -294,7 +294,7 @@ describe('a stage that goes on after its time is up', () => {
     assert.equal(response.status, 200);
     letGo();
     await until('the stage has tried', async () =>
-      gateway.logs.some((line) => line.includes('too late: the hook is over')),
+      gateway.logs.some((line) => line.includes('too late: the hook has ended')),
     );
   });
 });

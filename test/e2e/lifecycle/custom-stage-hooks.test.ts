@@ -156,9 +156,9 @@ for (const who of ['strict', 'lenient']) {
 test('what a stage keeps of a response or an event is of no use once the hook is over, however that ended', async () => {
   await failureOf(await fault('lenient keeps'));
   const { head, ctx } = (globalThis as unknown as { kept: { head: ResponseHead; ctx: StageContext } }).kept;
-  assert.throws(() => head.set('x-late', '1'), /the hook is over/);
-  assert.throws(() => head.remove('x-late'), /the hook is over/);
-  assert.throws(() => ctx.state, /the hook is over/);
+  assert.throws(() => head.set('x-late', '1'), /the hook has ended/);
+  assert.throws(() => head.remove('x-late'), /the hook has ended/);
+  assert.throws(() => ctx.state, /the hook has ended/);
 });
 
 describe('a failure that comes after the answer', () => {
@@ -240,7 +240,7 @@ finally:
       .filter((text) => /stray /.test(text))) {
       const record = JSON.parse(line);
       assert.equal(record.stage, 'last');
-      assert.equal(record.msg, 'a stage failed in something it left running');
+      assert.equal(record.msg, 'a stage failed in the background');
     }
     assert.equal((await send(running.url, { method: 'GET', path: '/healthz' })).status, 200);
   } finally {

@@ -111,7 +111,7 @@ const checkLive = async () => (await run('check', '--live')).stdout.replace(/\s+
 
 test('the SQL of the guide, a migration as the owner, and everything a gateway does as the other role', async () => {
   const none = await run('check', '--live');
-  assert.match(none.stdout + none.stderr, /the login was refused/, 'before the SQL');
+  assert.match(none.stdout + none.stderr, /the login was rejected/, 'before the SQL');
 
   await paste();
   // As the schema public has it since PostgreSQL 14 or before.
@@ -121,15 +121,15 @@ test('the SQL of the guide, a migration as the owner, and everything a gateway d
   // Behind: neither the gateway nor `check` tries to migrate, and both say who has to.
   const early = await run('gateway');
   assert.equal(early.exit_code, 69, early.stderr);
-  assert.match(early.stderr, /gateway_run may not change them; run `appscli migrate`/);
-  assert.match(await checkLive(), /gateway_run may not migrate/);
+  assert.match(early.stderr, /gateway_run may not change it; run `appscli migrate`/);
+  assert.match(await checkLive(), /gateway_run lacks the rights to migrate/);
   const refused = await run('migrate');
-  assert.match(refused.stderr, /gateway_run may not change them/);
+  assert.match(refused.stderr, /gateway_run may not change it/);
 
   const migrated = await run('migrate', '--url-env', 'OWNER_URL');
   assert.equal(migrated.exit_code, 0, migrated.stderr);
-  assert.match(migrated.stdout, /Applied 0001_schema\.[\s\S]*The tables are up to date\./);
-  assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The tables are up to date\.$/m);
+  assert.match(migrated.stdout, /Applied 0001_tables\.[\s\S]*The schema is up to date\./);
+  assert.match((await run('migrate', '--url-env', 'OWNER_URL')).stdout, /^The schema is up to date\.$/m);
   assert.match(await checkLive(), /schema up to date/);
 
   // A right that is missing is named by `check`, and by the start.

@@ -97,7 +97,7 @@ async function stop(demo: RunningCommand, signal: NodeJS.Signals): Promise<void>
   const { exit_code, stdout, stderr } = await demo.ended;
   assert.equal(exit_code, 0, stderr);
   assert.equal(stderr, '');
-  assert.match(stdout, /\nStopped\. The next start finds the data where it is\.\n$/);
+  assert.match(stdout, /\nStopped\. The next start uses the same data\.\n$/);
 }
 
 /** What a person does in the browser: confirms the code and says who they are. Returns the page at the end. */

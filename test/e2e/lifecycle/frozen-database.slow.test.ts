@@ -41,7 +41,7 @@ beforeEach(async () => {
   const { database: opened } = gateway;
   const query = opened.query.bind(opened);
   opened.query = ((name: string, text: string, values: unknown[]) => {
-    if (name === 'ledger_batch' && values.at(-1) !== '[]') sent++;
+    if (name === 'ledger_batch' && values.at(-1) !== '{}') sent++;
     return query(name, text, values);
   }) as typeof opened.query;
   // The second time the token is known, and its making has been announced.

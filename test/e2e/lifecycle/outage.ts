@@ -87,7 +87,7 @@ export async function startOutage(spend_limits: object): Promise<Outage> {
   const query = opened.query.bind(opened);
   let sent = 0;
   opened.query = ((name: string, text: string, values: unknown[]) => {
-    if (name === 'ledger_batch' && values.at(-1) !== '[]') sent++;
+    if (name === 'ledger_batch' && values.at(-1) !== '{}') sent++;
     return query(name, text, values);
   }) as typeof opened.query;
   let is_listening = true;

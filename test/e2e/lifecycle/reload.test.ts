@@ -118,7 +118,7 @@ test('a variable that came after the start is told to need a restart, as exporti
   await reloadText(config.replace(/"api_key_env": "[^"]+"/, '"api_key_env": "LATER_KEY"'));
   const [finding] = logged('error');
   assert.equal(finding.code, 'C4011');
-  assert.match(finding.help, /where the gateway is started, and restart it/);
+  assert.match(finding.help, /in the environment of the gateway, and restart it/);
 });
 
 test('a bad file changes nothing, says what is wrong and where, and a good one ends the trouble', async () => {

@@ -108,7 +108,7 @@ describe('gateway --listen', () => {
       assert.match(refused.stderr, /is in use by another program; stop it, or set --listen to a free port/);
       const wrong = await cli(['gateway', '--config', config_file, '--listen', '8080'], { env });
       assert.equal(wrong.exit_code, 64);
-      assert.match(wrong.stderr, /--listen.*'8080' is invalid\. Write host:port, such as 127\.0\.0\.1:8080/);
+      assert.match(wrong.stderr, /--listen.*'8080' is invalid\. Expected host:port, such as 127\.0\.0\.1:8080/);
     } finally {
       await scene.close();
       taken.close();

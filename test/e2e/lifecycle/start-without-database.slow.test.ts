@@ -49,7 +49,7 @@ for (const [on_store_error, reason] of [
 
     assertStoreError(await ask(gateway.url, token));
     await until('the log says so', () =>
-      lines.some((line) => /starts without its database, and refuses requests until it is there/.test(line)),
+      lines.some((line) => /the database is unavailable; requests are refused until it is available/.test(line)),
     );
     const told = await ready();
     assert.deepEqual([told.status, told.json().status], [503, 'unavailable']);

@@ -179,7 +179,7 @@ const FOREIGN = [
     'by a newer version of this program (it has 9999_later)',
     'run that version or a later one, or restore',
   ],
-  ['0001_baseline', 'by a version from before the first release', 'use an empty database'],
+  ['0001_schema', 'by a version from before the first release', 'use an empty database'],
 ] as const;
 for (const [name, what, remedy] of FOREIGN) {
   test(`a database migrated ${what} is named at start and by the check, with what to do`, async () => {

@@ -173,7 +173,9 @@ describe('an upstream that fails', () => {
     assert.equal((await ask(gateway, { model: FAILING })).status, 200);
     assert.deepEqual(served(), [7, 6], 'it is not asked any more');
     const told = ({ logs }: TestGateway) =>
-      logs.filter((line) => line.includes('it is left out until it may be tried again') && line.includes(FAILING));
+      logs.filter(
+        (line) => line.includes('requests go to other upstreams until it is tried again') && line.includes(FAILING),
+      );
     assert.equal(told(gateway).length, 1, told(gateway).join('\n'));
     await until('the other replica has heard of it', () => told(replica).length > 0);
     assert.equal((await ask(replica, { model: FAILING })).status, 200);

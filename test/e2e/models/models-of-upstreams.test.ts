@@ -158,7 +158,9 @@ describe("the specification's configuration, with addresses and variables filled
     const unlisted = await ask(gateway, access_token, 'messages', 'claude-sonnet-4-6');
     assert.equal(unlisted.status, 404);
     assert.match(unlisted.json().error.message, /no upstream that serves you has it on its list of models/);
-    const told = [...new Set(gateway.logs.filter((line) => line.includes('a model was asked for and refused')))];
+    const told = [
+      ...new Set(gateway.logs.filter((line) => line.includes('a request for an unknown model was refused'))),
+    ];
     assert.equal(told.length, 2);
     assert.match(told[0]!, /\{ id: coder-1, pricing: \{ input: \.\.\., output: \.\.\. \} \}/);
     assert.match(told[1]!, /\{ id: claude-sonnet-4-6 \}/);
@@ -205,7 +207,7 @@ describe('a gateway without a section `models`', () => {
     await until('the new list is in force', async () => (await status('claude-opus-4-5')) === 200);
     assert.equal(await status(LISTED), 404);
     assert.deepEqual(await idsOf(gateway, gateway.token), ['claude-opus-4-5']);
-    const line = gateway.logs.findLast((line) => line.includes('the models of an upstream are others'));
+    const line = gateway.logs.findLast((line) => line.includes('the models of an upstream have changed'));
     const { models, added, removed, not_served } = JSON.parse(line!);
     assert.deepEqual(
       { models, added, removed, not_served },

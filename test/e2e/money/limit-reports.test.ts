@@ -265,7 +265,7 @@ describe('a refusal', () => {
       rule: 'set at run time',
       client: new RegExp(`0\\.75 USD .* Limit set at run time, ${AT}, with 0\\.25 USD granted until ${AT}: `),
       admin: new RegExp(
-        String.raw`Set at run time by command .* 0\.25 USD of it granted by command \S+, ${AT}, until ${AT}\.`,
+        String.raw`Set at run time by command .* Includes a grant of 0\.25 USD by command \S+, ${AT}, until ${AT}\.`,
       ),
     },
     'set for requests by the minute': {
@@ -286,14 +286,14 @@ describe('a refusal', () => {
       team: 'pool',
       rule: 'of-team',
       client: new RegExp(`0\\.2 USD for user .* and team pool.* Granted at run time, until ${AT}: `),
-      admin: new RegExp(String.raw`0\.2 USD of it granted by command \S+, ${AT}, until ${AT}\.`),
+      admin: new RegExp(String.raw`Includes a grant of 0\.2 USD by command \S+, ${AT}, until ${AT}\.`),
     },
     'of gateway.yaml': {
       changes: async () => {},
       team: 'plain',
       rule: 'of-team',
       client: /Spend rule of-team: /,
-      admin: /It is written in \S*gateway\.yaml:\d+\./,
+      admin: /Defined in \S*gateway\.yaml:\d+\./,
     },
   };
 
@@ -322,7 +322,7 @@ describe('a refusal', () => {
       const tail = await command(gateway, 'audit', 'tail', '--user', user);
       if (rule === 'set at run time') {
         assert.match(JSON.stringify(record.limits), /"set_by":"command [^"]+"/);
-        assert.match(trace.why, / It was set by command \S+\./);
+        assert.match(trace.why, / Set by command \S+\./);
         assert.ok(!trace.why.includes('gateway.yaml'), trace.why);
         assert.match(tail, /refused by limit "set at run time": Set at run time by command /);
         const now = await command(gateway, 'explain', id);

@@ -130,7 +130,7 @@ test('a timeout behind the sending is not called one to send again, says what be
   assert.equal(plain.headers['x-should-retry'], 'false');
   assert.match(
     plain.json().error.message,
-    /within 600 seconds\. Its answer is waited for and charged if it comes; the same request sent again is paid again\.$/,
+    /within 600 seconds\. A late response is drained and charged; a retry is billed again\.$/,
   );
   upstream.requests.length = 0;
   const baseURL = `${gateway.url}/v1`;

@@ -444,7 +444,7 @@ describe('audio', () => {
       ['ledger', 'reprice', '--since', '2020-01-01', '--model', 'heard-1', '--config', gateway.config_file],
       { env: gateway.env },
     );
-    assert.match(stdout, /nothing differs/, 'priced again, it costs the same');
+    assert.match(stdout, /No differences/, 'priced again, it costs the same');
   });
 
   it('is not what is cached: it has no discount', async () => {

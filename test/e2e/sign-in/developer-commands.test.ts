@@ -51,11 +51,11 @@ describe('appscli', () => {
     const { run } = await somebody('anna');
     assert.equal(
       await run('models'),
-      `MODEL         WINDOW  ANSWER  INPUT  OUTPUT  CACHE R  CACHE W
-coder-1       200000   64000      6      30      0.6      7.5
-unknown-size                      3      15      0.3     3.75
+      `MODEL         WINDOW  MAX OUTPUT  INPUT  OUTPUT  CACHE R  CACHE W
+coder-1       200000       64000      6      30      0.6      7.5
+unknown-size                          3      15      0.3     3.75
 
-Window and answer in tokens, prices in USD per million tokens.
+Window and maximum output in tokens, prices in USD per million tokens.
 `,
     );
     const { models } = JSON.parse(await run('models', '--json'));
@@ -83,7 +83,7 @@ Window and answer in tokens, prices in USD per million tokens.
     assert.doesNotMatch(shown, /anna/);
     // Administrators see everybody's, and are told so.
     const all = await anna.run('usage', '--by', 'user');
-    assert.match(all, /^Usage of everybody /);
+    assert.match(all, /^Usage of all users /);
     assert.match(all, /^ben@example\.com +1 /m);
     assert.match(all, /^user anna@example\.com /m);
     assert.equal(JSON.parse(await ben.run('usage', '--json')).total.requests, 1);

@@ -29,8 +29,7 @@ beforeEach(endSessions);
 const both = (token: string) => Promise.all(scene.gateways.map((gateway) => scene.statusOf(token, gateway)));
 const becomes = (token: string, status: number) =>
   until(`both answer ${status}`, async () => (await both(token)).join() === `${status},${status}`);
-const rounds = ({ logs }: TestGateway) =>
-  logs.filter((line) => line.includes('asked about people who were due')).length;
+const rounds = ({ logs }: TestGateway) => logs.filter((line) => line.includes('checked people who were due')).length;
 
 /** Lets time pass, an interval at a time, so that the checks of both replicas come due and are done. */
 async function pass(milliseconds: number): Promise<void> {
@@ -79,7 +78,7 @@ describe('somebody whom the identity provider disables', () => {
     const because = 'the identity provider refused to renew the sign-in';
     assert.deepEqual(changed, { subject: 'ben@example.com', after: { because } });
     const { stdout } = await cli(['users', 'list', '--config', gateway.config_file], { env: gateway.env });
-    assert.match(stdout, /ben@example\.com .* now .*tokens made by an/);
+    assert.match(stdout, /ben@example\.com .* now .*tokens of an/);
   });
 });
 

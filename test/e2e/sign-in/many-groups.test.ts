@@ -61,7 +61,7 @@ describe('somebody in 500 groups', () => {
     const token = await tokenOfAnna();
     assert.equal(groupsIn(token), undefined);
     assert.deepEqual(await modelsOf(token), ['coder-1', 'mapped-1']);
-    const told = scene.gateway.logs.find((line) => line.includes('has no room for the groups'));
+    const told = scene.gateway.logs.find((line) => line.includes('do not fit into a session token'));
     assert.match(told ?? '', /"email":"anna@example\.com".*"groups":502/);
   });
 });

@@ -39,7 +39,7 @@ describe('an intern at a provider that verifies no addresses', () => {
 
   it('gets nothing of a service by claiming its address', async () => {
     const token = await scene.gateway.newToken({ user: 'ci@example.com', name: 'the service' });
-    const words = /administrators made access tokens for that address.*ask your administrator/s;
+    const words = /administrators created access tokens for that address.*ask your administrator/s;
     await assertDenied(['ci@example.com', 'CI@example.com'], words);
     assert.equal(await statusOf(token), 200);
   });
@@ -47,7 +47,10 @@ describe('an intern at a provider that verifies no addresses', () => {
   it('neither becomes a colleague nor ends her session by claiming her address, and she hears nothing of it', async () => {
     const session = await scene.signIn('anna');
     const given = await scene.gateway.newToken({ user: 'anna@example.com', name: 'of hers' });
-    await assertDenied(['anna@example.com', 'ANNA@EXAMPLE.COM', 'Anna@example.com'], /belongs to another account/);
+    await assertDenied(
+      ['anna@example.com', 'ANNA@EXAMPLE.COM', 'Anna@example.com'],
+      /another account of the identity provider owns/,
+    );
     for (const token of [session.access_token, given]) assert.equal(await statusOf(token), 200);
     assert.equal((await scene.renew(session.refresh_token)).status, 200);
   });
@@ -59,7 +62,7 @@ describe('an administrator', () => {
     const token = await gateway.newToken({ user: 'stated@example.com', name: 'made before' });
     assert.equal((await trySignIn('stated')).body.error, 'access_denied');
     const told = await rebind(gateway.config_file, 'Stated@example.com');
-    assert.match(told, /stated@example.com goes to the next account.*Ended: 0 sessions, 0 access tokens/);
+    assert.match(told, /Assigned stated@example.com to the next account.*Ended: 0 sessions, 0 access tokens/);
     assert.equal((await scene.signIn('stated')).email, 'stated@example.com');
     assert.equal(await statusOf(token), 200);
   });
@@ -70,7 +73,7 @@ describe('an administrator', () => {
     const token = await gateway.newToken({ user: 'dora@example.com', name: 'of the former' });
     assert.equal((await trySignIn('dora-2')).body.error, 'access_denied');
     const told = await rebind(gateway.config_file, 'dora@example.com', '--subject', 'dora-2');
-    assert.match(told, /the account dora-2.*1 session, 1 access token/);
+    assert.match(told, /to account dora-2.*1 session, 1 access token/);
     for (const gone of [former.access_token, token]) await refused(gone);
     assert.equal((await trySignIn('dora-1')).body.error, 'access_denied');
     assert.equal((await scene.signIn('dora-2')).email, 'dora@example.com');
@@ -85,12 +88,12 @@ describe('an administrator', () => {
     t.after(() => after_change.close());
     const denied = await trySignIn('erik', after_change);
     assert.equal(denied.body.error, 'access_denied', denied.page.text.slice(-900));
-    assert.match(denied.page.text, /account of the identity provider that was used before/);
+    assert.match(denied.page.text, /account of the previous identity provider/);
     const run = (...words: string[]) => rebind(after_change.config_file, ...words);
-    assert.match(await run('--former-issuer', scene.provider.issuer), /erik@example\.com goes to the next/);
+    assert.match(await run('--former-issuer', scene.provider.issuer), /Assigned erik@example\.com to the next account/);
     assert.equal((await scene.signIn('erik', after_change)).email, 'erik@example.com');
     assert.equal(await statusOf(token), 200);
-    assert.match(await run('--former-issuer', 'https://nobody.example'), /nobody is bound to an account/);
-    assert.match(await run('nobody@example.com'), /nobody@example.com: never signed in here/);
+    assert.match(await run('--former-issuer', 'https://nobody.example'), /no user has an account/);
+    assert.match(await run('nobody@example.com'), /unknown user nobody@example.com/);
   });
 });

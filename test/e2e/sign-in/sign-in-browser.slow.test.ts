@@ -146,7 +146,7 @@ describe('another site', () => {
     const { page } = await browser.open();
     await page.goto(stranger_url);
     await press(page, 'Win');
-    await arrive(page, 'This form came from elsewhere');
+    await arrive(page, 'This form came from another site');
     assert.equal((await poll(grant)).body.error, 'authorization_pending');
     assert.equal(scene.provider.requests.filter(({ endpoint }) => endpoint === 'authorization').length, 0);
   });

@@ -58,7 +58,7 @@ test('an identity provider that is away for longer than a token lives signs nobo
     const { problem, said } = await helper(backend);
     assert.equal(said, '');
     assert.equal(problem?.exit_code, 69);
-    assert.match(problem?.message ?? '', /identity provider gives no usable answer .* You are still signed in; this/);
+    assert.match(problem?.message ?? '', /identity provider is not available .* You are still signed in: try/);
     assert.equal((await ask(own)).status, 200, 'access tokens need no identity provider');
   }
   provider.setMode('up');

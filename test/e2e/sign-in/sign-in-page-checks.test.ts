@@ -41,7 +41,7 @@ const LOOP = /redirects to itself/;
 const CASES: Readonly<
   Record<string, { readonly behaviour: Behaviour; readonly verdict: string; readonly says: RegExp }>
 > = {
-  'passes everything on': { behaviour: passesOn, verdict: 'ok', says: /leads to the identity provider at http:/ },
+  'passes everything on': { behaviour: passesOn, verdict: 'ok', says: /redirects to the identity provider at http:/ },
   'redirects to what was asked for': {
     behaviour: redirectsTo((path) => `${proxy.url}${path}`),
     verdict: 'failed',
@@ -69,7 +69,7 @@ const CASES: Readonly<
       () => 'https://id.example.com/authorize?client_id=a&redirect_uri=https%3A%2F%2Fb.example%2Fc',
     ),
     verdict: 'failed',
-    says: /send people back to https:\/\/b\.example\/c/,
+    says: /the redirect URI https:\/\/b\.example\/c is not below/,
   },
 };
 

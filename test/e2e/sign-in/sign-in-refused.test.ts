@@ -94,7 +94,7 @@ describe('the page of somebody who is refused', () => {
   it('lets somebody else take the sign-in on, whom the provider asks for', async () => {
     const { user_code, page, poll } = await tryAs('ben', {});
     assert.match(page.text, /<form method="post" action="\.\.\/device">/);
-    assert.match(page.text, /value="other">Sign in as somebody else<\/button>/);
+    assert.match(page.text, /value="other">Use another account<\/button>/);
     const left = await sendOther(user_code);
     assert.equal(left.status, 303);
     const location = new URL(left.headers.get('location') ?? '');

@@ -100,7 +100,7 @@ describe('the identity provider, asked again at each refresh,', () => {
     await until('the identity provider was asked', isAsked);
     const second = await renew(refresh_token);
     assert.deepEqual([second.status, second.body.error], [503, 'temporarily_unavailable']);
-    assert.match(second.body.error_description ?? '', /another request/);
+    assert.match(second.body.error_description ?? '', /Another request/);
     scene.clock.advance(5000);
   }
 

@@ -95,7 +95,7 @@ describe('changing the signing key, one gateway after the other', () => {
       const answer = await ask(other, tokens.access_token, path);
       assert.deepEqual([path, answer.status, answer.headers['retry-after']], [path, 503, '1']);
       assert.equal(answer.headers['www-authenticate'], undefined);
-      assert.match(answer.json().error.message, /signing key .*is being changed.*Try again/);
+      assert.match(answer.json().error.message, /signing key .*is being rotated.*Try again/);
     }
     const chat = await ask(other, tokens.access_token, '/v1/chat/completions', 'POST', '{}');
     assert.deepEqual([chat.status, chat.json().error.type, chat.json().type], [503, 'server_error', undefined]);

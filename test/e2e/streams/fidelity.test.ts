@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { fieldRule, KNOWN_KEYS } from '../../../engine/domain/protocols/body/decisive-fields.ts';
+import { fieldRule, KNOWN_KEYS } from '../../../engine/domain/protocols/body/privileged-fields.ts';
 import { type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
 import type { ScriptedUpstream } from '../../support/model-provider/scripted-upstream.ts';
 import { times } from '../../support/times.ts';

@@ -111,7 +111,7 @@ describe('texts of an answer', () => {
     const { replaced, shadow, status } = record;
     assert.equal(
       traceOf(record, { attempts: [] }).bytes,
-      'Sent byte for byte as it came. In the answer redact replaced 2 texts.',
+      'Sent byte for byte as received. redact replaced 2 texts of the response.',
     );
     assert.deepEqual({ replaced, shadow, status }, { replaced: { redact: 2 }, shadow: undefined, status: 200 });
     const { input_tokens, output_tokens } = await ledgerRow(
@@ -209,7 +209,7 @@ test('in shadow mode nothing changes, and what would be replaced is counted', as
   assert.equal(streamed.text, messageEvents(words).join(''));
   const record = await recordOf(streamed);
   const { replaced, shadow } = record;
-  assert.match(traceOf(record, { attempts: [] }).bytes!, /redact would have replaced 2 texts\.$/);
+  assert.match(traceOf(record, { attempts: [] }).bytes!, /redact would have replaced 2 texts of the response\.$/);
   assert.deepEqual({ replaced, shadow }, { replaced: { redact: 2 }, shadow: ['redact'] });
   assert.notEqual(upstream.requests[0]!.headers['accept-encoding'], 'identity');
 

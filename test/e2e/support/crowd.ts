@@ -220,7 +220,8 @@ export class Crowd {
  * @returns how many rows are estimates.
  */
 export async function assertBooks(database: Database, crowd: Crowd, seen: readonly number[]): Promise<number> {
-  const rows = await ledgerRows(database);
+  // What a gateway had leased that died with its database is nobody's.
+  const rows = (await ledgerRows(database)).filter(({ request_id }) => !request_id.startsWith('lease '));
   assert.equal(new Set(rows.map(({ request_id }) => request_id)).size, rows.length, 'no request has two rows');
   const settled = new Map(rows.filter((row) => row.input_tokens > 0).map((row) => [row.input_tokens, row]));
   const estimates = rows.filter((row) => row.input_tokens === 0);

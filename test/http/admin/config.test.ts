@@ -83,7 +83,7 @@ describe('the configuration', () => {
     assert.equal((await ask(200, 'root', `/versions/${BROKEN}`)).rules, null);
     for (const other of ['aaaaaaaaaaaa', 'no-version', "'; drop table config_loads; --"]) {
       const { error } = await ask(404, 'root', `/versions/${encodeURIComponent(other)}`);
-      assert.match(error.message, /There is no such version/);
+      assert.match(error.message, /Unknown version/);
     }
     await ask(404, 'root', `/diff?from=${FIRST}&to=aaaaaaaaaaaa`);
     await ask(400, 'root', `/diff?from=${FIRST}`);
@@ -129,6 +129,6 @@ describe('the configuration', () => {
     const differs = (await root('config', 'diff', FIRST)).stdout;
     assert.match(differs, /^Rules\n- long goes to spare, when [^\n]+\n[^+]*\+ longer goes to spare/);
     assert.match(differs, /\ngateway\.yaml: changed\n@@ -1 \+1 @@\n rules:\n- {2}- name: long\n\+ {2}- name: longer\n/);
-    assert.match((await root('config', 'diff', 'aaaaaaaaaaaa')).stderr, /there is no such version/i);
+    assert.match((await root('config', 'diff', 'aaaaaaaaaaaa')).stderr, /unknown version/i);
   });
 });

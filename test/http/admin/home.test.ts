@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { before, describe, test } from 'node:test';
-import { tellReplica } from '../../../engine/domain/audit/config-loads.ts';
+import { reportReplica } from '../../../engine/domain/audit/config-loads.ts';
 import { DatabaseLedger } from '../../../engine/domain/budget/ledger/ledger.ts';
 import { quietLog, reservation, settlement } from '../../support/store.ts';
 import { count, limitedConfig } from './limits-config.ts';
@@ -70,7 +70,7 @@ describe('the first page of administrators', () => {
     await bench.ask('root', 'POST', '/admin/api/upstreams/spare/drain', { reason: 'moving' });
     const now = new Date(clock.now());
     const replica = { name: 'gw-1', version: '0123456789ab', cause: 'start', program: '1.0.0' } as const;
-    await tellReplica(database, randomUUID(), { ...replica, loaded_at: now, failing_since: now, seen_at: now });
+    await reportReplica(database, randomUUID(), { ...replica, loaded_at: now, failing_since: now, seen_at: now });
 
     const { body } = await bench.ask('root', 'GET', HOME);
     const usage = await bench.ask('root', 'GET', '/admin/api/usage?since=2026-03-10&compare=previous');

@@ -93,11 +93,11 @@ describe('what somebody sees of limits', () => {
   });
 
   test("is nobody else's, except for administrators", async () => {
-    await bench.refused(403, /bob@example\.com's/, 'alice', 'GET', `${LIMITS}?user=bob@example.com`);
-    await bench.refused(403, /this team's limits; leave "team" out/, 'alice', 'GET', `${LIMITS}?team=sales`);
-    await bench.refused(403, /this model's/, 'alice', 'GET', `${LIMITS}?model=coder-1`);
+    await bench.refused(403, /entries of bob@example\.com/, 'alice', 'GET', `${LIMITS}?user=bob@example.com`);
+    await bench.refused(403, /the limits of this team; omit "team"/, 'alice', 'GET', `${LIMITS}?team=sales`);
+    await bench.refused(403, /limits of this model/, 'alice', 'GET', `${LIMITS}?model=coder-1`);
     await bench.refused(400, /^The token is a credential/, 'root', 'GET', `${LIMITS}?token=gw_${'a'.repeat(40)}`);
-    await bench.refused(403, /bob@example\.com's/, 'alice', 'GET', `${GRANTS}?user=bob@example.com`);
+    await bench.refused(403, /entries of bob@example\.com/, 'alice', 'GET', `${GRANTS}?user=bob@example.com`);
     const own = await ask(200, 'alice', 'GET', `${LIMITS}?user=Alice@example.com&team=search`);
     assert.equal(named(own.limits, 'user', 'day').limit, 50);
     const seen = await ask(200, 'root', 'GET', `${LIMITS}?team=sales`);
@@ -185,14 +185,14 @@ describe('changing limits', () => {
     const second = await page(`&after=${first.next}`);
     assert.equal(second.next, null);
     assert.deepEqual([...first.ids, ...second.ids].sort(), ids.sort());
-    await bench.refused(400, /names no entry/, 'root', 'GET', `${GRANTS}?team=pages&after=grt_0`);
+    await bench.refused(400, /is not in this list/, 'root', 'GET', `${GRANTS}?team=pages&after=grt_0`);
   });
 
   test('takes back nothing that is not there, and says so', async () => {
     for (const [path, message] of [
       [
         '?user=carol@example.com&window=day',
-        /^No limit is set for user carol@example\.com per day: what gateway\.yaml/,
+        /^No limit is set for user carol@example\.com per day: gateway\.yaml applies/,
       ],
       ['/grants/grt_0', /no grant has the id "grt_0"/i],
       ['/grants/gw_secret', /There is no grant with this id/],
@@ -243,17 +243,17 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
     [{ user, window: 'day', usd: 4_000_001 }, /up to 4000000/],
     [{ user, window: 'open', requests: 1.5 }, /"requests" is wrong: expected a whole number from 0/],
     [{ user: 'mallory', window: 'day', usd: 1 }, /expected an e-mail address/],
-    [{ user: 'a\u0000@example.com', window: 'day', usd: 1 }, /can be printed/],
+    [{ user: 'a\u0000@example.com', window: 'day', usd: 1 }, /printable/],
     [{ team: 'gw_secretsecret', window: 'month', usd: 1 }, /is a credential/],
     [{ user, window: 'day', usd: 1, reason: 'x'.repeat(255) }, /at most 254/],
     [{ user, windows: 'day', usd: 1 }, /Unknown field "windows": did you mean `window`/],
   ];
   for (const [body, message] of wrong) await bench.refused(400, message, 'root', 'PUT', LIMITS, body);
   const grants: [object, RegExp][] = [
-    [{}, /A grant has an end/],
-    [{ expires_at: null }, /A grant has an end/],
-    [{ expires_at: '2020-01-01T00:00:00Z' }, /has passed/],
-    [{ expires_at: '2027-03-12T12:00:00Z' }, /too far away/],
+    [{}, /A grant must expire/],
+    [{ expires_at: null }, /A grant must expire/],
+    [{ expires_at: '2020-01-01T00:00:00Z' }, /is in the past/],
+    [{ expires_at: '2027-03-12T12:00:00Z' }, /too late/],
     [{ expires_in_seconds: 60, expires_at: '2026-03-11T00:00:00Z' }, /not both/],
     [{ usd: 0, expires_in_seconds: 60 }, /above 0/],
   ];
@@ -263,7 +263,7 @@ test('what is missing, wrong or hostile is refused, and changes nothing', async 
   await bench.refused(400, /Unknown parameter/, 'root', 'PUT', `${LIMITS}?user=${user}`, { window: 'day', usd: 1 });
   await bench.refused(
     400,
-    /The parameter "user" is there more than once/,
+    /Duplicate parameter "user"/,
     'root',
     'DELETE',
     `${LIMITS}?user=${user}&user=${user}&window=day`,
@@ -393,15 +393,15 @@ describe('a grant that is not given yet', () => {
     await createToken(bench.by, { user: 'olga@example.com', group: 'visitors', name: 'ci', team: 'sales' });
     const { notes } = await preview('user=olga@example.com&window=day&usd=5');
     assert.deepEqual(notes, [
-      'It is still not enough: all of the new limit is spent or reserved.',
-      'team sales per month has nothing left either, and refuses the same requests.',
+      'Not enough: the new limit is already spent or reserved.',
+      'team sales per month is exhausted, too, and refuses the same requests.',
     ]);
     const nobody = await preview('user=olgaa@example.com&window=day&usd=5');
     assert.deepEqual(nobody.notes, [
-      'Nobody with the address olgaa@example.com has signed in here or had an access token: check it.',
+      'Unknown address olgaa@example.com: it has never signed in or had an access token.',
     ]);
     const slow = await preview('team=sales&window=minute&requests=5');
-    assert.deepEqual(slow.notes.slice(0, 1), ['It holds for requests that slow is for.']);
+    assert.deepEqual(slow.notes.slice(0, 1), ['It applies to requests of slow.']);
   });
 
   test('is refused for the reasons for which it is not given', async () => {

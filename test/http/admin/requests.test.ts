@@ -259,7 +259,7 @@ describe('the live list', () => {
     const at_once = await Promise.all(Array.from({ length: 20 }, open));
     assert.equal(at_once.filter((answer) => answer.status === 200).length, 5);
     const { status, body } = await bench.ask('fay', 'GET', '/admin/api/requests/live');
-    assert.deepEqual([status, body.error.message], [409, 'Too many live views are open; close one of them.']);
+    assert.deepEqual([status, body.error.message], [409, 'Too many live views are open; close one.']);
     stop.abort();
   });
 

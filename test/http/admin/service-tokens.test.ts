@@ -54,7 +54,7 @@ describe('a service token', () => {
     ] as const) {
       assert.deepEqual((await refusal(token, method, path)).slice(0, 2), [403, 'forbidden'], `${method} ${path}`);
     }
-    assert.match((await refusal(token, 'GET', '/admin/api/tokens'))[2], /needs tokens:read, and it has/);
+    assert.match((await refusal(token, 'GET', '/admin/api/tokens'))[2], /it needs tokens:read and has/);
     const own = await refusal(token, 'POST', '/admin/api/tokens', { name: 'x', group: 'coders' });
     assert.match(own[2], /"user" is missing/);
     const { changes } = await bench.get('root', '/admin/api/changes');
@@ -71,7 +71,7 @@ describe('a service token', () => {
     assert.match(body.upstream.drained.by, /^service onboarding \(svc_/);
     assert.equal((await bench.ask(token, 'POST', '/admin/api/upstreams/main/resume')).status, 200);
     for (const path of ['', '/loads', '/versions/0123456789ab', '/diff?from=a&to=b', '/shadow-rules']) {
-      assert.match((await refusal(token, 'GET', `/admin/api/config${path}`))[2], /is for people/, path);
+      assert.match((await refusal(token, 'GET', `/admin/api/config${path}`))[2], /is for signed-in people/, path);
     }
   });
 
@@ -80,9 +80,12 @@ describe('a service token', () => {
     assert.equal((await refusal('alice', 'GET', PATH))[0], 403);
     assert.match(
       (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens'] }))[2],
-      /"scopes" is wrong: expected some of tokens:read/,
+      /"scopes" is wrong: expected one or more of tokens:read/,
     );
-    assert.match((await refusal('root', 'POST', PATH, { name: 'x', scopes: [] }))[2], /expected some of tokens:read/);
+    assert.match(
+      (await refusal('root', 'POST', PATH, { name: 'x', scopes: [] }))[2],
+      /expected one or more of tokens:read/,
+    );
     assert.equal(
       (await refusal('root', 'POST', PATH, { name: 'x', scopes: ['tokens:read'], expires_at: '2099-01-01' }))[0],
       400,
@@ -94,7 +97,7 @@ describe('a service token', () => {
   test('opens no model, and an access token opens no admin API', async () => {
     const { token } = await make(['tokens:read']);
     const bearer = createBearerTokens({ verify: () => assert.fail('nobody is asked') }, undefined);
-    assert.throws(() => bearer.verify(token), { code: 'credential_invalid', message: /opens the admin API alone/ });
+    assert.throws(() => bearer.verify(token), { code: 'credential_invalid', message: /is for the admin API only/ });
     const { token: of_models } = await createToken(bench.by, { user: 'root@example.com', group: 'coders', name: 'x' });
     assert.deepEqual((await refusal(of_models, 'GET', '/admin/api/tokens')).slice(0, 2), [403, 'forbidden']);
   });
@@ -143,9 +146,9 @@ describe('a service token', () => {
     const { stderr } = await commandsOf('root', bench.url)(...end);
     assert.match(
       stderr,
-      /1 session and 0 access tokens\.\nStill in force are service tokens .*\n {2}svc_\w+ {2}who else/,
+      /1 session and 0 access tokens of chief@example\.com\.\nThese service tokens .* stay valid:\n {2}svc_\w+ {2}who else/,
     );
-    assert.match(stderr, /"appscli service-tokens rotate ID" .* "appscli service-tokens revoke ID"/);
+    assert.match(stderr, /"appscli service-tokens rotate ID", or revoke it/);
     await bench.ask('root', 'DELETE', `${PATH}/${id}`);
     const after = await bench.ask('root', 'POST', '/admin/api/people/chief@example.com/deprovision', {});
     assert.deepEqual(after.body.service_tokens, []);
@@ -171,7 +174,7 @@ describe('a service token', () => {
     await note();
     await note();
     assert.equal(await state(), 'unowned');
-    assert.match(logs.join(), /no administrator any more who answers for it, and is suspended in 7 days/);
+    assert.match(logs.join(), /is no longer an administrator; it is suspended in 7 days/);
     clock.advance(7 * DAY - 1);
     assert.equal(await use(), 200);
     clock.advance(1);
@@ -204,7 +207,7 @@ test('the commands make, list, replace and end them, and work with one instead o
   const automation = (...words: string[]) => cli([...words, '--base-url', bench.url], { env });
   assert.equal((await automation('tokens', 'list')).exit_code, 0);
   const more = await automation('service-tokens', 'create', '--name', 'more', '--scope', 'tokens:read');
-  assert.match(more.stderr, /is not enough: this is for people/);
+  assert.match(more.stderr, /lacks permission: this operation is for signed-in people/);
   const listed = JSON.parse((await root('service-tokens', 'list', '--json')).stdout);
   const { id } = listed.find(({ name }: { name: string }) => name === 'nightly');
   assert.match((await root('service-tokens', 'list')).stdout, /nightly.*tokens:read.*root@example\.com/s);

@@ -1,4 +1,4 @@
-/** Upstreams over the admin API: their states, draining, their traffic, and what kept requests from them. */
+/** Upstreams over the admin API: their states, draining, their traffic and their incidents. */
 import assert from 'node:assert/strict';
 import { beforeEach, describe, test } from 'node:test';
 import { commandsOf } from '../../cli/at-gateway.ts';
@@ -136,7 +136,7 @@ describe('upstreams', () => {
     show('failure', 5);
     assert.equal(
       await said('drain', 'main', '--reason', 'slow'),
-      'Drained "main": it gets no new requests until "appscli upstreams resume" is run. The route default has no other upstream: such requests are refused. ',
+      'Drained "main": no new requests until "appscli upstreams resume". The route default has no other upstream: these requests are rejected. ',
     );
     const { stdout, stderr } = await root('upstreams', 'list');
     assert.match(
@@ -146,7 +146,7 @@ describe('upstreams', () => {
     assert.match(stdout, /\nspare +credential +2026-03-10T\S+ +0 +status 529\n/);
     assert.match(
       stderr.replace(/\s+/g, ' '),
-      /^As the replica \S+ \d+ sees them; others may differ, except in what is drained\. $/,
+      /^As seen by replica \S+ \d+; others may differ, except for drained upstreams\. $/,
     );
     assert.match(await said('resume', 'main'), /^Resumed "main", which was drained by root@example\.com: slow\. $/);
     assert.equal((await root('upstreams', 'resume', 'main')).exit_code, 1);
@@ -286,17 +286,17 @@ describe('traffic of upstreams', () => {
   });
 });
 
-test('what kept requests from upstreams is told in pages, and what other replicas keep beside the states', async () => {
+test('incidents of upstreams come in pages, and those of other replicas beside the states', async () => {
   for (const [n, upstream] of ['main', 'spare', 'main'].entries()) {
     await bench.database.query(
-      'test_trouble',
-      `insert into upstream_troubles (replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last)
+      'test_incident',
+      `insert into upstream_incidents (replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last)
        values ('gateway-2 7', 'open', $1, 'coder-1', $2, $3, $4, 3, 'status 529')`,
       [upstream, at(10 - n), at(-1), n < 2 ? at(5) : null],
     );
   }
-  const { troubles, next } = await read('troubles?upstream=main&limit=1');
-  const { id, ...latest } = troubles[0];
+  const { incidents, next } = await read('incidents?upstream=main&limit=1');
+  const { id, ...latest } = incidents[0];
   assert.equal(next, String(id));
   assert.deepEqual(latest, {
     replica: 'gateway-2 7',
@@ -309,10 +309,10 @@ test('what kept requests from upstreams is told in pages, and what other replica
     times: 3,
     last: 'status 529',
   });
-  const rest = await read(`troubles?upstream=main&limit=5&after=${next}`);
-  assert.deepEqual([rest.troubles.length, rest.troubles[0].ended_at, rest.next], [1, at(5).toISOString(), null]);
-  assert.equal((await read('troubles')).troubles.length, 3);
-  await read('troubles?after=x', 400);
+  const rest = await read(`incidents?upstream=main&limit=5&after=${next}`);
+  assert.deepEqual([rest.incidents.length, rest.incidents[0].ended_at, rest.next], [1, at(5).toISOString(), null]);
+  assert.equal((await read('incidents')).incidents.length, 3);
+  await read('incidents?after=x', 400);
   const { upstreams } = await bench.get('root', '/admin/api/upstreams');
   const told = { replica: 'gateway-2 7', kind: 'open', upstream_model: 'coder-1', last: 'status 529' };
   assert.deepEqual(upstreams[0].elsewhere, [{ ...told, until: at(-1).toISOString() }]);

@@ -136,15 +136,15 @@ describe('usage over the admin API', () => {
     const { rows } = await ask(200, 'alice', 'by=user,model');
     assert.deepEqual([...new Set(rows.map(({ of }: { of: { user: string } }) => of.user))], ['alice@example.com']);
     assert.equal((await ask(200, 'nina', '')).total.requests, 0);
-    await refused(/only administrators see what is bob@example\.com's/i, 'user=bob@example.com', 403, 'alice');
+    await refused(/admin role required to see entries of bob@example\.com/i, 'user=bob@example.com', 403, 'alice');
     await ask(403, 'alice', 'user=bob@example.com', `${USAGE}.csv`);
     assert.doesNotMatch(await ask(200, 'alice', 'by=user', `${USAGE}.csv`), /bob/);
   });
 
   test('is refused in a sentence where it cannot be meant', async () => {
-    await refused(/"by" has "modle": did you mean `model`\?/, 'by=modle');
-    await refused(/"by" has with a name that is no word: expected one to four of user, team/, 'by=a%20b');
-    await refused(/"by" is wrong: expected one to four different words/, 'by=user,user');
+    await refused(/"by" has an unknown dimension "modle": did you mean `model`\?/, 'by=modle');
+    await refused(/"by" has an unknown dimension with an invalid name: expected one to four of user, team/, 'by=a%20b');
+    await refused(/"by" is wrong: expected one to four different dimensions/, 'by=user,user');
     await refused(/"by" is wrong/, 'by=user,model,team,project,status');
     await refused(/"time_zone" is wrong: expected the name of a time zone/, 'time_zone=Mars/Olympus');
     for (const wrong of ['yesterday', '2026-02-30', '0000-01-01', '1969-12-31', '2026-03-10T00:00']) {
@@ -153,7 +153,7 @@ describe('usage over the admin API', () => {
     await refused(/"since" must be before "until"/, 'since=2026-03-10&until=2026-03-10');
     await refused(/"limit" is wrong: expected a whole number from 1 to 1000/, 'limit=0');
     await refused(/"compare" is wrong: expected previous/, 'compare=next');
-    await refused(/more than once/, 'by=user&by=model');
+    await refused(/Duplicate parameter/, 'by=user&by=model');
   });
 
   test('that takes too long, or has too many rows, is given up with what to do', async () => {
@@ -162,7 +162,7 @@ describe('usage over the admin API', () => {
     await assert.rejects(report({ most_rows: 2 }), /more than 2 rows to add up: ask for a shorter time/);
     await bench.database.knex.transaction(async (other) => {
       await other.raw('lock table usage_waiting in access exclusive mode');
-      await assert.rejects(report({ patience_ms: 50 }), /takes longer than half a minute: ask for a shorter time/);
+      await assert.rejects(report({ patience_ms: 50 }), /took longer than 30 seconds: use a shorter period/);
     });
   });
 });

@@ -34,7 +34,7 @@ describe('the way back from the identity provider', () => {
     const [cookie = ''] = (await comeBack(mine)).headers['set-cookie'] ?? [];
     assert.match(cookie, /^__Host-appscli-sign-in-[\w-]{8}=; .*Max-Age=0$/);
     assert.equal(cookie.split('=')[0], mine.cookie.split('=')[0]);
-    assertPage(await comeBack({ ...mine, cookie: '' }), 400, /if it still waits, open the address it shows/);
+    assertPage(await comeBack({ ...mine, cookie: '' }), 400, /If your terminal still waits, open the address it shows/);
   });
 
   it('is kept for five of them: the oldest make room, and no other cookie does', async () => {
@@ -53,7 +53,7 @@ describe('the way back from the identity provider', () => {
   it('is void for an attempt that another one of the same code replaced', async () => {
     const first = await away();
     const second = await leave(first.user_code);
-    assertPage(await comeBack(first), 400, /no longer good/);
+    assertPage(await comeBack(first), 400, /no longer valid/);
     assertPage(await comeBack(second), 200, /signed in/i);
   });
 
@@ -96,11 +96,11 @@ describe('the identity provider', () => {
     const works = { ...backstage.provider };
     backstage.provider.url = fails('unavailable');
     const kept = await answer(begun.user_code);
-    assertPage(kept, 503, /does not answer/);
+    assertPage(kept, 503, /is unavailable/);
     await assertStillGood(kept, begun);
     backstage.provider = { ...works, identify: fails('unavailable') };
     const down = await comeBack(await leave(begun.user_code));
-    assertPage(down, 503, /still good/);
+    assertPage(down, 503, /still valid/);
     await assertStillGood(down, begun);
     backstage.provider = works;
     assertPage(await comeBack(await leave(begun.user_code)), 200, /signed in/i);
@@ -109,7 +109,7 @@ describe('the identity provider', () => {
   it('may answer nonsense: the log says what, the page does not', async () => {
     backstage.provider.identify = fails('invalid');
     const page = await comeBack(await away());
-    assertPage(page, 502, /no usable answer/);
+    assertPage(page, 502, /Invalid response/);
     assert.ok(!page.text.includes('not nice'));
     assert.match(backstage.logs.join('\n'), /not nice/);
   });
@@ -117,7 +117,7 @@ describe('the identity provider', () => {
   it('may refuse the person: the device is refused too', async () => {
     const mine = await away();
     backstage.provider.identify = fails('refused');
-    assertPage(await comeBack(mine), 403, /does not let you/);
+    assertPage(await comeBack(mine), 403, /denied access/);
     assert.equal((await poll(mine.device_code)).json().error, 'access_denied');
   });
 
@@ -161,7 +161,7 @@ describe('the database', () => {
         return identified();
       };
       const page = await comeBack(mine);
-      assertPage(page, 503, /still good/);
+      assertPage(page, 503, /still valid/);
       assert.ok(page.text.includes(`href="${ISSUER}/device?user_code=${user_code}"`));
       backstage.store_down = false;
     }

@@ -12,7 +12,7 @@ describe('a sign-in', () => {
     backstage.clock.advance(600_000);
     assert.equal((await poll(left.device_code)).json().error, 'expired_token');
     assertPage(await comeBack(left), 400, /longer than ten minutes/);
-    assertPage(await see(left.user_code), 404, /not known/);
+    assertPage(await see(left.user_code), 404, /Unknown code/);
   });
 
   it('remembers of the program its first product and its address, both harmless to show', async () => {
@@ -58,7 +58,7 @@ describe('the page of a code', () => {
   });
 
   it('answers an unknown code on the form, and an overlong one without repeating it', async () => {
-    assertPage(await see('BBBBBBBB'), 404, /not known/);
+    assertPage(await see('BBBBBBBB'), 404, /Unknown code/);
     const page = await see('B'.repeat(5000));
     assertPage(page, 400, /eight letters/);
     assert.ok(!page.text.includes('B'.repeat(50)));
@@ -83,7 +83,7 @@ describe('codes that are guessed', () => {
     for (let n = 0; n < 10; n++) assert.equal((await see('BBBBBBBB')).status, 404);
     for (const code of ['BBBBBBBB', user_code]) {
       const refused = await see(code);
-      assertPage(refused, 429, /Too many wrong codes were entered from your address\. Try again in 10 minutes\./);
+      assertPage(refused, 429, /Too many wrong codes from your address\. Try again in 10 minutes\./);
       assert.equal(refused.headers['retry-after'], '600');
     }
     assertPage(await answer(user_code), 429, /Too many/);
@@ -99,7 +99,7 @@ describe('codes that are guessed', () => {
     const { user_code } = await begin();
     for (const destination of ['image', 'iframe', 'empty']) {
       const headers = { 'sec-fetch-site': 'cross-site', 'sec-fetch-dest': destination };
-      assertPage(await see(user_code, headers), 403, /part of another/);
+      assertPage(await see(user_code, headers), 403, /embedded/);
       assert.equal((await ask('POST', '/oauth/device_authorization', { form: {}, headers })).status, 403);
     }
     assert.deepEqual(await counted(), ['device_authorization 1']);

@@ -63,7 +63,7 @@ describe('the root of a gateway', () => {
   it('says that a token is needed where nobody signs in', async () => {
     const { auth: _, ...bare } = signInConfig();
     const { text } = await at(bare as GatewayConfig, BROWSER);
-    assert.match(text, /access token, which begins with <code>gw_<\/code>/);
+    assert.match(text, /access token \(<code>gw_…<\/code>\)/);
     assert.doesNotMatch(text, /client\.tgz|\/device/);
   });
 });

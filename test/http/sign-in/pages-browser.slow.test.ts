@@ -124,7 +124,7 @@ describe('what a screen reader is told', () => {
   - paragraph: Your terminal shows a code of eight letters. Type it here to sign in on that terminal.
   - text: Code
   - textbox "Code"
-  - paragraph: Like WDJB-MJHT. Capitals and the dash don't matter.
+  - paragraph: Like WDJB-MJHT. Case and the dash don't matter.
   - button "Continue"`,
     );
   });
@@ -139,7 +139,7 @@ describe('what a screen reader is told', () => {
 
   it('of how it ended', async () => {
     assert.match(await told('success'), /- status:\n {4}- heading "You are signed in"/);
-    assert.match(await told('expired'), /- alert:\n {4}- heading "This code is no longer good"/);
+    assert.match(await told('expired'), /- alert:\n {4}- heading "This code is no longer valid"/);
   });
 
   it('of what was wrong with a code', async () => {

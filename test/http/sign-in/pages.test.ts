@@ -74,7 +74,7 @@ describe('the page that asks whether a sign-in is yours', () => {
   });
 
   it('says so when the program did not name itself', () => {
-    assert.match(confirmPage({ grant: sampleGrant({ client: '' }), now: NOW }), /It did not say/);
+    assert.match(confirmPage({ grant: sampleGrant({ client: '' }), now: NOW }), /<dd>Unknown</);
   });
 
   it('shows the notice of the organisation when there is one', () => {

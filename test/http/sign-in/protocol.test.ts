@@ -49,23 +49,23 @@ describe('the protocol text', () => {
   });
 
   it('says the limits in force', () => {
-    assert.ok(text.includes('30 sign-ins that nobody finishes can be begun and 10 wrong codes entered'));
+    assert.ok(text.includes('30 unfinished sign-ins and 10 wrong codes'));
     assert.ok(text.includes('60 minutes') && text.includes('30 days'));
     assert.ok(text.includes('1000000 bytes'));
   });
 
   it('says which telemetry of clients is passed on', () => {
-    assert.match(text, /`POST \/v1\/traces`.*this gateway passes on: nothing, and drops it\./s);
+    assert.match(text, /`POST \/v1\/traces`.*this gateway forwards: no signal\./s);
     const forward_to = [
       { metrics: true, logs: false, traces: false },
       { metrics: false, logs: true, traces: false },
     ];
     const passing = { ...config, telemetry: { forward_to } } as unknown as typeof config;
-    assert.match(protocolText({ config: passing, version: '9.8.7', pipelines }), /passes on: metrics, logs\./);
+    assert.match(protocolText({ config: passing, version: '9.8.7', pipelines }), /forwards: metrics, logs\./);
   });
 
   it('names the parameters and fields as they are sent', () => {
-    assert.ok(text.includes('With `surface`, the name of the program'));
+    assert.ok(text.includes("The optional `surface` is the program's name"));
     assert.ok(text.includes('`used`, `reserved`, `in_flight`'));
   });
 

@@ -44,7 +44,7 @@ describe('a refresh', () => {
   it('waits for another one of the same session that is under way, and ends nothing', async () => {
     backstage.refresh_outcome = 'busy';
     const answer = await renew(UNKNOWN);
-    assertError(answer, 503, 'temporarily_unavailable', /another request/);
+    assertError(answer, 503, 'temporarily_unavailable', /Another request/);
     assert.equal(answer.headers['retry-after'], '1');
   });
 });
@@ -105,7 +105,7 @@ describe('the identity provider, asked at a refresh,', () => {
       admit({});
       const { refresh_token } = await signIn();
       admit(other);
-      assertError(await renew(refresh_token), 401, 'invalid_grant', /differently/);
+      assertError(await renew(refresh_token), 401, 'invalid_grant', /another identity/);
     }
     for (const { revoked_because } of await rows('sessions')) assert.match(revoked_because, /another identity/);
   });

@@ -21,9 +21,9 @@ import {
   type SignInAttempt,
 } from '../../../engine/domain/identity/provider/provider.ts';
 import { createAttemptLimits } from '../../../engine/domain/identity/sessions/attempt-limits.ts';
-import { claimProblem } from '../../../engine/domain/identity/sessions/bindings.ts';
 import { createConsoleSessions } from '../../../engine/domain/identity/sessions/console-sessions.ts';
 import { createDeviceGrants } from '../../../engine/domain/identity/sessions/device-grants.ts';
+import { claimProblem } from '../../../engine/domain/identity/sessions/people.ts';
 import { createSessionTokens } from '../../../engine/domain/identity/sessions/session-tokens.ts';
 import { createSessions, type RefreshBegun } from '../../../engine/domain/identity/sessions/sessions.ts';
 import { signInRoutes } from '../../../engine/edge/http/sign-in/index.ts';
@@ -130,7 +130,7 @@ function createRoutes(config: GatewayConfig, backstage: Backstage, store: TestSt
   const note = (fields: object, message: string) => void backstage.logs.push(`${message} ${JSON.stringify(fields)}`);
   const log = { debug: note, info: note, warn: note, error: note };
   const revocations = { has: () => false, onRevoked: () => () => {}, catchUp: async () => {}, close: async () => {} };
-  const sessions = createSessions({ database, clock, busy_patience_ms: 0 });
+  const sessions = createSessions({ database, clock, busy_timeout_ms: 0 });
   const identity: Identity = {
     provider: scriptedProvider(backstage),
     tokens: createSessionTokens({ config, secret: () => CLIENT_SECRET, clock, revocations, log }),

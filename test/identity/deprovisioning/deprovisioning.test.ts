@@ -6,8 +6,8 @@ import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts
 import { deprovision } from '../../../engine/domain/identity/deprovisioning/deprovision.ts';
 import { type EndedGrants, startEndedGrants } from '../../../engine/domain/identity/deprovisioning/ended-grants.ts';
 import {
-  type AskedAbout,
-  askAbout,
+  type AccountCheck,
+  checkAccount,
   startAccountChecks,
 } from '../../../engine/domain/identity/deprovisioning/recheck-session.ts';
 import type { Identity } from '../../../engine/domain/identity/identity.ts';
@@ -229,7 +229,7 @@ async function ask(says: Says, during?: (id: string) => Promise<unknown>) {
     catchUp: async () => {},
   } as unknown as Identity;
   const asking = { config: configWith(), identity, database, clock, log: quietLog, telemetry: NO_TELEMETRY };
-  const answer = await askAbout(asking, person.email);
+  const answer = await checkAccount(asking, person.email);
   const left = await sessions.list({ user: person.email });
   return { answer, asked, left: left.map(({ id }) => ids.indexOf(id)).sort(), person };
 }
@@ -242,7 +242,7 @@ const refusal = ({ groups }: Person) => ({
 });
 
 describe('asking about somebody', () => {
-  const cases: readonly [string, Says, AskedAbout, readonly string[], readonly number[]][] = [
+  const cases: readonly [string, Says, AccountCheck, readonly string[], readonly number[]][] = [
     ['verified by the session that was used last', { a: {}, b: {} }, 'verified', ['b'], [0, 1]],
     ['verified by an older session than one that is refused', { a: {}, b: 'refused' }, 'verified', ['b', 'a'], [0]],
     ['refused by all sessions', { a: 'refused', b: 'refused' }, 'refused', ['b', 'a'], []],

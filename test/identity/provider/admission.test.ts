@@ -17,7 +17,7 @@ import {
   lookUpClaim,
 } from '../../../engine/domain/identity/provider/claims.ts';
 import { issuerOf, redirectUriOf } from '../../../engine/domain/identity/provider/provider.ts';
-import { askedScopes, type SignInScopes, scopeGaps } from '../../../engine/domain/identity/provider/scopes.ts';
+import { requestedScopes, type SignInScopes, scopeGaps } from '../../../engine/domain/identity/provider/scopes.ts';
 import { oidcConfig } from '../../support/identity/oidc-config.ts';
 
 const CLAIMS = { iss: 'https://id.example.com', sub: 'anna-1', email: 'Anna@Example.com', email_verified: true };
@@ -590,7 +590,7 @@ describe('claims that do not come for want of a scope', () => {
   for (const [provider, listed, oidc, expected] of CASES) {
     test(provider, () => {
       const config = oidcConfig(ISSUER, oidc);
-      const gaps = scopeGaps(config, { asked: askedScopes(config, listed), listed });
+      const gaps = scopeGaps(config, { asked: requestedScopes(config, listed), listed });
       const found = gaps.map(({ kind, hint }) => `${kind} ${/the scopes? (.*?), (?:which|not)/.exec(hint)?.[1]}`);
       assert.deepEqual(found, expected);
       for (const { hint } of gaps) assert.match(hint, /set auth\.oidc\.scopes to \[openid, [^\]]+\]$/);

@@ -308,10 +308,10 @@ describe('a refresh', () => {
     const grant = { ...GRANT, in_id_token: ['email', 'groups'] };
     scripted.userinfo = { sub: 'anna', email: 'anna@example.com' };
     scripted.token = tokens(undefined);
-    await refusal(provider.recheck(grant), 'unaskable', /tells groups only in the ID token/);
+    await refusal(provider.recheck(grant), 'unaskable', /sends groups only in the ID token/);
     const { subject, in_id_token } = grant;
     const without_refresh_token = { subject, access_token: 'access-token-1', in_id_token };
-    await refusal(provider.recheck(without_refresh_token), 'unaskable', /tells groups only in the ID token/);
+    await refusal(provider.recheck(without_refresh_token), 'unaskable', /sends groups only in the ID token/);
     scripted.token = tokens(await scripted.sign(scripted.claims({ groups: undefined })));
     assert.equal((await provider.recheck(grant)).claims.groups, undefined, 'a new ID token has the last word');
   });
@@ -350,7 +350,7 @@ describe('the discovery document is refused', () => {
   test('that leads out of the machine without TLS', async (t) => {
     const { scripted, identify } = await setUp(t);
     scripted.metadata = { token_endpoint: 'http://192.0.2.1/token' };
-    await refusal(identify(), 'invalid', /has to be asked by https/);
+    await refusal(identify(), 'invalid', /must have an https address/);
   });
 
   test('with values of any shape, or read where they do no harm', async (t) => {

@@ -48,12 +48,12 @@ describe('a key that a gateway does not have', () => {
     const warned = [];
     for (const ms of [0, 59_999, 1, 239_999]) {
       other.clock.advance(ms);
-      await assert.rejects(other.holders.demandUnknown('key-of-one'), UNAVAILABLE);
+      await assert.rejects(other.holders.assertUnknown('key-of-one'), UNAVAILABLE);
       warned.push(other.warnings.length);
     }
     assert.deepEqual(warned, [1, 1, 2, 3]);
     other.clock.advance(1);
-    await other.holders.demandUnknown('key-of-one');
+    await other.holders.assertUnknown('key-of-one');
   });
 
   it('is asked about a few times a second, however many are made up', async (t) => {
@@ -61,7 +61,7 @@ describe('a key that a gateway does not have', () => {
     // Connections of a real database have timers of their own.
     state.empty = true;
     const ask = (round: number) =>
-      Promise.all(Array.from({ length: 500 }, (_, i) => holders.demandUnknown(`made-up-${round}-${i}`)));
+      Promise.all(Array.from({ length: 500 }, (_, i) => holders.assertUnknown(`made-up-${round}-${i}`)));
     t.mock.timers.enable({ apis: ['setTimeout'] });
     syncBuiltinESMExports();
     t.after(() => {
@@ -83,9 +83,9 @@ describe('a key that a gateway does not have', () => {
   it('cannot be told apart while the database is away, and can afterwards', async () => {
     const { holders, state } = open();
     state.away = true;
-    await assert.rejects(holders.demandUnknown('nobody-has-it'), { code: 'store_unavailable' });
+    await assert.rejects(holders.assertUnknown('nobody-has-it'), { code: 'store_unavailable' });
     state.away = false;
-    await holders.demandUnknown('nobody-has-it');
+    await holders.assertUnknown('nobody-has-it');
   });
 });
 
@@ -110,7 +110,7 @@ describe('a gateway', () => {
     one.clock.advance(300_000);
     one.tick();
     await one.holders.close();
-    await other.holders.demandUnknown('first');
-    await assert.rejects(other.holders.demandUnknown('second'), UNAVAILABLE);
+    await other.holders.assertUnknown('first');
+    await assert.rejects(other.holders.assertUnknown('second'), UNAVAILABLE);
   });
 });

@@ -8,7 +8,7 @@ import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { StartError } from '../../../engine/base/contract/start-error.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
-import { openWith, sealWith } from '../../../engine/domain/identity/sessions/opaque.ts';
+import { openWith, sealWith } from '../../../engine/domain/identity/sessions/secrets.ts';
 import { createSessionKeys } from '../../../engine/domain/identity/sessions/session-keys.ts';
 import { createSessionTokens, type Revocations } from '../../../engine/domain/identity/sessions/session-tokens.ts';
 import { quietLog } from '../../support/store.ts';
@@ -181,7 +181,7 @@ describe('verifying a session token', () => {
     ended.add('ses_1');
     assert.equal((await refused(() => tokens.verify(access_token))).code, 'credential_revoked');
     const { access_token: unseen } = await tokens.issue(session);
-    assert.match((await refused(() => tokens.verify(unseen))).message, /session was ended.*Sign in again/);
+    assert.match((await refused(() => tokens.verify(unseen))).message, /session has ended.*Sign in again/);
     const { access_token: other } = await tokens.issue({ id: 'ses_2', person });
     assert.equal((await tokens.verify(other)).token.id, 'ses_2');
   });

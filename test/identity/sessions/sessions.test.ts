@@ -6,9 +6,13 @@ import { StageError } from '../../../engine/base/contract/errors.ts';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import type { Person } from '../../../engine/domain/identity/provider/admit.ts';
-import { type ClaimProblem, claimProblem, rebindAs } from '../../../engine/domain/identity/sessions/bindings.ts';
-import { makeSecret } from '../../../engine/domain/identity/sessions/opaque.ts';
-import { createSessions, openRevocations, openSightings } from '../../../engine/domain/identity/sessions/sessions.ts';
+import { type ClaimProblem, claimProblem, rebindAs } from '../../../engine/domain/identity/sessions/people.ts';
+import { makeSecret } from '../../../engine/domain/identity/sessions/secrets.ts';
+import {
+  createSessions,
+  openRevocations,
+  openSessionActivity,
+} from '../../../engine/domain/identity/sessions/sessions.ts';
 import { TOKENS_CHANNEL } from '../../../engine/domain/identity/tokens/token-format.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
@@ -22,7 +26,7 @@ const to_close = useTestStore((opened) => {
 
 function open(clock: FrozenClock = frozenClock(START), database: Database = store.database) {
   const grants = openGrantsAndForm({ database, clock, refresh_days: 30 });
-  return { clock, grants, sessions: createSessions({ database, clock, busy_patience_ms: 0 }) };
+  return { clock, grants, sessions: createSessions({ database, clock, busy_timeout_ms: 0 }) };
 }
 
 /** Goes through with a refresh; the outcome of its beginning when it does not get further. */
@@ -44,9 +48,9 @@ async function renewed(gateway: Pick<ReturnType<typeof open>, 'sessions'>, refre
 
 /** Uses the session token that a renewal of this moment gave. */
 async function useToken(session_id: string, clock: Pick<FrozenClock, 'now'>) {
-  const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
-  sightings.note(session_id, Math.floor(clock.now() / 1000) * 1000);
-  await sightings.flush();
+  const session_activity = openSessionActivity({ database: store.database, log: quietLog, every: () => () => {} });
+  session_activity.note(session_id, Math.floor(clock.now() / 1000) * 1000);
+  await session_activity.flush();
 }
 
 /** Outcomes of refreshes: `finished` for those that went through. */
@@ -355,7 +359,7 @@ describe('refreshing a session', () => {
   it('makes it wait longer where the identity provider may take longer', async () => {
     const clock = frozenClock(START);
     const { refresh_token } = await signIn(open(clock).grants, somebody());
-    const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260, busy_patience_ms: 0 });
+    const sessions = createSessions({ database: store.database, clock, refresh_seconds: 260, busy_timeout_ms: 0 });
     await sessions.beginRefresh(sent(refresh_token));
     clock.advance(259_000);
     assert.equal((await sessions.beginRefresh(sent(refresh_token))).outcome, 'busy');
@@ -763,7 +767,7 @@ describe('the list of ended sessions', () => {
   });
 });
 
-/** Sightings over a database that remembers what it was told, unless it is away. */
+/** SessionActivity over a database that remembers what it was told, unless it is away. */
 function openNoted() {
   const written: unknown[] = [];
   const state = { away: false };
@@ -774,18 +778,18 @@ function openNoted() {
       return [];
     },
   };
-  const sightings = openSightings({ database: database as never, log: quietLog, every: () => () => {} });
-  return { sightings, written, state };
+  const session_activity = openSessionActivity({ database: database as never, log: quietLog, every: () => () => {} });
+  return { session_activity, written, state };
 }
 
 describe('session tokens that are in use', () => {
   it('are written down together, the newest of each session, and only once', async () => {
-    const { sightings, written } = openNoted();
-    sightings.note('one', 2000);
-    sightings.note('two', 5000);
-    sightings.note('one', 1000);
-    await sightings.flush();
-    await sightings.flush();
+    const { session_activity, written } = openNoted();
+    session_activity.note('one', 2000);
+    session_activity.note('two', 5000);
+    session_activity.note('one', 1000);
+    await session_activity.flush();
+    await session_activity.flush();
     assert.deepEqual(written, [
       [
         ['one', 'two'],
@@ -795,13 +799,13 @@ describe('session tokens that are in use', () => {
   });
 
   it('are written down later when the database is away, with what came meanwhile', async () => {
-    const { sightings, written, state } = openNoted();
+    const { session_activity, written, state } = openNoted();
     state.away = true;
-    sightings.note('one', 1000);
-    await sightings.flush();
-    sightings.note('one', 3000);
+    session_activity.note('one', 1000);
+    await session_activity.flush();
+    session_activity.note('one', 3000);
     state.away = false;
-    await sightings.close();
+    await session_activity.close();
     assert.deepEqual(written, [[['one'], [3000]]]);
   });
 });

@@ -3,7 +3,11 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { type FrozenClock, frozenClock } from '../../../engine/base/kit/clock.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
-import { createSessions, openSightings, type Sessions } from '../../../engine/domain/identity/sessions/sessions.ts';
+import {
+  createSessions,
+  openSessionActivity,
+  type Sessions,
+} from '../../../engine/domain/identity/sessions/sessions.ts';
 import { type Keychain, type RenewalAnswer, startTerminal, type Terminal } from '../../support/identity/terminals.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
 import { times } from '../../support/times.ts';
@@ -25,16 +29,16 @@ useTestStore((opened) => {
 async function beginDay() {
   replicas ??= [store.database, await store.another()];
   const clock = frozenClock(START);
-  const gateways = replicas.map((database) => createSessions({ database, clock, busy_patience_ms: 0 }));
+  const gateways = replicas.map((database) => createSessions({ database, clock, busy_timeout_ms: 0 }));
   const grants = openGrantsAndForm({ database: store.database, clock, refresh_days: 30 });
-  const sightings = openSightings({ database: store.database, log: quietLog, every: () => () => {} });
+  const session_activity = openSessionActivity({ database: store.database, log: quietLog, every: () => () => {} });
   const person = somebody();
   const { id, refresh_token } = await signIn(grants, person);
   const stored = { access_token: String(clock.now()), refresh_token, expires_at: clock.now() + TTL };
   const keychain: Keychain = { stored, locked: false };
   const use = async (issued_at: number) => {
-    sightings.note(id, issued_at);
-    await sightings.flush();
+    session_activity.note(id, issued_at);
+    await session_activity.flush();
   };
   return { clock, gateways, grants, person, session_id: id, keychain, use };
 }

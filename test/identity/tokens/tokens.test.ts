@@ -474,6 +474,26 @@ describe('cutting a person off', () => {
     });
   });
 
+  it('counts and records every session that ends: those in force, and those of the last day, whose tokens may live on', async () => {
+    const user = somebody();
+    const ages = { force: -3600, day: 3600, days: 36 * 3600 };
+    for (const [name, seconds] of Object.entries(ages)) {
+      await addSession(user, `ses_${name}_${user}`);
+      await store.rows(
+        'update sessions set expires_at = $1 where id = $2',
+        new Date(now - seconds * 1000),
+        `ses_${name}_${user}`,
+      );
+    }
+    const { sessions } = await deprovision(by, { user, actor: gateway, because: 'gone', tokens: 'none' });
+    assert.equal(sessions, 2);
+    const recorded = await Promise.all(Object.keys(ages).map((name) => changesOf(`ses_${name}_${user}`)));
+    assert.deepEqual(
+      recorded.map(({ length }) => length),
+      [1, 1, 0],
+    );
+  });
+
   it('leaves nothing to somebody who makes tokens at the same moment, on another gateway', async () => {
     for (let round = 0; round < 10; round++) {
       const user = somebody();

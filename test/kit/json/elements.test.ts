@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { findElements } from '../../../engine/base/kit/json/cooperative.ts';
 import type { ElementPath } from '../../../engine/base/kit/json/elements.ts';
-import { findElements } from '../../../engine/base/kit/json/polite.ts';
 
 async function without(text: string, ...paths: ElementPath[]): Promise<string> {
   const bytes = Buffer.from(text);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import type { WantedTexts } from '../../../engine/base/contract/request-body.ts';
-import { findTexts } from '../../../engine/base/kit/json/polite.ts';
+import { findTexts } from '../../../engine/base/kit/json/cooperative.ts';
 import { times } from '../../support/times.ts';
 
 const keys = new Map<string, NonNullable<ReturnType<WantedTexts<string>['keys']['get']>>>();

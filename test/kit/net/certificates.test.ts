@@ -9,12 +9,12 @@ import { readCertificates } from '../../../engine/base/kit/net/certificates.ts';
 const directory = mkdtempSync(join(tmpdir(), 'appscli-certificates-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
 
-test('what is no file, or far too large to be one of certificates, is refused and not waited for', () => {
+test('what is not a regular file, or far too large to be one of certificates, is refused and not waited for', () => {
   const pipe = join(directory, 'pipe');
   execFileSync('mkfifo', [pipe]);
-  assert.throws(() => readCertificates(pipe), /^Error: is no file$/);
-  assert.throws(() => readCertificates('/dev/zero'), /is no file/);
-  assert.throws(() => readCertificates(directory), /is no file/);
+  assert.throws(() => readCertificates(pipe), /^Error: is not a regular file$/);
+  assert.throws(() => readCertificates('/dev/zero'), /is not a regular file/);
+  assert.throws(() => readCertificates(directory), /is not a regular file/);
   const large = join(directory, 'large.pem');
   writeFileSync(large, Buffer.alloc(9 * 1024 * 1024));
   assert.throws(() => readCertificates(large), /larger than 8 MiB/);

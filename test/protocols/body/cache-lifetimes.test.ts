@@ -4,12 +4,12 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
 import { asksForHour, shortenCache } from '../../../engine/domain/protocols/body/body-facts.ts';
-import { HeldBody } from '../../../engine/pipeline/run/body.ts';
+import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 async function shortened(text: string, protocol: Protocol = 'messages') {
   const rewrites: string[] = [];
-  const body = new HeldBody(Buffer.from(text), (key) => rewrites.push(key));
+  const body = new BufferedBody(Buffer.from(text), (key) => rewrites.push(key));
   await shortenCache(body, protocol);
   return { text: String(body.bytes), rewrites };
 }

@@ -3,10 +3,10 @@ import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { ChatBound } from '../../../engine/base/contract/config.ts';
 import { readBodyFacts } from '../../../engine/domain/protocols/body/body-facts.ts';
-import { DECISIVE_FIELDS } from '../../../engine/domain/protocols/body/decisive-fields.ts';
 import { spellBound } from '../../../engine/domain/protocols/body/fields.ts';
-import { type DecisiveValue, readDecisive } from '../../../engine/domain/protocols/body/read-decisive.ts';
-import { HeldBody } from '../../../engine/pipeline/run/body.ts';
+import { PRIVILEGED_FIELDS } from '../../../engine/domain/protocols/body/privileged-fields.ts';
+import { type PrivilegedValue, readPrivileged } from '../../../engine/domain/protocols/body/read-privileged.ts';
+import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 /** Keys that one parser reads as what decides, and another does not. */
@@ -14,7 +14,7 @@ import { times } from '../../support/times.ts';
 const FIRST = '"model":"cheap-1","max_tokens":1';
 
 function reading(members: string, protocol = 'messages'): Promise<unknown> {
-  return readBodyFacts(protocol, new HeldBody(Buffer.from(`{${FIRST}${members && `,${members}`}}`), () => {}));
+  return readBodyFacts(protocol, new BufferedBody(Buffer.from(`{${FIRST}${members && `,${members}`}}`), () => {}));
 }
 
 const refused = (members: string, name: string) =>
@@ -97,7 +97,7 @@ describe('a key that decides and is there twice in an object', () => {
 
 describe('a body beyond the bounds', () => {
   const tell = (members: string) =>
-    assert.rejects(reading(members), { code: 'invalid_request', message: /most this gateway/ });
+    assert.rejects(reading(members), { code: 'invalid_request', message: /the maximum of this gateway/ });
 
   it('is refused for its depth and for its number of values, with the bound', async () => {
     await tell(`"x":${'['.repeat(128)}${']'.repeat(128)}`);
@@ -115,18 +115,18 @@ function nested(value: unknown): Record<string, unknown> {
 }
 
 test('many values below long keys are looked through, and nothing is found where no model is', () => {
-  const found: readonly DecisiveValue[] = readDecisive(nested(Array.from({ length: 500 }, () => ({ model: 1 }))));
+  const found: readonly PrivilegedValue[] = readPrivileged(nested(Array.from({ length: 500 }, () => ({ model: 1 }))));
   assert.deepEqual(found, []);
 });
 
 test('a model that is named below keys that are too long to say is refused', () => {
-  assert.throws(() => readDecisive(nested({ model: 'expensive-1' })), { code: 'invalid_request' });
+  assert.throws(() => readPrivileged(nested({ model: 'expensive-1' })), { code: 'invalid_request' });
 });
 
 type Found = readonly (readonly [param: string, rule: string, value: string | undefined])[];
 
 const read = (body: object): Found =>
-  readDecisive(body as Readonly<Record<string, unknown>>).map(({ param, rule, value }) => [param, rule.rule, value]);
+  readPrivileged(body as Readonly<Record<string, unknown>>).map(({ param, rule, value }) => [param, rule.rule, value]);
 
 const parsed = (text: string) => JSON.parse(text) as object;
 
@@ -139,7 +139,7 @@ const modelKey = fc.constantFrom(
   ...['fallback_model', 'fallbackModels', 'judge-model-id', 'modelName', 'model_slug', 'fallbacks', 'FallBacks'],
 );
 
-describe('readDecisive', () => {
+describe('readPrivileged', () => {
   it('finds a model under every key that means one, however deep it stands outside of content', () => {
     const value = fc.oneof(
       fc.constant<unknown>('expensive-1'),
@@ -167,7 +167,7 @@ describe('readDecisive', () => {
   });
 
   it('finds every field of the table, in snake case and in camel case', () => {
-    for (const { name, rule } of DECISIVE_FIELDS.filter((field) => field.rule !== 'pass' && field.name !== 'model')) {
+    for (const { name, rule } of PRIVILEGED_FIELDS.filter((field) => field.rule !== 'pass' && field.name !== 'model')) {
       const camel = name.replaceAll(/_([a-z])/g, (_, letter: string) => letter.toUpperCase());
       for (const key of [name, camel]) assert.deepEqual(read({ [key]: 'x' })[0]?.slice(0, 2), [key, rule], key);
     }
@@ -244,7 +244,7 @@ describe('readDecisive', () => {
 
 function spelt(text: string, field: ChatBound): { readonly text: string; readonly rewrites: readonly string[] } {
   const rewrites: string[] = [];
-  const body = new HeldBody(Buffer.from(text), (key) => rewrites.push(key));
+  const body = new BufferedBody(Buffer.from(text), (key) => rewrites.push(key));
   spellBound(body, field);
   return { text: body.bytes.toString(), rewrites };
 }

@@ -4,14 +4,14 @@ import fc from 'fast-check';
 import { StageError } from '../../../engine/base/contract/errors.ts';
 import { readOtherBody } from '../../../engine/domain/protocols/body/other-body.ts';
 import { newUsageReading, readOtherUsage } from '../../../engine/domain/protocols/usage.ts';
-import { HeldBody } from '../../../engine/pipeline/run/body.ts';
+import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 
 /** What the bodies of other APIs decide: models, how many texts, which fields cost. */
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 const read = (value: unknown, headers: Readonly<Record<string, string>> = JSON_TYPE) => {
   const text = typeof value === 'string' ? value : JSON.stringify(value);
-  return readOtherBody(headers, new HeldBody(Buffer.from(text), () => {}), (name) => name === 'big-1');
+  return readOtherBody(headers, new BufferedBody(Buffer.from(text), () => {}), (name) => name === 'big-1');
 };
 const form = (fields: readonly (readonly [string, string])[], file?: string) => {
   const parts = fields.map(
@@ -22,7 +22,7 @@ const form = (fields: readonly (readonly [string, string])[], file?: string) => 
   return read(`${parts.join('')}${uploaded}--b--`, { 'content-type': 'multipart/form-data; boundary=b' });
 };
 const decided = async (body: ReturnType<typeof read>) =>
-  (await body).decisive.map(({ param, rule, value }) => [param, rule.name, value]);
+  (await body).privileged.map(({ param, rule, value }) => [param, rule.name, value]);
 const refuses = (body: ReturnType<typeof read>, what: RegExp) =>
   assert.rejects(body, (error) => error instanceof StageError && what.test(error.message));
 

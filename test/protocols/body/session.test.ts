@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { readBodyFacts } from '../../../engine/domain/protocols/body/body-facts.ts';
 import { readSession } from '../../../engine/domain/protocols/body/session.ts';
-import { HeldBody } from '../../../engine/pipeline/run/body.ts';
+import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { times } from '../../support/times.ts';
 
 type Body = Readonly<Record<string, unknown>>;
@@ -92,7 +92,7 @@ describe('the session of a request', () => {
       fc.record({ system: parts, messages: fc.array(message), tools: fc.array(tool) }, { requiredKeys: ['messages'] }),
       async (any) => {
         const whole = { model: 'coder-1', max_tokens: 1, ...any };
-        const body = new HeldBody(Buffer.from(JSON.stringify(whole)), () => {});
+        const body = new BufferedBody(Buffer.from(JSON.stringify(whole)), () => {});
         const { session } = await readBodyFacts('messages', body, { session_headers: {} });
         assert.equal(session!.key, keyOf(whole));
       },
@@ -111,7 +111,7 @@ describe('the session of a request', () => {
 describe('a request that only its upstream can read', () => {
   const holds = async (protocol: string, body: Body) => {
     const bytes = Buffer.from(JSON.stringify({ model: 'coder-1', ...body }));
-    return (await readBodyFacts(protocol, new HeldBody(bytes, () => {}))).holds_state;
+    return (await readBodyFacts(protocol, new BufferedBody(bytes, () => {}))).holds_state;
   };
 
   it('is one with encrypted content, stored responses or files, in each protocol', async () => {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
 import { echoOf } from '../../../engine/domain/protocols/responses/write-answer.ts';
 import type { Conversation } from '../../../engine/domain/protocols/translation/conversation.ts';
 import {
@@ -73,7 +74,7 @@ describe('a name above 64 characters', () => {
       tool_choice: { kind: 'tool', name: LONG },
       turns: [{ role: 'assistant', parts: [{ kind: 'text', text: 'Calling.' }, call] }],
     });
-    const { conversation: renamed, restore } = renameTools(asked, 'chat', notes);
+    const { conversation: renamed, restore } = renameTools(asked, DEFINITIONS.chat.accepted, notes);
     const [kept, short = ''] = namesOf(renamed);
     assert.equal(kept, 'short');
     assert.match(short, /^mcp__a_server_with_a_long_name__.*_[0-9a-f]{8}$/);
@@ -86,21 +87,21 @@ describe('a name above 64 characters', () => {
   });
 
   it('is the same in every request, so that the prompt stays cached', () => {
-    const once = renameTools(conversation([LONG]), 'chat', new Notes());
-    const again = renameTools(conversation(['other', LONG]), 'responses', new Notes());
+    const once = renameTools(conversation([LONG]), DEFINITIONS.chat.accepted, new Notes());
+    const again = renameTools(conversation(['other', LONG]), DEFINITIONS.responses.accepted, new Notes());
     assert.deepEqual(namesOf(once.conversation), namesOf(again.conversation).slice(1));
   });
 
   it('stays whole for an upstream that takes 128', () => {
     const asked = conversation([LONG]);
-    assert.equal(renameTools(asked, 'messages', new Notes()).conversation, asked);
+    assert.equal(renameTools(asked, DEFINITIONS.messages.accepted, new Notes()).conversation, asked);
   });
 });
 
 it('leaves a conversation alone whose names all fit, and notes nothing', () => {
   const notes = new Notes();
   const asked = conversation(['a', 'b-2', 'C_3'.padEnd(64, 'x')]);
-  assert.equal(renameTools(asked, 'chat', notes).conversation, asked);
+  assert.equal(renameTools(asked, DEFINITIONS.chat.accepted, notes).conversation, asked);
   assert.deepEqual(notes.names, []);
 });
 
@@ -111,14 +112,18 @@ it('gives different tools different names that fit, and restores each, whatever 
   );
   fc.assert(
     fc.property(fc.uniqueArray(name), fc.constantFrom('messages', 'chat', 'responses'), (names, to) => {
-      const { conversation: renamed, restore } = renameTools(conversation(names), to, new Notes());
+      const { conversation: renamed, restore } = renameTools(
+        conversation(names),
+        DEFINITIONS[to].accepted,
+        new Notes(),
+      );
       const short = namesOf(renamed);
       assert.equal(new Set(short).size, names.length);
       for (const one of short) assert.match(one, to === 'messages' ? /^[\w-]{1,128}$/ : /^[\w-]{1,64}$/);
       assert.deepEqual(short.map(restore), names);
       // A second request that has the shortened name as a real one must not lose it.
       const both = [...new Set([...names, ...short])];
-      const second = renameTools(conversation(both), to, new Notes());
+      const second = renameTools(conversation(both), DEFINITIONS[to].accepted, new Notes());
       assert.deepEqual(namesOf(second.conversation).map(second.restore), both);
     }),
   );

@@ -1,12 +1,14 @@
 /** Schemas of tools and answers, whatever they are: each API takes what becomes of them, and they mean what they meant. */
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import fc from 'fast-check';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
 import type { Json } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { Notes } from '../../../engine/domain/protocols/translation/rules.ts';
-import { HeldSet, writeSchema } from '../../../engine/domain/protocols/translation/tool-schemas.ts';
+import { StrictSchemas, writeSchema } from '../../../engine/domain/protocols/translation/tool-schemas.ts';
 import { checkEnforcedSchema, checkToolSchema } from '../../support/model-provider/model-provider-checks.ts';
 import { times } from '../../support/times.ts';
 
@@ -123,7 +125,7 @@ const hostile: fc.Arbitrary<Record<string, unknown>> = fc.letrec<{ value: unknow
 
 function tool(parameters: Json, to: Protocol, strict?: boolean) {
   const notes = new Notes();
-  const set = new HeldSet(to, notes);
+  const set = new StrictSchemas(DEFINITIONS[to].accepted, notes);
   return { ...set.tool({ name: 't', parameters, ...(strict && { strict }) }), notes: notes.names };
 }
 
@@ -186,7 +188,10 @@ for (const to of PROTOCOLS) {
             const strict = tool(schema, to, true);
             checkToolSchema(strict.schema, 'tool', apiOf(to));
             if (strict.strict) checkEnforcedSchema(strict.schema, 'strict', apiOf(to));
-            const answer = new HeldSet(to, new Notes()).answer({ kind: 'json_schema', schema });
+            const answer = new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({
+              kind: 'json_schema',
+              schema,
+            });
             if (answer === undefined) return;
             checkEnforcedSchema(answer, 'answer', apiOf(to));
             held++;
@@ -200,9 +205,9 @@ for (const to of PROTOCOLS) {
     test('what was written is written again the same', () => {
       fc.assert(
         fc.property(hostile, (schema) => {
-          const once = writeSchema(schema, to, new Notes());
+          const once = writeSchema(schema, DEFINITIONS[to].accepted, new Notes());
           const notes = new Notes();
-          assert.deepEqual(writeSchema(once, to, notes), once);
+          assert.deepEqual(writeSchema(once, DEFINITIONS[to].accepted, notes), once);
           assert.deepEqual(notes.names, []);
         }),
         { numRuns: times(20) },
@@ -229,7 +234,7 @@ for (const to of PROTOCOLS) {
       fc.assert(
         fc.property(roots, fc.array(values, { minLength: 1, maxLength: 20 }), (schema, said) => {
           const notes = new Notes();
-          const written = new HeldSet(to, notes).answer({ kind: 'json_schema', schema });
+          const written = new StrictSchemas(DEFINITIONS[to].accepted, notes).answer({ kind: 'json_schema', schema });
           if (written === undefined || notes.names.includes('schema_constraints')) return;
           const [before, after] = [validator(schema), validator(written)];
           if (before === undefined || after === undefined) return;
@@ -287,7 +292,7 @@ test('a schema that is very deep, very wide, or goes in circles takes no time to
     for (const to of PROTOCOLS) {
       tool(schema, to);
       tool(schema, to, true);
-      new HeldSet(to, new Notes()).answer({ kind: 'json_schema', schema });
+      new StrictSchemas(DEFINITIONS[to].accepted, new Notes()).answer({ kind: 'json_schema', schema });
     }
   }
 });

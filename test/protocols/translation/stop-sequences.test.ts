@@ -1,7 +1,9 @@
 /** Answers are cut at stop sequences that their upstream cannot be told. */
+
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { DEFINITIONS } from '../../../engine/domain/protocols/definitions.ts';
 import type { ModelEvent } from '../../../engine/domain/protocols/translation/conversation.ts';
 import { StopCutter, stopsToCut, tooManyToCut } from '../../../engine/domain/protocols/translation/stop-sequences.ts';
 import { times } from '../../support/times.ts';
@@ -169,10 +171,10 @@ describe('texts that follow one another', () => {
 describe('sequences are cut at by the gateway', () => {
   it('where the upstream knows none, takes fewer, or refuses them', () => {
     const five = ['a', 'b', 'c', 'd', 'e'];
-    assert.deepEqual(stopsToCut('responses', ['a', '']), ['a']);
-    assert.deepEqual(stopsToCut('chat', five), five);
-    assert.deepEqual(stopsToCut('chat', five.slice(1)), []);
-    assert.deepEqual(stopsToCut('messages', ['a', '\n']), ['\n']);
-    assert.deepEqual(stopsToCut('responses', undefined), []);
+    assert.deepEqual(stopsToCut(DEFINITIONS.responses.accepted, ['a', '']), ['a']);
+    assert.deepEqual(stopsToCut(DEFINITIONS.chat.accepted, five), five);
+    assert.deepEqual(stopsToCut(DEFINITIONS.chat.accepted, five.slice(1)), []);
+    assert.deepEqual(stopsToCut(DEFINITIONS.messages.accepted, ['a', '\n']), ['\n']);
+    assert.deepEqual(stopsToCut(DEFINITIONS.responses.accepted, undefined), []);
   });
 });

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { StageError } from '../../../engine/base/contract/errors.ts';
 import { PROTOCOLS, type Protocol } from '../../../engine/base/contract/protocol.ts';
+import { CHAT_RULES } from '../../../engine/domain/protocols/chat/rules.ts';
 import { MESSAGES_RULES } from '../../../engine/domain/protocols/messages/rules.ts';
 import { RESPONSES_RULES } from '../../../engine/domain/protocols/responses/rules.ts';
-import { removeMadeReasoning } from '../../../engine/domain/protocols/translation/made-reasoning.ts';
 import type { TranslationRule } from '../../../engine/domain/protocols/translation/rule.ts';
-import { CHAT_RULES, TRANSLATION_RULES } from '../../../engine/domain/protocols/translation/rules.ts';
-import { translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
-import { HeldBody } from '../../../engine/pipeline/run/body.ts';
+import { TRANSLATION_RULES } from '../../../engine/domain/protocols/translation/rules.ts';
+import { removeMadeReasoning, translateRequest } from '../../../engine/domain/protocols/translation/translate.ts';
+import { BufferedBody } from '../../../engine/pipeline/run/body.ts';
 import { MANY, PAIRS, raised, translate } from './translating.ts';
 
 /** Every rule of translation is used, and says what a reader of the table needs. */
@@ -151,7 +151,7 @@ describe('a request of more pieces than can be translated in a moment', () => {
 
 async function sent(text: string, protocol: Protocol = 'messages'): Promise<{ text: string; rewrites: string[] }> {
   const rewrites: string[] = [];
-  const body = new HeldBody(Buffer.from(text), (key) => rewrites.push(key));
+  const body = new BufferedBody(Buffer.from(text), (key) => rewrites.push(key));
   await removeMadeReasoning(body, protocol);
   return { text: String(body.bytes), rewrites };
 }

@@ -168,7 +168,7 @@ describe('the echo upstream', () => {
     const port = Number(new URL(echo.url).port);
     await assert.rejects(openEcho({ port }), {
       name: 'StartError',
-      message: `the echo upstream: 127.0.0.1:${port} is in use by another program; name another port, such as --echo 127.0.0.1:4010`,
+      message: `the echo upstream: 127.0.0.1:${port} is in use by another program; use another port, such as --echo 127.0.0.1:4010`,
     });
   });
 });

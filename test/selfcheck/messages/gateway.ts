@@ -14,7 +14,7 @@ export interface Said {
 }
 
 /** What a request to a gateway of a test says. */
-export interface Asked {
+export interface Reply {
   readonly path: string;
   readonly headers: IncomingMessage['headers'];
   readonly json: Readonly<Record<string, unknown>>;
@@ -26,7 +26,7 @@ export function error(status: number, type: string, message: string): Said {
 }
 
 /** What a gateway with good manners refuses before it forwards anything; `undefined` for what it forwards. */
-export function refusedBy({ headers, json }: Asked): Said | undefined {
+export function refusedBy({ headers, json }: Reply): Said | undefined {
   if (headers.authorization !== `Bearer ${TOKEN}`)
     return error(401, 'authentication_error', 'This token is not known.');
   const { model = 'coder-1' } = json;
@@ -44,7 +44,7 @@ function fieldsIn(body: Buffer): Readonly<Record<string, unknown>> {
 /** Makes one check at a gateway that answers every request as told. */
 export async function checkAt(
   id: string,
-  answer: (asked: Asked) => Said,
+  answer: (asked: Reply) => Said,
   more: Partial<Subject> = {},
 ): Promise<CheckResult> {
   const gateway = await listen(({ req, body, res }) =>
@@ -61,7 +61,7 @@ export async function checkAt(
 export async function checkBeside(
   id: string,
   echo: Echo,
-  instead: (asked: Asked) => Said | undefined = () => undefined,
+  instead: (asked: Reply) => Said | undefined = () => undefined,
 ): Promise<CheckResult> {
   const gateway = await forwardTo(echo.url, {
     instead({ req, res, body }) {

@@ -59,7 +59,7 @@ describe('what two sets of policies differ in', () => {
     const side = (...policies: Policy[]): Side => ({ ...BASE, policies: [STANDARD, ...policies] });
     assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(-1))), [
       'Policies',
-      '  policy ants: now has the last word over bees, for whoever gets both',
+      '  policy ants: now overrides bees, for people who get both',
     ]);
     assert.deepEqual(await told(side(ants, bees(1)), side(ants, bees(5))), []);
     const tips = { tips: false };

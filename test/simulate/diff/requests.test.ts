@@ -82,7 +82,7 @@ describe('requests of the past', () => {
     assert.deepEqual(await told(gateway(), gateway(), [unread]), []);
     assert.deepEqual(await told(above, above, [unread]), []);
     assert.deepEqual(await told(above, gateway(), [unread]), [
-      '  pipeline messages: cannot be told for 2 requests of ann@example.com, whose bodies were not read then',
+      '  pipeline messages: unknown for 2 requests of ann@example.com: their bodies were not read',
     ]);
   });
 
@@ -139,7 +139,7 @@ describe('requests of the past', () => {
       '  stage messages/no-shell: refuses 2 requests of ann@example.com (403 forbidden)',
     ]);
     assert.deepEqual(await told(gateway(), guarded('shell'), [{}]), [
-      '  stage messages/no-shell: cannot be told for 2 requests of ann@example.com: it depends on request.tools, recorded only while a rule looks at it',
+      '  stage messages/no-shell: unknown for 2 requests of ann@example.com: depends on request.tools, recorded only while a rule uses it',
     ]);
   });
 

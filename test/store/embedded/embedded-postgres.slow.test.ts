@@ -127,7 +127,7 @@ test('survives its starter, is found by the next process and stopped by it', asy
   assert.equal(pidOf(), pid);
   await server.close();
   assert.equal(identify(pid), undefined);
-  assert.deepEqual(readdirSync(join(data_dir, 'leases')), []);
+  assert.deepEqual(readdirSync(join(data_dir, 'processes')), []);
 });
 
 test('starts once when several open it at the same moment', async () => {
@@ -245,7 +245,7 @@ test('names both directories and the remedy when root may not move it', { skip: 
   const script = 'mount -t tmpfs -o ro none /var/lib && exec "$0" "$1" "$2"';
   const args = [...apart, script, process.execPath, user, join(secret, 'postgres')];
   const { stderr } = spawnSync('unshare', args, { encoding: 'utf8' });
-  assert.ok(stderr.includes(`who cannot enter ${secret}, and /var/lib/appscli cannot hold its data`), stderr);
+  assert.ok(stderr.includes(`who cannot enter ${secret}, and its data cannot be stored in /var/lib/appscli`), stderr);
   assert.match(stderr, /set database\.embedded\.data_dir to a directory that user id can reach/);
 });
 
@@ -323,7 +323,7 @@ test('lives below a private directory, as root by moving to where its account ca
     if (runsAsRoot) {
       rmSync(home, { recursive: true });
       await assert.rejects(open({ data_dir: inside }), {
-        message: /was kept in .*, which is gone; restore it, or remove/,
+        message: /was in .*, which no longer exists; restore it, or remove/,
       });
     }
   } finally {

@@ -174,7 +174,7 @@ function filled(value: string, { headers, socket }: IncomingMessage, { port, tls
   };
   return value.replace(/\$(\w+)/g, (_, name: string) => {
     const known = variables[name];
-    if (known === undefined) throw new Error(`the mock for nginx does not know $${name}`);
+    if (known === undefined) throw new Error(`the mock of nginx does not know $${name}`);
     return known;
   });
 }

@@ -86,8 +86,8 @@ async function open(otlp: object | undefined, env: NodeJS.ProcessEnv = {}, more:
     );
   /** Hands a line over as the log does. */
   const tap = (line: string) => tapped?.(line);
-  /** What the log says of trouble, without where telemetry goes. */
-  const troubles = () => lines.filter((line) => !/where telemetry goes/.test(line));
+  /** What the log says of an outage, without the list of destinations. */
+  const troubles = () => lines.filter((line) => !/telemetry destinations/.test(line));
   return { exports, registry, log, lines, troubles, dropped, tap };
 }
 
@@ -133,7 +133,7 @@ describe('a collector in trouble', () => {
     collector.trouble(answerBytes(400, {}, 'no'));
     exports.sink.take(spans(0, 3));
     await until('it is counted', () => dropped().refused === 3);
-    assert.match(troubles()[0]!, /HTTP 400.*refuses telemetry/);
+    assert.match(troubles()[0]!, /HTTP 400.*rejects telemetry/);
   });
 
   test('that keeps a part only is believed', async () => {
@@ -141,7 +141,7 @@ describe('a collector in trouble', () => {
     collector.trouble(takePartly('traces', 2, 'planted words'));
     exports.sink.take(spans(0, 3));
     await until('it is counted', () => dropped().refused === 2);
-    assert.match(lines.join(), /keeps a part/);
+    assert.match(lines.join(), /accepts only a part/);
     assert.doesNotMatch(lines.join(), /planted words/);
   });
 
@@ -195,7 +195,7 @@ test('a reload takes what waits along to where it says, and one that cannot be u
   const { exports, lines } = await open({}, { OTEL_BSP_SCHEDULE_DELAY: '60000', OTHER: 'x=\u0000secret-of-mine' });
   exports.sink.take(spans(0, 2));
   exports.use(telemetryOf({ headers_env: 'OTHER' }));
-  await until('it is told', () => lines.some((line) => /goes where it went/.test(line)));
+  await until('it is told', () => lines.some((line) => /keeps its destinations/.test(line)));
   assert.doesNotMatch(lines.join(), /secret-of-mine/);
   exports.use(telemetryOf({ protocol: 'http/json' }));
   await exports.close();
@@ -230,9 +230,9 @@ test('without a collector nothing is made of spans', async () => {
 test('the log says where telemetry goes, at the start and after a reload', async () => {
   const { exports, lines } = await open({ endpoint: `${collector.url}?key=planted` });
   exports.use(telemetryOf({ traces: false, metrics: true }));
-  await until('it is told twice', () => lines.filter((line) => /where telemetry goes/.test(line)).length === 2);
+  await until('it is told twice', () => lines.filter((line) => /telemetry destinations/.test(line)).length === 2);
   exports.use(telemetryOf({ traces: false }));
-  await until('it is told that nothing is', () => lines.some((line) => /is not sent any more/.test(line)));
+  await until('it is told that nothing is', () => lines.some((line) => /is no longer exported/.test(line)));
   const [first, second] = lines.map((line) => JSON.parse(line));
   assert.deepEqual([first.traces, first.metrics, first.logs], [collector.endpoint, undefined, undefined]);
   assert.deepEqual([second.traces, second.metrics], [undefined, `${collector.url}/v1/metrics`]);
@@ -245,7 +245,12 @@ for (const [what, otlp, env, said] of [
     { OTEL_TRACES_EXPORTER: 'zipkin' },
     /OTEL_TRACES_EXPORTER.*otlp or/,
   ],
-  ['a file of the SDK', undefined, { OTEL_CONFIG_FILE: 'otel.yaml' }, /OTEL_CONFIG_FILE is not read.*telemetry\.otlp/],
+  [
+    'a file of the SDK',
+    undefined,
+    { OTEL_CONFIG_FILE: 'otel.yaml' },
+    /OTEL_CONFIG_FILE is not supported.*telemetry\.otlp/,
+  ],
   ['metrics on the console', undefined, { OTEL_METRICS_EXPORTER: 'console' }, /OTEL_METRICS_EXPORTER.*metrics\.listen/],
   [
     'no SDK where gateway.yaml names a collector',
@@ -261,8 +266,13 @@ for (const [what, otlp, env, said] of [
 }
 
 for (const [what, otlp, env, said] of [
-  ['no protocol', {}, { OTEL_EXPORTER_OTLP_PROTOCOL: 'thrift' }, /OTEL_EXPORTER_OTLP_PROTOCOL has.*http\/json/],
-  ['a file of certificates without any', { ca_file: 'package.json' }, {}, /package\.json .*holds no certificate/],
+  [
+    'no protocol',
+    {},
+    { OTEL_EXPORTER_OTLP_PROTOCOL: 'thrift' },
+    /OTEL_EXPORTER_OTLP_PROTOCOL is not a protocol of OTLP.*http\/json/,
+  ],
+  ['a file of certificates without any', { ca_file: 'package.json' }, {}, /package\.json .*contains no certificate/],
 ] as const) {
   test(`${what} stops the start, and the message says what to change`, async () => {
     await assert.rejects(open(otlp, env), said);
@@ -312,7 +322,7 @@ describe('metrics', () => {
     await until('it was asked twice', () => collector.server.requests.length > 1);
     collector.trouble(undefined);
     await collector.point('gateway.refusals', ({ value }) => value === 2);
-    assert.equal(lines.filter((line) => /refuses telemetry/.test(line)).length, 1);
+    assert.equal(lines.filter((line) => /rejects telemetry/.test(line)).length, 1);
   });
 });
 
@@ -367,7 +377,7 @@ describe('the log', () => {
     collector.trouble(answerBytes(400, {}, 'no'));
     const { log, lines, troubles } = await open({ logs: true });
     log.error({}, 'it broke');
-    await until('it was refused', () => lines.some((line) => /refuses telemetry/.test(line)));
+    await until('it was refused', () => lines.some((line) => /rejects telemetry/.test(line)));
     await until('that was refused too', () => collector.server.requests.length === 2);
     assert.equal(troubles().length, 2);
   });

@@ -144,15 +144,15 @@ describe('the standard variables', () => {
       OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '500',
       OTEL_BSP_SCHEDULE_DELAY: '20',
     };
-    assert.deepEqual(settings(undefined, env).spans, { room: 100, batch_items: 100, delay_ms: 20 });
-    assert.equal(settings({ endpoint: HERE, queue_spans: 700 }, env).spans.room, 700);
+    assert.deepEqual(settings(undefined, env).spans, { capacity: 100, batch_items: 100, delay_ms: 20 });
+    assert.equal(settings({ endpoint: HERE, queue_spans: 700 }, env).spans.capacity, 700);
   });
 
   for (const [name, value, said] of [
     [
       'OTEL_EXPORTER_OTLP_TRACES_PROTOCOL',
       'grpc',
-      /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL asks.*gRPC.*http\/protobuf.*4318/,
+      /OTEL_EXPORTER_OTLP_TRACES_PROTOCOL selects.*gRPC.*http\/protobuf.*4318/,
     ],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', /OTEL_EXPORTER_OTLP_ENDPOINT cannot be used/],
     ['OTEL_EXPORTER_OTLP_HEADERS', 'planted secret', /OTEL_EXPORTER_OTLP_HEADERS cannot be read/],
@@ -192,7 +192,7 @@ describe('headers of telemetry', () => {
       ['a b=hunter2', /entry 1 is not a header/],
       ['key=hunter2%0d%0ax: y', /the value of the header key/],
       ['key=', /the value of the header key/],
-      ['content-length=hunter2', /content-length is the gateway's own/],
+      ['content-length=hunter2', /content-length is set by the gateway itself/],
     ] as const) {
       assert.throws(
         () => parseHeaderList(list),

@@ -15,7 +15,7 @@ import { ratioOf } from '../../../engine/domain/telemetry/requests/ending.ts';
 import { createRequestTelemetry } from '../../../engine/domain/telemetry/requests/request-telemetry.ts';
 import type { Attributes, FinishedSpan } from '../../../engine/domain/telemetry/spans.ts';
 import { type Facts, stageConfig } from '../../../engine/edge/simulate/stage-harness.ts';
-import { KeptNotes } from '../../../engine/pipeline/run/decisions.ts';
+import { RequestRecorder } from '../../../engine/pipeline/run/request-record.ts';
 
 const NOON = Date.parse('2026-03-10T12:00:00Z');
 const USD = 1_000_000_000;
@@ -108,13 +108,13 @@ interface Ended {
 /** A request that is over; attempts begin 10 ms after its head, one after the other. */
 function ended({ facts, attempts = [attempt()], shadows = [], ...more }: Ended = {}): EndedRequest {
   const all: Facts = { ...SERVED, ...facts };
-  const notes = new KeptNotes({ ...more.headers });
-  notes.limitsTold([...(more.limits ?? [])], more.told_at ?? Number.MAX_SAFE_INTEGER);
+  const notes = new RequestRecorder({ ...more.headers });
+  notes.recordLimits([...(more.limits ?? [])], more.told_at ?? Number.MAX_SAFE_INTEGER);
   notes.error = more.error;
   let now = STARTED + 10;
   for (const record of attempts) {
     now += record.ms;
-    notes.attemptEnded(record, now - record.ms);
+    notes.recordAttempt(record, now - record.ms);
   }
   return {
     peek: (path) => all[path as FactPath] as never,
@@ -506,7 +506,15 @@ const REQUESTS = [
   refused(new StageError('upstream_unavailable', 'Away.')),
   refused(new StageError('model_not_found', 'None.', { details: { token_group: 'engineers' } })),
   ended({ facts: { 'policy.names': ['everyone'], 'request.protocol': 'none' }, attempts: [] }),
+  ended({ facts: Object.fromEntries(Object.entries(FACTS).flatMap(attributeFact)) }),
 ];
+
+/** A value for a fact that a span tells as it is. */
+function attributeFact([path, fact]: [string, (typeof FACTS)[FactPath]]): [string, unknown][] {
+  const [text] = 'values' in fact ? fact.values : ['text'];
+  const values = { string: text, number: 1, boolean: true, strings: [text], object: {} };
+  return 'attribute' in fact ? [[path, values[fact.kind]]] : [];
+}
 
 describe('whatever is told of requests', () => {
   for (const conventions of ['1.41', 'latest'] as const) {

@@ -4,8 +4,8 @@ import fc from 'fast-check';
 import type { GatewayConfig } from '../../../engine/base/contract/config.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
 import {
-  type AskedList,
-  askForList,
+  type FetchedList,
+  fetchModelList,
   isModelId,
   LISTED_MAX,
   readPage,
@@ -116,7 +116,7 @@ describe('the lists of a gateway', () => {
     assert.equal(lists.has('main', LISTED), undefined);
     assert.deepEqual(
       lines.map(({ upstream, why }) => [upstream, why]),
-      [['main', 'it answers with status 404']],
+      [['main', 'it returns status 404']],
     );
     assert.ok(!JSON.stringify(lines).includes(KEY));
     upstream.script = listOf(LISTED);
@@ -163,10 +163,10 @@ describe('the lists of a gateway', () => {
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
-function ask(seconds = 10, more: object = {}): Promise<AskedList> {
+function ask(seconds = 10, more: object = {}): Promise<FetchedList> {
   const { upstreams, server } = stageConfig({});
   const config = { ...upstreams[0]!, base_url: upstream.url, api_key_env: 'UPSTREAM_KEY', ...more };
-  return askForList(config, { server, secret: () => KEY, seconds });
+  return fetchModelList(config, { server, secret: () => KEY, seconds });
 }
 
 const entries = (ids: readonly unknown[]) => ids.map((id) => ({ id, type: 'model' }));
@@ -262,7 +262,7 @@ describe('the list of an upstream', () => {
     ],
     'the same page again and again': [
       answerJson({ data: entries(['a-1']), has_more: true, last_id: 'a-1' }),
-      /without an end/,
+      /never ends/,
     ],
   };
   for (const [what, [script, why]] of Object.entries(NO_LISTS)) {
@@ -293,7 +293,7 @@ describe('the list of an upstream', () => {
       res.writeHead(200, JSON_TYPE);
       res.write('{"data":[');
     };
-    assert.deepEqual(await ask(0.2), { why: 'its list is not complete in time' });
+    assert.deepEqual(await ask(0.2), { why: 'its list took too long' });
   });
 });
 

@@ -42,7 +42,7 @@ const request = fc.record({
   session_key: fc.option(fc.string(), { nil: undefined }),
   holds_state: fc.boolean(),
   decides: fc.boolean(),
-  home: fc.option(fc.nat(5), { nil: undefined }),
+  preferred: fc.option(fc.nat(5), { nil: undefined }),
   translates: fc.boolean(),
 });
 
@@ -66,7 +66,7 @@ test('every request has a candidate or an error, and every upstream is a candida
         closed,
         active: () => 0,
         share: () => 1,
-        home: () => (asked.home === undefined ? undefined : `u${asked.home}`),
+        affinity: () => (asked.preferred === undefined ? undefined : `u${asked.preferred}`),
       },
       now: () => 0,
       random: () => 0.5,
@@ -114,7 +114,7 @@ function places(entries: Readonly<Record<string, Entry>>): readonly Place[] {
 
 const IDLE: Ranking = {
   key: undefined,
-  home: undefined,
+  preferred: undefined,
   states: { active: () => 0, share: () => 1 },
   random: () => 0.5,
 };
@@ -168,7 +168,7 @@ describe('the order in which upstreams are tried', () => {
       const upstream = (name) => ({ ...main, name, cache_pool: all[name].pool ?? 'upstream ' + name });
       const upstreams = Object.keys(all).map((name) => ({ upstream: name, order: 1, weight: all[name].weight ?? 1 }));
       const route = createRoute(upstreams, { upstream, translates: true });
-      const ranking = { home: undefined, states: { active: () => 0, share: () => 1 }, random: () => 0.5 };
+      const ranking = { preferred: undefined, states: { active: () => 0, share: () => 1 }, random: () => 0.5 };
       const names = (key) => rankPlaces(route.places(coder, 'messages'), { ...ranking, key }).map(({ upstream }) => upstream.name);
       process.stdout.write(JSON.stringify(keys.map(names)));`;
     const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], { encoding: 'utf8' });
@@ -204,11 +204,11 @@ describe('the order in which upstreams are tried', () => {
     isNear(left.a, 0.25);
   });
 
-  it('begins where the session is at home, and goes on with those that share its cache, before all orders', () => {
+  it('begins with the upstream of the session, and goes on with those that share its cache, before all orders', () => {
     const all = places({ a: { order: 1 }, b: { order: 2, pool: 'x' }, c: { order: 3, pool: 'x' } });
-    assert.deepEqual(names(all, { key: 'session', home: named(all, 'c') }), ['c', 'b', 'a']);
-    assert.deepEqual(names(without(all, 'c'), { key: 'session', home: named(all, 'c') }), ['b', 'a']);
-    assert.deepEqual(names(without(all, 'b'), { key: 'session', home: named(all, 'b') }), ['c', 'a']);
+    assert.deepEqual(names(all, { key: 'session', preferred: named(all, 'c') }), ['c', 'b', 'a']);
+    assert.deepEqual(names(without(all, 'c'), { key: 'session', preferred: named(all, 'c') }), ['b', 'a']);
+    assert.deepEqual(names(without(all, 'b'), { key: 'session', preferred: named(all, 'b') }), ['c', 'a']);
   });
 
   it('gives an upstream that has just come back a part of its sessions, and moves no others', () => {

@@ -6,15 +6,15 @@ import { REPLICA } from '../../../engine/base/kit/process/replica.ts';
 import type { Database } from '../../../engine/base/store/database.ts';
 import { type Changing, listChanges } from '../../../engine/domain/audit/admin-changes.ts';
 import {
-  createTroubleKeeper,
+  createIncidentKeeper,
   drainUpstream,
-  type KeptTrouble,
+  incidentsElsewhere,
+  type KeptIncident,
   listDrained,
-  listTroubles,
+  listIncidents,
   type OpenUpstreamStates,
   openUpstreamStates,
   resumeUpstream,
-  troublesElsewhere,
 } from '../../../engine/domain/upstreams/states/shared-states.ts';
 import { createUpstreamStates } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { quietLog, type TestStore, useTestStore } from '../../support/store.ts';
@@ -75,7 +75,7 @@ describe('an upstream that is drained', () => {
     assert.equal(drained?.by, 'ops@example.com');
     assert.equal(drained?.reason, 'new account');
     assert.deepEqual(drained, (await listDrained(store.database)).get('main'));
-    assert.deepEqual(one.logs, [{ message: 'upstreams that get no new requests', fields: { drained: ['main'] } }]);
+    assert.deepEqual(one.logs, [{ message: 'drained upstreams get no new requests', fields: { drained: ['main'] } }]);
 
     await resumeUpstream(by(), 'main', undefined);
     await until('it is announced', () => [one, two, three].every((each) => !isDrained(each)));
@@ -159,12 +159,12 @@ describe('what a replica sees of an upstream', () => {
     const one = await replica();
     const before = one.states.list();
     const told = [
-      ...['', 'null', '{', '[]', '{"told":1}', '{"from":"x","told":[null,1,"x",{}]}'],
-      JSON.stringify({ from: 'x', told: [{ kind: 'drained', upstream: 'main', ms: 1e6 }] }),
-      JSON.stringify({ from: 'x', told: [{ kind: 'unreachable', upstream: 'main', ms: -5 }] }),
-      JSON.stringify({ from: 'x', told: [{ kind: 'unreachable', upstream: 'main', ms: 'long' }] }),
-      JSON.stringify({ from: 'x', told: [{ kind: 'unreachable', upstream: 'other', ms: 1000 }] }),
-      JSON.stringify({ from: 'x', told: [{ kind: 'credential', upstream: 'spare', ms: 1e12 }] }),
+      ...['', 'null', '{', '[]', '{"incidents":1}', '{"from":"x","incidents":[null,1,"x",{}]}'],
+      JSON.stringify({ from: 'x', incidents: [{ kind: 'drained', upstream: 'main', ms: 1e6 }] }),
+      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'main', ms: -5 }] }),
+      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'main', ms: 'long' }] }),
+      JSON.stringify({ from: 'x', incidents: [{ kind: 'unreachable', upstream: 'other', ms: 1000 }] }),
+      JSON.stringify({ from: 'x', incidents: [{ kind: 'credential', upstream: 'spare', ms: 1e12 }] }),
     ];
     for (const payload of told) {
       await store.database.query('test_notify', "select pg_notify('appscli_upstreams', $1)", [payload]);
@@ -177,18 +177,18 @@ describe('what a replica sees of an upstream', () => {
 
 const NOON = Date.parse('2027-01-31T12:00:00Z');
 
-/** States whose troubles are kept, on a stopped clock of which every scene has its own day. */
+/** States whose incidents are kept, on a stopped clock of which every scene has its own day. */
 let days = 0;
 function scene(query: Database['query'] = store.database.query) {
   days += 1;
   const clock = frozenClock(NOON + days * 86_400_000);
-  const keeper = createTroubleKeeper({ database: { query }, clock, log: quietLog, every: () => () => {} });
+  const keeper = createIncidentKeeper({ database: { query }, clock, log: quietLog, every: () => () => {} });
   const states = createUpstreamStates({
     upstreams: [upstream('main'), upstream('spare')],
     clock,
     log: quietLog,
     random: () => 0.5,
-    onTrouble: keeper.note,
+    onIncident: keeper.note,
     onRecovery: keeper.end,
   });
   const show = (effect: 'failure' | 'success' | 'limited', times = 1, retry_after?: number) => {
@@ -202,7 +202,7 @@ function scene(query: Database['query'] = store.database.query) {
 }
 
 const of = async (clock: FrozenClock) => {
-  const all = await listTroubles(store.database, { limit: 100 });
+  const all = await listIncidents(store.database, { limit: 100 });
   return all.filter(({ began_at }) => Math.abs(began_at.getTime() - clock.now()) < 3_600_000);
 };
 
@@ -211,7 +211,7 @@ describe('what keeps requests from an upstream', () => {
     const { clock, keeper, show, began } = scene();
     show('failure', 5);
     await keeper.flush();
-    const [{ id: _, ...told }] = (await of(clock)) as [KeptTrouble];
+    const [{ id: _, ...told }] = (await of(clock)) as [KeptIncident];
     assert.deepEqual(told, {
       replica: REPLICA,
       kind: 'open',
@@ -271,20 +271,20 @@ describe('what keeps requests from an upstream', () => {
     const now = new Date(clock.now());
     for (const [n, replica] of ['other 1', 'other 2', REPLICA].entries()) {
       await store.database.query(
-        'test_trouble',
-        `insert into upstream_troubles (replica, kind, upstream, began_at, until, ended_at, times, last)
+        'test_incident',
+        `insert into upstream_incidents (replica, kind, upstream, began_at, until, ended_at, times, last)
          values ($1, 'unreachable', 'spare', $2, $3, $4, 1, null)`,
         [replica, now, new Date(now.getTime() + 60_000), n === 0 ? now : null],
       );
     }
-    const elsewhere = await troublesElsewhere(store.database, now);
+    const elsewhere = await incidentsElsewhere(store.database, now);
     assert.deepEqual(
       elsewhere.map(({ replica }) => replica),
       ['other 2'],
     );
-    assert.deepEqual(await troublesElsewhere(store.database, new Date(now.getTime() + 60_000)), []);
-    const page = await listTroubles(store.database, { upstream: 'spare', limit: 2 });
-    const rest = await listTroubles(store.database, { upstream: 'spare', limit: 2, before: page[1]!.id });
+    assert.deepEqual(await incidentsElsewhere(store.database, new Date(now.getTime() + 60_000)), []);
+    const page = await listIncidents(store.database, { upstream: 'spare', limit: 2 });
+    const rest = await listIncidents(store.database, { upstream: 'spare', limit: 2, before: page[1]!.id });
     assert.deepEqual(
       [...page, ...rest].map(({ replica }) => replica),
       [REPLICA, 'other 2', 'other 1'],
@@ -293,6 +293,6 @@ describe('what keeps requests from an upstream', () => {
     clock.advance(31 * 86_400_000);
     show('failure', 5);
     await keeper.flush();
-    assert.deepEqual(await listTroubles(store.database, { upstream: 'spare', limit: 9 }), []);
+    assert.deepEqual(await listIncidents(store.database, { upstream: 'spare', limit: 9 }), []);
   });
 });

@@ -2,7 +2,7 @@
 import type { UpstreamConfig } from '../../../engine/base/contract/config.ts';
 import type { AttemptEffect } from '../../../engine/base/contract/forwarding.ts';
 import { frozenClock } from '../../../engine/base/kit/clock.ts';
-import { createUpstreamStates, type Trouble } from '../../../engine/domain/upstreams/states/upstream-states.ts';
+import { createUpstreamStates, type Incident } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 
 export const BREAKER: UpstreamConfig['breaker'] = {
   mode: 'enforce',
@@ -28,20 +28,20 @@ export function upstream(name: string, { breaker, ...more }: Wishes = {}): Upstr
 export function openScene(upstreams: readonly UpstreamConfig[] = [upstream('main'), upstream('spare')]) {
   const clock = frozenClock(1_000_000);
   const logged: { level: string; message: string; fields: Record<string, unknown> }[] = [];
-  const troubles: Trouble[] = [];
+  const incidents: Incident[] = [];
   const at = (level: string) => (fields: object, message: string) => {
     logged.push({ level, message, fields: fields as Record<string, unknown> });
   };
   const log = { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') };
   // In the middle: open for exactly as long as the settings say.
   const random = () => 0.5;
-  const onTrouble = (trouble: Trouble) => troubles.push(trouble);
-  const states = createUpstreamStates({ upstreams, clock, log, random, onTrouble });
+  const onIncident = (incident: Incident) => incidents.push(incident);
+  const states = createUpstreamStates({ upstreams, clock, log, random, onIncident });
   return {
     states,
     clock,
     logged,
-    troubles,
+    incidents,
     /** Has attempts show something, one after the other. */
     show(
       effect: AttemptEffect,

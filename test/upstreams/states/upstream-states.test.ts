@@ -4,7 +4,7 @@ import { describe, it, test } from 'node:test';
 import fc from 'fast-check';
 import type { AttemptEffect, UpstreamState } from '../../../engine/base/contract/forwarding.ts';
 import { createBreaker } from '../../../engine/domain/upstreams/states/breaker.ts';
-import { type Trouble, tellUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
+import { type Incident, notifyUpstreams } from '../../../engine/domain/upstreams/states/upstream-states.ts';
 import { bytesInUse } from '../../support/heap.ts';
 import { times } from '../../support/times.ts';
 import { BREAKER, openScene, upstream } from './scene.ts';
@@ -25,7 +25,7 @@ const EFFECTS: Readonly<Record<string, AttemptEffect>> = {
  * `?`: they pass. `@other` is another model, `@spare/m` another upstream.
  */
 function play(script: string, upstreams = [upstream('main'), upstream('spare')]) {
-  const { show, closed, waits, states, clock, troubles } = openScene(upstreams);
+  const { show, closed, waits, states, clock, incidents } = openScene(upstreams);
   const begun: ReturnType<typeof states.begin>[] = [];
   for (const word of script.trim().split(/\s+/)) {
     const parts = /^([^:*@]*)(?::(-?\d+))?(?:\*(\d+))?(?:@(?:(\w+)\/)?(\w+))?$/.exec(word);
@@ -42,12 +42,12 @@ function play(script: string, upstreams = [upstream('main'), upstream('spare')])
         begun.shift()!.leave();
       } else if (what === 'reload') states.use(upstreams);
       else if (what.startsWith('heard-')) {
-        const kind = what.slice('heard-'.length) as Trouble['kind'];
+        const kind = what.slice('heard-'.length) as Incident['kind'];
         states.heed({ kind, upstream: to, upstream_model: model, until: clock.now() + Number(value) });
       } else show(end, { to, model }, value === undefined ? undefined : Number(value));
     }
   }
-  return troubles;
+  return incidents;
 }
 
 const SHADOW = [upstream('main', { breaker: { mode: 'shadow' } })];
@@ -287,7 +287,7 @@ test('a breaker only tells in shadow mode, and does not exist where it is off', 
     ['main', 'm', 'open', true],
     ['spare', undefined, 'closed', undefined],
   ]);
-  const shadow = 'it is used all the same (breaker.mode: shadow)';
+  const shadow = 'it still gets requests (breaker.mode: shadow)';
   assert.deepEqual(
     logged.map(({ level, message }) => [level, message]),
     [
@@ -314,7 +314,8 @@ test('the breaker of a credential opens at once for every model and for every up
   assert.deepEqual(logged, [
     {
       level: 'error',
-      message: 'an upstream refuses the credential of the gateway; it is left out until it may be tried again',
+      message:
+        'an upstream refuses the credential of the gateway; requests go to other upstreams until it is tried again',
       fields: {
         upstream: 'main',
         credential: 'KEY',
@@ -331,7 +332,7 @@ test('the breaker of a credential opens at once for every model and for every up
   clock.advance(60_000);
   show('success');
   assert.equal(closed('twin'), undefined);
-  assert.equal(logged[1]?.message, 'an upstream takes the credential again');
+  assert.equal(logged[1]?.message, 'an upstream accepts the credential again');
 });
 
 test('a limit is told in the log once a minute, however often the account is limited and served in turn', () => {
@@ -345,7 +346,7 @@ test('a limit is told in the log once a minute, however often the account is lim
     logged.map(({ level, message }) => [level, message]),
     Array(2).fill([
       'info',
-      'an upstream has no room for the account of the gateway (429); it is left out until it may be tried again',
+      'an upstream limits the rate of the gateway (429); requests go to other upstreams until it is tried again',
     ]),
   );
 });
@@ -378,16 +379,16 @@ describe('what is known of upstreams', () => {
     assert.equal(states.takeRetry('main'), undefined);
   });
 
-  it('knows where a session is at home for as long as its prompts are kept there', () => {
+  it('keeps the affinity of a session as long as its prompts are cached', () => {
     const { states, clock } = openScene();
     states.settle('session', 'spare', 300);
     clock.advance(299_999);
-    assert.equal(states.home('session'), 'spare');
+    assert.equal(states.affinity('session'), 'spare');
     states.settle('session', 'main', 3600);
     clock.advance(300_001);
-    assert.equal(states.home('session'), 'main');
+    assert.equal(states.affinity('session'), 'main');
     clock.advance(3_300_000);
-    assert.equal(states.home('session'), undefined);
+    assert.equal(states.affinity('session'), undefined);
   });
 
   it('forgets at a reload what belonged to upstreams that are gone or at another address, and keeps the rest', () => {
@@ -400,7 +401,7 @@ describe('what is known of upstreams', () => {
     assert.equal(closed('spare'), undefined);
     assert.equal(closed('third'), undefined);
     assert.deepEqual(
-      ['main', 'third'].map((to) => states.home(`at ${to}`)),
+      ['main', 'third'].map((to) => states.affinity(`at ${to}`)),
       ['main', undefined],
     );
     running.tell('failure');
@@ -452,7 +453,12 @@ describe('what is known of upstreams', () => {
     assert.deepEqual(
       logged.map(({ level, message, fields }) => [level, message, fields.upstream, fields.last ?? fields.seconds]),
       [
-        ['warn', 'an upstream fails for this model; it is left out until it may be tried again', 'main', 'status 500'],
+        [
+          'warn',
+          'an upstream fails for this model; requests go to other upstreams until it is tried again',
+          'main',
+          'status 500',
+        ],
         ['info', 'an upstream serves again', 'main', 360],
       ],
     );
@@ -522,7 +528,7 @@ for (const [what, states, told] of [
     { main: { state: 'drained' }, spare: { state: 'closed' } },
   ],
 ] as const satisfies readonly (readonly [string, readonly UpstreamState[], object])[]) {
-  test(what, () => assert.deepEqual(tellUpstreams(states), told));
+  test(what, () => assert.deepEqual(notifyUpstreams(states), told));
 }
 
 const SETTINGS = { ...BREAKER, failures: 3, requests_min: 1000 };

@@ -7,21 +7,21 @@ import { identify, isRunning } from '../process/process-identity.ts';
 const POLL_MS = 20;
 
 /**
- * Runs something while no other process (nor another call in this one) holds the same lock. The lock of a process that
- * died is taken over. Raises StartError when a living one keeps it for longer than `patience_seconds`.
+ * Runs a task under an exclusive lock, across processes and within this one. It takes over the lock of a dead process. Raises
+ * StartError if a living process holds the lock for longer than `timeout_seconds`.
  */
-export async function withLock<T>(path: string, patience_seconds: number, run: () => Promise<T>): Promise<T> {
-  const deadline = performance.now() + patience_seconds * 1000;
+export async function withLock<T>(path: string, timeout_seconds: number, run: () => Promise<T>): Promise<T> {
+  const deadline = performance.now() + timeout_seconds * 1000;
   while (!tryLock(path)) {
     const holder = holderOf(path);
     if (holder === undefined) continue;
     if (!isRunning(holder)) {
-      await removeStale(path, holder, patience_seconds);
+      await removeStale(path, holder, timeout_seconds);
       continue;
     }
     if (performance.now() > deadline) {
       throw new StartError(
-        `process ${Number.parseInt(holder, 10)} has held ${path} for more than ${patience_seconds} seconds; wait for it or end it`,
+        `process ${Number.parseInt(holder, 10)} has held the lock ${path} for more than ${timeout_seconds} seconds; wait for the process or end it`,
       );
     }
     await delay(POLL_MS);
@@ -33,7 +33,7 @@ export async function withLock<T>(path: string, patience_seconds: number, run: (
   }
 }
 
-/** A symbolic link is made with its content in one step, so no one ever sees a lock without a holder. */
+/** A symbolic link is created atomically with its target, so a lock always names its holder. */
 function tryLock(path: string): boolean {
   try {
     symlinkSync(identify(process.pid) ?? String(process.pid), path);
@@ -54,33 +54,32 @@ function holderOf(path: string): string | undefined {
 }
 
 /**
- * Two processes may find the same dead holder. Without a second lock the slower one would remove the lock that the
- * faster one has just taken.
+ * Two processes may find the same dead holder. Without a second lock, the slower one would remove the new lock of the faster one.
  */
-async function removeStale(path: string, holder: string, patience_seconds: number): Promise<void> {
-  await withLock(`${path}.stale`, patience_seconds, async () => {
+async function removeStale(path: string, holder: string, timeout_seconds: number): Promise<void> {
+  await withLock(`${path}.stale`, timeout_seconds, async () => {
     if (holderOf(path) === holder) unlinkSync(path);
   });
 }
 
-/** Says that this process uses something shared; it ends with the process. */
-export interface Lease {
-  release(): void;
+/** A file that marks this process as a user of a shared resource; stale once the process has ended. */
+export interface ProcessMarker {
+  remove(): void;
 }
 
-let leases = 0;
+let markers = 0;
 
-/** Takes a lease in a directory. Hold the lock that guards the directory. */
-export function takeLease(directory: string): Lease {
+/** Adds a marker of this process to a directory. The caller holds the lock of the directory. */
+export function addProcessMarker(directory: string): ProcessMarker {
   mkdirSync(directory, { recursive: true });
-  leases++;
-  const path = join(directory, `${identify(process.pid)}.${leases}`);
+  markers++;
+  const path = join(directory, `${identify(process.pid)}.${markers}`);
   writeFileSync(path, '');
-  return { release: () => rmSync(path, { force: true }) };
+  return { remove: () => rmSync(path, { force: true }) };
 }
 
-/** Counts the leases of living processes and forgets the others. Hold the lock that guards the directory. */
-export function countLeases(directory: string): number {
+/** Counts the markers of living processes and removes the others. The caller holds the lock of the directory. */
+export function countProcessMarkers(directory: string): number {
   let living = 0;
   for (const name of readdirSync(directory)) {
     if (isRunning(name.slice(0, name.lastIndexOf('.')))) living++;

@@ -5,7 +5,7 @@ import { StartError } from '../../contract/start-error.ts';
 /** Mode of a file that only its owner may read. */
 export const PRIVATE_FILE = 0o600;
 
-/** Mode of a file that everybody may read. */
+/** Mode of a world-readable file. */
 export const SHARED_FILE = 0o644;
 
 const PRIVATE_DIRECTORY = 0o700;
@@ -17,14 +17,14 @@ const REASONS: Readonly<Record<string, string>> = {
   EROFS: 'the file system is read-only',
   ENOSPC: 'the disk is full',
   EDQUOT: 'the disk quota is used up',
-  ENOENT: 'no directory can be made there',
-  ENOTDIR: 'a file stands where a directory is needed',
-  EBUSY: 'it is mounted by itself or in use',
+  ENOENT: 'its directory cannot be created',
+  ENOTDIR: 'a part of its path is a file, not a directory',
+  EBUSY: 'it is a mount point or in use',
   EISDIR: 'it is a directory',
-  ELOOP: 'its links lead in a circle',
+  ELOOP: 'its symbolic links form a cycle',
 };
 
-/** Raises what went wrong with a file of a user as a StartError: `path cannot be verb: reason`. */
+/** Raises a StartError for a failed file operation: `path cannot be verb: reason`. */
 export function failFile(path: string, verb: string, error: unknown): never {
   if (error instanceof StartError) throw error;
   const { code = '', message } = error as NodeJS.ErrnoException;
@@ -32,8 +32,8 @@ export function failFile(path: string, verb: string, error: unknown): never {
 }
 
 /**
- * Makes a directory and those above it, for their owner alone or for everybody to read. It does so one by one: asked for
- * all at once, Node.js never ends below /proc.
+ * Creates a directory and its parents, private or world-readable. It creates them one by one: Node's recursive mkdir hangs below
+ * /proc.
  */
 export function makeDirectory(path: string, readers: 'owner' | 'everybody' = 'owner'): void {
   const mode = readers === 'owner' ? PRIVATE_DIRECTORY : SHARED_DIRECTORY;

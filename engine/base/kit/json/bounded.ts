@@ -1,11 +1,11 @@
 import { type JsonBounds, JsonScan } from './scan.ts';
 
-/** What is parsed at once, while nobody else is served: some ten milliseconds. */
+/** Bounds of a synchronous parse: about ten milliseconds of blocked event loop. */
 const BOUNDS: JsonBounds = { depth: 128, values: 50_000 };
 
 const SMALL_CHARS_MAX = 4000;
 
-/** Parses a JSON text of somebody else's at once. Raises SyntaxError, and RangeError for too many values or levels. */
+/** Parses untrusted JSON synchronously. Raises SyntaxError, and RangeError for too many values or levels. */
 export function parseBounded(text: string): unknown {
   if (text.length > SMALL_CHARS_MAX) {
     const scan = new JsonScan(Buffer.from(text), BOUNDS);
@@ -17,7 +17,7 @@ export function parseBounded(text: string): unknown {
   return JSON.parse(text);
 }
 
-/** The same; `undefined` for what cannot be parsed so. */
+/** Like `parseBounded`; `undefined` instead of an error. */
 export function tryParseBounded(text: string): unknown {
   try {
     return parseBounded(text);

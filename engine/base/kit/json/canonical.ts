@@ -4,14 +4,14 @@ import { createHash } from 'node:crypto';
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  // An object made with sorted keys would still list those that look like numbers first.
+  // JavaScript objects order integer-like keys first, whatever the insertion order.
   const members = Object.entries(value)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`);
   return `{${members.join(',')}}`;
 }
 
-/** What tells clients whether settings have changed: `sha256:` and the hexadecimal digest of their canonical JSON. */
+/** Checksum of settings, by which clients detect changes: `sha256:` and the hexadecimal digest of their canonical JSON. */
 export function checksumOf(canonical_json: string): string {
   return `sha256:${createHash('sha256').update(canonical_json).digest('hex')}`;
 }

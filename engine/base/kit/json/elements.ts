@@ -1,7 +1,7 @@
 import { keyText } from './key-names.ts';
 import { CLOSE_BRACE, CLOSE_BRACKET, COMMA, isSpace, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
 
-/** Where something stands in a text: the bytes from `start` up to, not including, `end`. */
+/** A byte range of a text; `end` is exclusive. */
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
@@ -15,16 +15,16 @@ interface Place {
   found?: Found;
 }
 
-/** A value that was found, with its neighbours in the same container. */
+/** A found value, with its neighbours in the container. */
 interface Found extends ByteRange {
   readonly in_array: boolean;
-  /** Where the one before it ends; none before the first. */
+  /** End of the previous value; `undefined` for the first. */
   readonly previous_end: number | undefined;
-  /** Where the one behind it begins; its own end behind the last. */
+  /** Start of the next value; its own end for the last. */
   readonly next: number;
 }
 
-/** Bytes that are read without looking after anybody else. */
+/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 interface Walk {
@@ -35,18 +35,18 @@ interface Walk {
 type Steps<T> = Generator<undefined, T>;
 
 /**
- * What has to go from the bytes of a JSON text that is without fault, so that these elements of arrays are gone and the rest
- * is JSON still: each element with one of the commas beside it. In order, none within or next to another; a path that leads
- * nowhere is left out. Every byte is read at most once for each step of the longest path; yields between parts of 1 MiB.
+ * The byte ranges to cut from valid JSON to remove array elements: each element with one comma beside it, so that the rest stays
+ * valid. Ranges are sorted, and neither overlap nor touch. Ignores paths without an element. Reads each byte at most once per step
+ * of the longest path, and yields after each MiB.
  */
 export function* rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]): Steps<ByteRange[]> {
   const found = new Set((yield* find(bytes, paths)).flatMap((value) => (value?.in_array ? [value] : [])));
   const ranges: { start: number; end: number }[] = [];
-  /** By where an element ends that goes: whether one before it stays. */
+  /** By the end of a removed element: whether an element before it stays. */
   const gone = new Map<number, boolean>();
   let covered = 0;
   for (const { start, end, previous_end, next } of [...found].toSorted((one, other) => one.start - other.start)) {
-    // Within something that goes as a whole there is nothing more to take.
+    // It lies within an element that is already removed.
     if (start < covered) continue;
     covered = end;
     const one_stays = previous_end !== undefined && (gone.get(previous_end) ?? true);
@@ -59,10 +59,7 @@ export function* rangesOfElements(bytes: Buffer, paths: readonly ElementPath[]):
   return ranges;
 }
 
-/**
- * Where the values begin to which these paths lead, in a JSON text that is without fault; `undefined` for one that leads nowhere.
- * Reads and yields like `rangesOfElements`.
- */
+/** Start offsets of values in valid JSON, by path; `undefined` for a missing value. Reads and yields like `rangesOfElements`. */
 export function* startsOfValues(bytes: Buffer, paths: readonly ElementPath[]): Steps<(number | undefined)[]> {
   return (yield* find(bytes, paths)).map((value) => value?.start);
 }
@@ -103,7 +100,7 @@ function* locate(walk: Walk, at: number, { below }: Place): Steps<void> {
     const has_next = bytes[behind] === COMMA;
     i = has_next ? skipSpace(bytes, behind + 1) : behind;
     const place = below.get(step);
-    // Of a key that is there twice the last one counts, as for parsers.
+    // The last of repeated keys counts, as for parsers.
     if (place !== undefined) place.found = { start, end, in_array: !is_object, previous_end, next: has_next ? i : end };
     previous_end = end;
   }

@@ -3,7 +3,7 @@ import { type JsonBounds, type JsonFault, TOKEN_BYTES_MAX } from './scan.ts';
 const LF = 0x0a;
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 
-/** Line and column of a byte, both from 1; a column is a character. */
+/** Line and column of a byte, counted from 1; columns count characters. */
 function positionOf(bytes: Buffer, at: number): string {
   let line = 1;
   let column = 1;
@@ -17,25 +17,25 @@ function positionOf(bytes: Buffer, at: number): string {
   return `line ${line}, column ${column}`;
 }
 
-/** Says where a JSON text breaks, or which bound it passes, without quoting the text around, which may be prompt text. */
+/** Message for a JSON fault: its position, or the exceeded bound. It never quotes the text, which may be a prompt. */
 export function describeFault({ kind, at }: JsonFault, bytes: Buffer, bounds: JsonBounds): string {
   switch (kind) {
     case 'depth':
-      return `is nested deeper than ${bounds.depth} levels, the most this gateway accepts`;
+      return `is nested deeper than ${bounds.depth} levels, the maximum of this gateway`;
     case 'values':
-      return `has more than ${bounds.values} values and keys, the most this gateway accepts; a key counts as two, long keys and many escapes as more`;
+      return `has more than ${bounds.values} values and keys, the maximum of this gateway; a key counts as two, long keys and many escapes as more`;
     case 'length':
-      return `has a key or a number of more than ${TOKEN_BYTES_MAX} bytes, the most this gateway accepts`;
+      return `has a key or a number of more than ${TOKEN_BYTES_MAX} bytes, the maximum of this gateway`;
     case 'end':
       return `is not valid JSON: it ${bytes.length === 0 ? 'is empty' : 'ends too early'}`;
     case 'structure':
       if (at === 0 && bytes.subarray(0, 3).equals(BYTE_ORDER_MARK))
-        return 'is not valid JSON: it begins with a byte order mark; leave that out';
+        return 'is not valid JSON: it begins with a byte order mark; remove it';
       return `is not valid JSON: it breaks at ${positionOf(bytes, at)}`;
   }
 }
 
-/** Says where the parser stopped, in the words of `describeFault`. */
+/** Message for a SyntaxError of the parser, in the form of `describeFault`. */
 export function describeSyntaxError(error: unknown): string {
   const message = error instanceof Error ? error.message : '';
   const position = /line (\d+) column (\d+)/.exec(message);

@@ -2,14 +2,13 @@ import type { KeyNames, KnownKey } from '../../contract/key-names.ts';
 import { BACKSLASH } from './tokens.ts';
 
 const SEPARATORS = /[\s._-]+/g;
-/** Longer spellings than this, as they stand in the text, mean none of the keys. */
+/** Longest spelling of a known key, in bytes of the text. */
 const SPELLING_BYTES_MAX = { plain: 128, escaped: 512 };
 const FILTER_BITS = 4095;
 
 /**
- * What parsers that are lenient about spelling make of a key: cut at a NUL, without regard to case (of any letter that
- * some alphabet knows as a form of a Latin one), to compatibility forms such as full width, to blanks, hyphens, dots and
- * underscores (`maxTokens` is `max_tokens` to a protobuf reader).
+ * Normalises a key as lenient parsers do: cuts it at a NUL, folds case and Unicode compatibility forms such as full width, and drops
+ * spaces, hyphens, dots and underscores (a protobuf reader equates `maxTokens` and `max_tokens`).
  */
 export function foldKey(key: string): string {
   const nul = key.indexOf('\0');
@@ -17,7 +16,7 @@ export function foldKey(key: string): string {
   return text.toUpperCase().toLowerCase().replace(SEPARATORS, '');
 }
 
-/** What `foldKey` does for plain ASCII, as a number, one character at a time; separators leave it as it is. */
+/** Adds an ASCII character to a hash that is equal for keys equal under `foldKey`; separators are skipped. */
 export function addToHash(hash: number, byte: number): number {
   if (byte === 0x5f || byte === 0x2d || byte === 0x20 || byte === 0x2e) return hash;
   return (Math.imul(hash, 31) + (byte >= 0x41 && byte <= 0x5a ? byte | 0x20 : byte)) | 0;
@@ -27,11 +26,11 @@ interface Entry extends KnownKey {
   readonly bytes: Buffer;
 }
 
-/** Makes these keys ready to be found while bytes are scanned. */
+/** An index of known keys for a scan of bytes. */
 export class KeyTable implements KeyNames {
   readonly #by_fold: ReadonlyMap<string, Entry>;
   readonly #by_hash = new Map<number, Entry>();
-  /** Most keys are none of these, and a look here is enough to know. */
+  /** A filter that rejects most unknown keys. */
   readonly #filter = new Uint8Array(FILTER_BITS + 1);
 
   constructor(keys: readonly KnownKey[]) {
@@ -62,14 +61,14 @@ function slotOf(hash: number): number {
   return (hash ^ (hash >>> 12)) & FILTER_BITS;
 }
 
-/** Whether the bytes from `start` to `end` are these. */
+/** Whether the bytes from `start` to `end` equal `wanted`. */
 export function areBytes(bytes: Uint8Array, start: number, end: number, wanted: Uint8Array): boolean {
   if (end - start !== wanted.length) return false;
   for (let i = 0; i < wanted.length; i++) if (bytes[start + i] !== wanted[i]) return false;
   return true;
 }
 
-/** The key that the inside of a JSON string spells; `undefined` where it is none. */
+/** The text between the quotes of a JSON string; `undefined` if invalid. */
 export function keyText(bytes: Buffer, start: number, end: number): string | undefined {
   const raw = bytes.toString('utf8', start, end);
   if (!raw.includes('\\')) return raw;

@@ -1,23 +1,22 @@
 import { BACKSLASH, CLOSE_BRACE, CLOSE_BRACKET, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
 
-/** What is kept: enough levels for the numbers of every protocol; where that is too much, for the totals; then small members. */
+/** Successive limits of an outline: levels for all numbers of every protocol, then for the totals only, then small members only. */
 const KEPT = [
   { levels: 6, member_bytes: Infinity },
   { levels: 3, member_bytes: Infinity },
   { levels: Infinity, member_bytes: 65_536 },
 ] as const;
-/** Strings of more bytes than this are left empty. */
+/** Longer strings are emptied. */
 const STRING_BYTES_MAX = 1024;
-/** Most bytes and commas of an outline; what has more has none. */
+/** Most bytes and commas of an outline. */
 const OUTLINE_BYTES_MAX = 2 * 1024 * 1024;
 const COMMAS_MAX = 50_000;
-/** Bytes that are looked at without looking after anybody else. */
+/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 /**
- * A JSON text without its long strings and without what is nested deep: small whatever the text, for those who only look
- * for numbers near the top. Yields between steps of some milliseconds; nothing where too much is left. The text is taken to
- * be JSON: what is left out is not looked at.
+ * A JSON text without long strings and deep values: small for any text, for readers of numbers near the top. Yields every few
+ * milliseconds; returns `undefined` if the outline is too large. It assumes valid JSON and does not check the omitted parts.
  */
 export function* outline(bytes: Buffer): Generator<undefined, string | undefined> {
   for (const { levels, member_bytes } of KEPT) {
@@ -27,7 +26,7 @@ export function* outline(bytes: Buffer): Generator<undefined, string | undefined
   return undefined;
 }
 
-/** The outline of a text, at once. */
+/** The outline of a text, computed synchronously. */
 export function outlineOf(text: string): string | undefined {
   const steps = outline(Buffer.from(text));
   for (;;) {
@@ -41,9 +40,9 @@ function* keep(bytes: Buffer, levels: number, member_bytes: number): Generator<u
   let size = 0;
   let commas = 0;
   let depth = 0;
-  /** Where what is kept begins; -1 while nothing is. */
+  /** Start of the kept part; -1 while omitting. */
   let from = 0;
-  /** Where the member began that is kept; a long one is left empty. */
+  /** Start of the current member; a long one is emptied. */
   let member = -1;
   let commas_before = 0;
   let next_step = STEP_BYTES;

@@ -18,7 +18,7 @@ import {
 
 export interface JsonBounds {
   readonly depth: number;
-  /** Most values, as many as what takes as long to parse: a key is two. */
+  /** Maximum number of values, weighted by parse time: a key counts as two. */
   readonly values: number;
 }
 
@@ -27,10 +27,10 @@ export interface JsonFault {
   readonly at: number;
 }
 
-/** A key on which two parsers could disagree. */
+/** A key that two parsers could read differently. */
 export interface AmbiguousKey {
   readonly name: string;
-  /** As it is spelt; the name itself when it is there twice. */
+  /** Its spelling; the name itself if it is repeated. */
   readonly spelling: string;
 }
 
@@ -45,25 +45,25 @@ const NOTHING = 6;
 export interface ScanOptions {
   readonly names?: KeyNames | undefined;
   readonly members_max?: number;
-  /** Strings inside of members of the outermost value are noted when they have more bytes than this; none unless given. */
+  /** Records strings below the top-level members with more bytes than this; default: none. */
   readonly text_bytes?: number | undefined;
 }
 
-/** Depth of the objects in a list that is a member of the outermost object. */
+/** Depth of the objects in a list of a top-level member, such as messages. */
 const MESSAGE_DEPTH = 3;
 const MEMBERS_MAX = 256;
-/** What takes a parser as long as a value: so many bytes of a key beyond the key itself, so many escapes in strings. Powers of two. */
+/** Key bytes, and escapes in strings, that take as long to parse as one value; as powers of two. */
 const KEY_BYTES_SHIFT = 5;
 const ESCAPES_SHIFT = 4;
-/** Escapes are counted in texts longer than this; those of shorter ones are parsed soon. */
+/** Escapes count only in longer texts; shorter ones are parsed fast anyway. */
 const COUNTED_BYTES = 4 * 1024 * 1024;
-/** Longest key and number, in bytes; no bound on strings. */
+/** Longest key and number, in bytes; strings are unbounded. */
 export const TOKEN_BYTES_MAX = 65_536;
 
 /**
- * One pass over the bytes of a JSON text, in time that is linear whatever they are and in slices of any size. It is strict
- * about structure, counts depth and values, notes where the members of the outermost object are and which known keys are
- * ambiguous. What is inside strings, numbers and literals is left to the parser.
+ * A single-pass scanner of JSON bytes: linear time for any input, in steps of any size. It checks the structure strictly, bounds depth
+ * and values, records the offsets of top-level members, and detects ambiguous known keys. The content of strings, numbers and literals
+ * is left to the parser.
  */
 export class JsonScan {
   readonly bytes: Buffer;
@@ -72,7 +72,7 @@ export class JsonScan {
   values = 0;
   /** The bytes between the quotes of strings with more than `text_bytes`. */
   readonly texts: ByteRange[] = [];
-  /** Four numbers for each of the first members of the outermost object: inside of the key, value; from and up to. */
+  /** Four offsets for each of the first top-level members: start and end of the key text and of the value. */
   readonly offsets: number[] = [];
   more_members = false;
   readonly #names: KeyNames | undefined;
@@ -82,14 +82,14 @@ export class JsonScan {
   #next = VALUE;
   #root_is_object = false;
   readonly #text_bytes: number;
-  /** The kind of every open container: 0 for an object, -1 for an array. */
+  /** Kind of each open container: 0 for an object, -1 for an array. */
   readonly #open: number[] = [];
-  /** Known keys seen in the open objects, and for each of these where its own begin. */
+  /** Known keys seen in the open objects, and the index of the first key of each object. */
   readonly #seen: KnownKey[] = [];
   readonly #seen_from: number[] = [];
-  /** Depth of the object whose current member is somebody's data; 0 outside. */
+  /** Depth of the object whose current member is user data; 0 outside. */
   #data_depth = 0;
-  /** Whether the current member of the outermost object is the prompt. */
+  /** Whether the current top-level member is the prompt. */
   #in_prompt = false;
 
   constructor(bytes: Buffer, bounds: JsonBounds, options: ScanOptions = {}) {
@@ -101,7 +101,7 @@ export class JsonScan {
     this.#names = names;
   }
 
-  /** Scans on, for about so many bytes. Returns whether it is done, `fault` or not. */
+  /** Scans about `length` more bytes. Returns whether it is done, with or without a `fault`. */
   step(length: number): boolean {
     const { bytes } = this;
     const open = this.#open;
@@ -199,7 +199,7 @@ export class JsonScan {
     if (depth === 1 && this.#root_is_object && !this.more_members) this.offsets.push(at);
   }
 
-  /** Notes where it ends; `start` is where it began, or -1 for a container, which was noted before. */
+  /** Records the end of a value. `start` is its beginning, or -1 for a container, whose start is already recorded. */
   #valueEnds(start: number, end: number): number {
     const depth = this.#open.length;
     if (depth === 0) return NOTHING;
@@ -210,7 +210,7 @@ export class JsonScan {
     return AFTER_VALUE;
   }
 
-  /** Reads the key that begins at a quote. Returns the index behind it. */
+  /** Reads the key at a quote. Returns the index after it. */
   #key(quote: number): number {
     const { bytes } = this;
     const near = Math.min(quote + SHORT_STRING, bytes.length);
@@ -236,12 +236,12 @@ export class JsonScan {
     if (this.#names !== undefined && this.ambiguous === undefined) {
       if (depth <= this.#data_depth) this.#data_depth = 0;
       if (depth === 1) this.#in_prompt = false;
-      if (this.#data_depth === 0) this.#judge(this.#names, quote + 1, close, is_plain ? hash : undefined);
+      if (this.#data_depth === 0) this.#checkKey(this.#names, quote + 1, close, is_plain ? hash : undefined);
     }
     return close + 1;
   }
 
-  #judge(names: KeyNames, start: number, end: number, hash: number | undefined): void {
+  #checkKey(names: KeyNames, start: number, end: number, hash: number | undefined): void {
     const { bytes } = this;
     let known: KnownKey | undefined;
     let is_exact = false;
@@ -273,9 +273,9 @@ export class JsonScan {
   }
 
   #enter({ holds }: KnownKey, depth: number): void {
-    const held = depth === 1 ? holds?.top : holds?.below;
-    if (held === 'data') this.#data_depth = depth;
-    else if (held === 'prompt') this.#in_prompt = true;
+    const content = depth === 1 ? holds?.top : holds?.below;
+    if (content === 'data') this.#data_depth = depth;
+    else if (content === 'prompt') this.#in_prompt = true;
   }
 }
 

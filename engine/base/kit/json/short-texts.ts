@@ -3,14 +3,14 @@ import { BACKSLASH } from './tokens.ts';
 
 const LOWER_U = 0x75;
 
-/** Strings of up to so many bytes stay whole. */
+/** Longest string that stays complete, in bytes. */
 export const TEXT_BYTES_MAX = 512;
-/** How much of a longer one is left, about. */
+/** About how much of a longer string is kept. */
 const KEPT_BYTES = 128;
-/** Ends what is left, so that it is never taken for a text that was so short. */
+/** Marks a cut, so that the rest is not taken for a complete text. */
 const MARK = '…';
 
-/** A text in which the strings that a scan with `text_bytes` noted are cut short: parsed it gives the same tree with less in it. */
+/** A JSON text with the strings cut that a scan with `text_bytes` recorded; it parses to the same tree with shorter texts. */
 export function withShortTexts({ bytes, texts }: Pick<JsonScan, 'bytes' | 'texts'>): string {
   if (texts.length === 0) return bytes.toString('utf8');
   const parts: string[] = [];
@@ -23,7 +23,7 @@ export function withShortTexts({ bytes, texts }: Pick<JsonScan, 'bytes' | 'texts
   return parts.join(MARK);
 }
 
-/** Where a part of a string ends that begins at `start`: never inside an escape or a character. */
+/** End of a prefix of a string from `start`; never inside an escape or a character. */
 function partEnd(bytes: Buffer, start: number, end: number, length: number): number {
   let i = start;
   while (i < end && i - start < length) {

@@ -3,15 +3,15 @@ import type { ByteRange } from './elements.ts';
 import { keyText } from './key-names.ts';
 import { CLOSE_BRACE, CLOSE_BRACKET, COLON, COMMA, OPEN_BRACE, OPEN_BRACKET, QUOTE, stringEnd } from './tokens.ts';
 
-/** A string that was looked for: from its first quote up to behind its last. */
+/** A found string; its range includes the quotes. */
 export interface FoundText<T> extends ByteRange {
   readonly found: T;
   readonly text: string;
-  /** The key of the outermost object under which it is. */
+  /** The top-level key that contains it. */
   readonly top: string;
 }
 
-/** Bytes that are read without looking after anybody else. */
+/** Bytes read between two yields. */
 const STEP_BYTES = 1024 * 1024;
 
 interface Container<T> {
@@ -19,10 +19,7 @@ interface Container<T> {
   readonly wanted: WantedTexts<T> | undefined;
 }
 
-/**
- * Finds strings in the bytes of a JSON text that is without fault, in order; of a key that is there twice both. One pass, in time
- * that is linear in the bytes; yields between parts of 1 MiB.
- */
+/** Finds strings in valid JSON, in order, including those of repeated keys. One linear pass; yields after each MiB. */
 export function* textsIn<T>(bytes: Buffer, wanted: WantedTexts<T>): Generator<undefined, FoundText<T>[]> {
   const texts: FoundText<T>[] = [];
   const above: Container<T>[] = [];

@@ -9,7 +9,7 @@ interface Range {
 
 const familyOf = (address: string): 'ipv4' | 'ipv6' => (isIP(address) === 4 ? 'ipv4' : 'ipv6');
 
-/** What a text that should be a range is or has instead; `undefined` when nothing is wrong. */
+/** Why a text is no range, as the end of a sentence; `undefined` if it is one. */
 export function rangeProblem(text: string): string | undefined {
   const [address = '', bits, ...more] = text.split('/');
   if (isIP(address) === 0 || address.includes('%') || more.length > 0) return 'is no IP address';
@@ -25,14 +25,14 @@ function parseRange(text: string): Range {
 }
 
 /**
- * A function that tells whether an address lies in one of the ranges; an IPv4 address written as IPv6
- * (`::ffff:10.0.0.1`) counts as what it is. The ranges must be without problems (`rangeProblem`).
+ * Compiles a test whether an address lies in one of the ranges. An IPv4-mapped IPv6 address (`::ffff:10.0.0.1`) counts as IPv4. The
+ * ranges must be valid (`rangeProblem`).
  */
 export function compileRanges(ranges: readonly string[]): (address: string) => boolean {
   const parsed = ranges.map(parseRange);
   const list = new BlockList();
   for (const { address, family, bits } of parsed) list.addSubnet(address, bits, family);
-  // Node.js takes a third of a microsecond per question; that of hundreds of rules would be felt.
+  // `BlockList.check` takes a third of a microsecond, too slow for hundreds of rules.
   const quick = parsed.every(({ family }) => family === 'ipv4') ? parsed.map(ipv4Range) : undefined;
   return (text) => {
     const address = parseAddress(text);
@@ -43,13 +43,13 @@ export function compileRanges(ranges: readonly string[]): (address: string) => b
   };
 }
 
-/** The 32 bits of an IPv4 address, as the signed number that JavaScript's operators make of them. */
+/** The bits of an IPv4 address as a signed 32-bit integer, as bitwise operators use them. */
 function ipv4Bits(address: string): number {
   return address.split('.').reduce((bits, byte) => (bits << 8) | Number(byte), 0);
 }
 
 function ipv4Range({ address, bits }: Range): { readonly mask: number; readonly network: number } {
-  // A shift by 32 would be one by 0.
+  // JavaScript shifts by 32 like by 0.
   const mask = bits === 0 ? 0 : -1 << (32 - bits);
   return { mask, network: ipv4Bits(address) & mask };
 }
@@ -62,7 +62,7 @@ interface Address {
 let text_parsed = '';
 let address_parsed: Address | undefined;
 
-/** Every rule of a request asks about the same address, and reading it takes longer than looking it up. */
+/** Caches the last address: all rules of a request test the same one, and parsing is slower than the test. */
 function parseAddress(text: string): Address | undefined {
   if (text === text_parsed) return address_parsed;
   // A link-local address may carry the name of an interface.

@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net';
 
-/** Host and port of `host:port` or `[ipv6]:port`; `undefined` when the text is neither. */
+/** Host and port of `host:port` or `[ipv6]:port`; `undefined` for other texts. */
 export function parseListenAddress(text: string): { readonly host: string; readonly port: number } | undefined {
   const match = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(text);
   const host = match?.[1]?.replace(/^\[|\]$/g, '');
@@ -29,41 +29,41 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
-/** What is wrong with a URL, in words that never repeat it; `undefined` when nothing is. */
+/** Why a URL cannot be used, without repeating it; `undefined` if it can. */
 export function urlProblem(text: string, kind: unknown): string | undefined {
-  if (/\s/.test(text)) return 'it holds a space';
+  if (/\s/.test(text)) return 'it contains a space';
   if (/^https?:\/\/[^/]*:\d+(?:[/?#]|$)/i.test(text) && !URL.canParse(text)) return 'its port is above 65535';
   if (!URL.canParse(text)) return 'it is not an absolute URL';
   const url = new URL(text);
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'its scheme is neither http nor https';
-  if (!/^https?:\/\/[^/]/i.test(text)) return 'it names no host';
-  if (url.username !== '' || url.password !== '') return 'it holds credentials';
+  if (!/^https?:\/\/[^/]/i.test(text)) return 'it has no host';
+  if (url.username !== '' || url.password !== '') return 'it contains credentials';
   if (text.includes('#')) return 'it has a fragment';
   if (kind === 'base' && text.includes('?')) return 'it has a query';
   if (isMetadataHost(url.hostname))
-    return 'its host is the metadata service of a cloud, which answers with the secrets of this machine';
+    return 'its host is a cloud metadata service, which hands out the credentials of this machine';
   return undefined;
 }
 
-/** What is wrong with the origin of pages, as browsers write it (RFC 6454 section 6.2); `undefined` when nothing is. */
+/** Why a text is no web origin as browsers send it (RFC 6454 section 6.2), and the origin that was meant; `undefined` if it is one. */
 export function originProblem(text: string): { readonly problem: string; readonly meant?: string } | undefined {
-  if (text === '*') return { problem: 'it stands for every page there is; each origin is named' };
+  if (text === '*') return { problem: 'it stands for every page; list each origin' };
   if (text === 'null') return { problem: 'it stands for every file, sandboxed frame and redirect' };
-  if (text.includes('*')) return { problem: 'it holds a *, and origins are compared letter by letter' };
+  if (text.includes('*')) return { problem: 'it contains a *, but origins are compared exactly' };
   const [, scheme, host, rest] = /^([a-z][a-z\d+.-]*):\/\/([^\s/?#@\\]+)(.*)$/is.exec(text) ?? [];
   if (scheme === undefined || host === undefined) return { problem: 'it is not scheme://host[:port]' };
   const is_web = /^https?$/i.test(scheme);
   const written = `${scheme}://${host}`;
   if (is_web && !URL.canParse(written)) return { problem: 'it is not scheme://host[:port]' };
-  // Pages of extensions and applications have schemes of their own.
+  // Pages of browser extensions and desktop applications have other schemes.
   const meant = is_web ? new URL(written).origin : written.replace(scheme, scheme.toLowerCase());
-  if (rest !== '') return { problem: 'it has something behind the host and port', meant };
-  return meant === text ? undefined : { problem: 'browsers write it in another way', meant };
+  if (rest !== '') return { problem: 'it has more than scheme, host and port', meant };
+  return meant === text ? undefined : { problem: 'browsers send it in another form', meant };
 }
 
 /**
- * Where clouds answer whoever asks from one of their machines with its credentials: link-local addresses, those that
- * single providers use beside them, and the same behind NAT64.
+ * Addresses of cloud metadata services, which hand out the credentials of a machine: link-local addresses, addresses of single
+ * providers, and the same behind NAT64.
  */
 const METADATA_ADDRESSES = new BlockList();
 METADATA_ADDRESSES.addSubnet('169.254.0.0', 16, 'ipv4');
@@ -78,7 +78,7 @@ METADATA_ADDRESSES.addSubnet('64:ff9b::169.254.0.0', 112, 'ipv6');
 const METADATA_NAME =
   /^(?:metadata|instance-data|metadata\.goog|metadata\.tencentyun\.com|(?:.+\.)?(?:metadata|instance-data)\.[a-z0-9.]*internal)$/;
 
-/** Whether the host of a parsed URL, which writes every form of an address in one, is a metadata service. */
+/** Whether the host of a parsed URL (with normalised addresses) is a metadata service. */
 function isMetadataHost(hostname: string): boolean {
   const host = hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
   const family = isIP(host);
@@ -86,7 +86,7 @@ function isMetadataHost(hostname: string): boolean {
   return METADATA_ADDRESSES.check(host, family === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** Whether a URL leads to the machine it is used on. */
+/** Whether the host of a URL is `localhost` or a loopback address. */
 export function isLoopbackUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { hostname } = new URL(text);

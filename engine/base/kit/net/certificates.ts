@@ -3,17 +3,17 @@ import { readFileSync, statSync } from 'node:fs';
 
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
 
-/** The authorities of a whole system take less than one. */
+/** Largest file; the root certificates of a system take less than 1 MiB. */
 const BYTES_MAX = 8 * 1024 * 1024;
 
-/** The certificates in a PEM file, each known to be one. Raises Error that says, after the name of the file, what is wrong with it. */
+/** The certificates of a PEM file, checked to parse. The message of its Error continues a sentence that begins with the file name. */
 export function readCertificates(file: string): string[] {
   let text: string;
   try {
     const stat = statSync(file);
-    // A pipe would keep us waiting, and a device may have no end.
-    if (!stat.isFile()) throw new Error('is no file');
-    if (stat.size > BYTES_MAX) throw new Error('is larger than 8 MiB: expected certificates in PEM and nothing else');
+    // A pipe would block, and a device may have no end.
+    if (!stat.isFile()) throw new Error('is not a regular file');
+    if (stat.size > BYTES_MAX) throw new Error('is larger than 8 MiB: expected only certificates in PEM');
     text = readFileSync(file, 'utf8');
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
@@ -21,7 +21,7 @@ export function readCertificates(file: string): string[] {
     throw new Error(`can't be read: ${code}`, { cause: error });
   }
   const certificates = text.match(CERTIFICATE) ?? [];
-  if (certificates.length === 0) throw new Error('holds no certificate: expected one or more in PEM');
+  if (certificates.length === 0) throw new Error('contains no certificate: expected one or more in PEM');
   for (const [index, certificate] of certificates.entries()) {
     try {
       new X509Certificate(certificate);

@@ -6,18 +6,17 @@ type MaybePromise<T> = T | Promise<T>;
 
 const BEARER = /^bearer(?: +(\S+))? *$/i;
 
-/** Tells clients not to try the same credential again (RFC 6750 section 3). */
+/** Headers of a 401 response: do not retry with the same credential (RFC 6750 section 3). */
 const CHALLENGE = { 'www-authenticate': 'Bearer', 'x-should-retry': 'false' };
 
 const WHAT_TO_SEND =
   'send an access token or session token as "Authorization: Bearer <token>" or as "x-api-key: <token>"';
 
 /**
- * Finds out who sent a request: by `Authorization: Bearer`, else by `x-api-key`. Clients send both, such as the output of a
- * key helper, or a key left over from another login: the second is tried where the first is not good, or nobody can tell, and
- * where neither is good the error says of each why. At most two checks; one where both are the same.
- * Raises credential_missing, credential_invalid and what `verify` raises, with the headers of a refusal; no error repeats a
- * credential.
+ * Authenticates a request by `Authorization: Bearer`, otherwise by `x-api-key`. Some clients send both, such as the output of a key
+ * helper and a key of an older login. The second is tried if the first fails or cannot be checked; if both fail, the error has both
+ * reasons. Equal credentials are checked once.
+ * Raises credential_missing, credential_invalid and the errors of `verify`, with challenge headers. Errors never repeat a credential.
  */
 export function verifyCaller<Found>(
   { authorization = '', 'x-api-key': api_key }: Headers,
@@ -36,15 +35,15 @@ export function verifyCaller<Found>(
   const first = () => (token === undefined ? raiseMalformed() : verify(token));
   if (key === '') return attempt(first, refuse);
   return attempt(first, (error) => {
-    if (!isTold(error)) throw error;
+    if (!isCallerError(error)) throw error;
     return attempt(
       () => verify(key),
-      (other) => refuse(isTold(other) ? ofBoth(error, other) : other),
+      (other) => refuse(isCallerError(other) ? ofBoth(error, other) : other),
     );
   });
 }
 
-/** Node.js joins headers of one name with commas, which no credential has; a key that is sent twice is one key. */
+/** Node.js joins repeated headers with commas, which no credential contains; a repeated key counts once. */
 function keyOf(api_key: string | string[] | undefined): string {
   if (typeof api_key !== 'string') return '';
   if (!api_key.includes(',')) return api_key.trim();
@@ -56,7 +55,7 @@ function attempt<Found>(
   otherwise: (error: unknown) => MaybePromise<Found>,
 ): MaybePromise<Found> {
   try {
-    // Almost always cached: then nothing is awaited.
+    // Synchronous for a cached token, which is the usual case.
     const found = verify();
     return found instanceof Promise ? found.catch(otherwise) : found;
   } catch (error) {
@@ -64,17 +63,17 @@ function attempt<Found>(
   }
 }
 
-/** Errors for the caller. Anything else is a failure of the gateway, which no other credential mends. */
-function isTold(error: unknown): error is StageError {
+/** Whether the error concerns the caller. After an internal error, another credential would not help. */
+function isCallerError(error: unknown): error is StageError {
   return error instanceof StageError && error.code !== 'internal_error';
 }
 
-/** The error for two credentials. Where one of them could not be checked, it may have been good: nothing is refused. */
+/** The error for two credentials. If one could not be checked, that error wins, because the credential may be valid. */
 function ofBoth(first: StageError, second: StageError): StageError {
   const unsure = [first, second].find(({ status }) => status >= 500);
   if (unsure !== undefined) return unsure;
   const { code, details, status, headers } = first;
-  const message = `This request has two credentials, and neither is good. Authorization: ${first.message} x-api-key: ${second.message}`;
+  const message = `This request has two credentials, and neither is valid. Authorization: ${first.message} x-api-key: ${second.message}`;
   return new StageError(code, message, { details, status, headers, cause: first });
 }
 
@@ -82,7 +81,7 @@ function refuse(error: unknown): never {
   throw error instanceof StageError ? refusal(error) : error;
 }
 
-/** Trouble of the gateway's own passes unchanged. */
+/** Adds the challenge headers to a 401 error; other errors pass unchanged. */
 function refusal(error: StageError): StageError {
   if (error.status !== 401) return error;
   const { code, message, details, status, headers } = error;

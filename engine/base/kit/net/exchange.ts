@@ -22,70 +22,70 @@ export interface ExchangeRequest {
   readonly method?: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: string | Buffer;
-  /** For the whole exchange; an answer that takes longer is cut off. Where nothing is said the signal alone decides. */
+  /** Timeout of the whole exchange; a longer response is cut off. Absent: only the signal ends it. */
   readonly seconds?: number;
-  /** Of the answer's body as it arrives, at most; the rest is not read. 1 MiB where nothing is said. */
+  /** Most bytes of the response body, before decompression; the rest is not read. Default 1 MiB. */
   readonly bytes_max?: number;
-  /** Certificates to trust, in PEM, in place of the usual ones. */
+  /** Trusted certificates in PEM, in place of the default ones. */
   readonly ca?: readonly string[];
-  /** The certificate of this very server, in PEM, to trust in place of authorities whatever it is for, and the name it is asked by. */
+  /** Certificate pinning: the certificate of the server in PEM, trusted for any host name, and the server name to send. */
   readonly pinned?: { readonly certificate: string; readonly name: string };
   readonly proxy?: URL | undefined;
-  /** Whether the body is wanted; else the connection is closed after the head. True where nothing is said. */
+  /** Whether to read the body; if false, the connection is closed after the headers. Default true. */
   readonly read_body?: boolean;
   readonly signal?: AbortSignal;
-  /** Whose connections it uses; one of its own where nothing is said. */
+  /** Connection pool; default: a new connection. */
   readonly agent?: Agent;
 }
 
 export interface Arrival {
-  /** Since the request was sent. */
+  /** Milliseconds since the request was sent. */
   readonly at_ms: number;
   readonly bytes: number;
 }
 
-/** An answer, with when each part of it arrived. Nothing in it was believed or followed. */
+/** An untrusted response, with the arrival times of its parts. */
 export interface Exchange {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** As it arrived: compressed where `content-encoding` says so; `decodeBody` takes that off. */
+  /** As received, possibly compressed (`content-encoding`); `decodeBody` decompresses it. */
   readonly body: Buffer;
-  /** What came within a millisecond is one piece. */
+  /** Data within a millisecond is one arrival. */
   readonly arrivals: readonly Arrival[];
   readonly head_ms: number;
   readonly total_ms: number;
-  /** `whole`: it ended as HTTP says. Else it was cut by the server, was larger than `bytes_max`, or was not over in time. */
+  /** `whole`: complete by HTTP framing. `cut`: closed by the server. `too_large`: over `bytes_max`. `too_late`: timed out. */
   readonly ending: 'whole' | 'cut' | 'too_large' | 'too_late';
 }
 
 const BYTES_MAX = 1024 * 1024;
 
 /**
- * Sends one request and keeps when everything arrived. No redirect is followed, size and time are
- * bounded. Rejects with the error of the network, of a proxy, or the reason of a signal, where no head of an answer came in time.
+ * Sends one request and records arrival times. Follows no redirects; size and time are bounded. Rejects with the network or proxy
+ * error, or the reason of the signal, if no response headers arrive in time.
  */
-export async function exchange(url: string, given: ExchangeRequest): Promise<Exchange> {
+export async function exchange(url: string, input: ExchangeRequest): Promise<Exchange> {
   const time = new AbortController();
-  // Not AbortSignal.timeout, whose timer lets the process end while nobody has an answer yet.
-  const { seconds } = given;
+  // Not AbortSignal.timeout: its timer does not keep the process alive.
+  const { seconds } = input;
   const late = () => time.abort(new DOMException(`no answer within ${seconds} seconds`, 'TimeoutError'));
   const timer = seconds === undefined ? undefined : setTimeout(late, seconds * 1000);
-  const signal = given.signal === undefined ? time.signal : AbortSignal.any([time.signal, given.signal]);
+  const signal = input.signal === undefined ? time.signal : AbortSignal.any([time.signal, input.signal]);
   try {
     const started = performance.now();
-    const { proxy } = given;
-    if (proxy === undefined) return await send(url, given, { signal, started, way: {} });
+    const { proxy } = input;
+    if (proxy === undefined) return await send(url, input, { signal, started, way: {} });
     const for_proxy = writtenForProxy(new URL(url), proxy);
     if (for_proxy !== undefined) {
       const way = { ...optionsTo(proxy), path: url, own_headers: for_proxy.headers };
-      const answer = await send(url, given, { signal, started, way }).catch((error) => {
+      const answer = await send(url, input, { signal, started, way }).catch((error) => {
         throw signal.aborted ? error : new ProxyUnreachable(proxy, error);
       });
       if (answer.status === PROXY_REFUSES) throw new NoTunnel(PROXY_REFUSES, proxy, answer.headers);
       return answer;
     }
     const socket = await openTunnel(placeOf(new URL(url)), proxy, signal);
-    return await send(url, given, { signal, started, way: { socket } }).finally(() => socket.destroy());
+    return await send(url, input, { signal, started, way: { socket } }).finally(() => socket.destroy());
   } finally {
     clearTimeout(timer);
   }
@@ -97,7 +97,7 @@ type WayThere = RequestOptions & { readonly socket?: Socket; readonly own_header
 
 function send(
   url: string,
-  given: ExchangeRequest,
+  input: ExchangeRequest,
   { signal, started, way }: { readonly signal: AbortSignal; readonly started: number; readonly way: WayThere },
 ): Promise<Exchange> {
   const {
@@ -109,7 +109,7 @@ function send(
     pinned,
     read_body = true,
     agent = false,
-  } = given;
+  } = input;
   const { own_headers = {}, ...options } = way;
   const is_secure = isSecure(options.protocol ?? url);
   const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
@@ -141,7 +141,7 @@ function send(
       resolve({ ...head, body: Buffer.alloc(0), arrivals: [], total_ms: head.head_ms, ending: 'whole' });
       request.destroy();
     };
-    // Errors after the head end the reading of the body, which keeps what came.
+    // Errors after the headers end the body; the received part is kept.
     request.on('error', (error) => is_answered || reject(signal.aborted ? signal.reason : error));
     request.on('close', () => is_answered || reject(Object.assign(new Error('no answer'), { code: 'ECONNRESET' })));
     request.on('upgrade', (response, socket) => {
@@ -176,7 +176,7 @@ function read(
       else arrivals.push({ at_ms, bytes });
       if (bytes < chunk.length) end('too_large');
     });
-    // A body that ends with its connection counts as complete also where the time ended that.
+    // Node reports a body that ends with its connection as complete, also after a timeout.
     const over = () => end(signal.aborted ? 'too_late' : response.complete ? 'whole' : 'cut');
     response.on('error', () => end(signal.aborted ? 'too_late' : 'cut'));
     response.on('end', over);

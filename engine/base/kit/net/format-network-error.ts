@@ -1,5 +1,5 @@
+import { UnusableProxy } from './proxy-route.ts';
 import { NoTunnel, ProxyUnreachable } from './tunnel.ts';
-import { UnusableProxy } from './way.ts';
 
 const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'connection refused',
@@ -22,16 +22,17 @@ const REASONS: Readonly<Record<string, string>> = {
   EPROTO: 'it does not speak TLS',
   ERR_SSL_WRONG_VERSION_NUMBER: 'it does not speak TLS',
   ERR_SSL_PACKET_LENGTH_TOO_LONG: 'it does not speak TLS',
-  HPE_HEADER_OVERFLOW: 'the headers of its answer are too large',
+  HPE_HEADER_OVERFLOW: 'its response headers are too large',
   HPE_INVALID_CONSTANT: 'it does not speak HTTP',
-  ERR_INVALID_CHAR: 'the credential holds a character that no HTTP header can carry',
+  ERR_INVALID_CHAR: 'the credential contains a character that HTTP headers cannot carry',
 };
 
+/** Why a connection or request failed, in a few words without secrets. */
 export function formatNetworkError(error: unknown, timeout_seconds: number): string {
-  // They name the proxy and never its credential.
+  // Their messages never contain the credential of the proxy.
   if (error instanceof NoTunnel || error instanceof UnusableProxy) return error.message;
   if (error instanceof ProxyUnreachable)
-    return `no way through the proxy ${error.proxy}: ${REASONS[error.code] ?? `error ${error.code}`}`;
+    return `no connection through the proxy ${error.proxy}: ${REASONS[error.code] ?? `error ${error.code}`}`;
   const { name, code = '' } = (error ?? {}) as { name?: string; code?: string };
   if (name === 'TimeoutError' || name === 'AbortError') return `no answer within ${timeout_seconds} seconds`;
   return REASONS[code] ?? (/^HPE_/.test(code) ? 'it does not speak HTTP' : code === '' ? 'it failed' : `error ${code}`);

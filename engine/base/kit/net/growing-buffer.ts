@@ -1,4 +1,4 @@
-/** Bytes of somebody else's in one piece of memory, however small the pieces they come in; never more than `bytes_max`. */
+/** Collects untrusted chunks in one growing buffer of at most `bytes_max`. `add` returns the number of bytes it took. */
 export function growingBuffer(bytes_max: number): { add(chunk: Buffer): number; taken(): Buffer } {
   let memory = Buffer.alloc(Math.min(bytes_max, 4096));
   let size = 0;

@@ -2,8 +2,8 @@ import { EXIT_CONFIGURATION, EXIT_UNAVAILABLE, StartError } from '../../contract
 import { parseListenAddress } from './addresses.ts';
 
 /**
- * Why the gateway can't listen at an address, in one line with the remedy.
- * @param place where the address is written: a key of gateway.yaml, or an option.
+ * The error of a failed listen, with its remedy in one line.
+ * @param place source of the address: a key of gateway.yaml, or an option.
  */
 export function explainListenError(
   error: NodeJS.ErrnoException,
@@ -20,7 +20,7 @@ export function explainListenError(
     case 'EACCES':
     case 'EPERM':
       return new StartError(
-        `this user may not listen on ${listen}; set ${place} to a port from 1024 up, or run the gateway as a user who may`,
+        `this user has no permission to listen on ${listen}; set ${place} to a port from 1024 up, or run the gateway as another user`,
         { exit_code: EXIT_CONFIGURATION, cause: error },
       );
     case 'EADDRNOTAVAIL':

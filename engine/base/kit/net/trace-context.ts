@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-/** What a `traceparent` header says (W3C Trace Context, level 2), in lower-case hexadecimal digits. */
+/** A parsed `traceparent` header (W3C Trace Context, level 2), in lower-case hexadecimal digits. */
 export interface TraceParent {
   readonly trace_id: string;
   readonly span_id: string;
@@ -11,7 +11,7 @@ const TRACE_PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 const NO_ID = /^0+$/;
 const SAMPLED = 1;
 
-/** Reads a `traceparent` header; `undefined` where it is absent or invalid, which section 3.2 wants treated alike. */
+/** Parses a `traceparent` header; `undefined` if absent or invalid (treated alike, section 3.2). */
 export function parseTraceParent(header: string | readonly string[] | undefined): TraceParent | undefined {
   if (typeof header !== 'string') return undefined;
   const match = TRACE_PARENT.exec(header.trim());
@@ -24,7 +24,7 @@ export function parseTraceParent(header: string | readonly string[] | undefined)
     string,
     string?,
   ];
-  // Later versions may say more, version 0 may not, and 255 is never one.
+  // Later versions may have more fields, version 0 may not, and version 255 is invalid.
   if (version === 'ff' || (version === '00' && rest !== undefined)) return undefined;
   if (NO_ID.test(trace_id) || NO_ID.test(span_id)) return undefined;
   return { trace_id, span_id, sampled: (Number.parseInt(flags, 16) & SAMPLED) === SAMPLED };
@@ -36,8 +36,8 @@ const STATE_KEY = /^(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z
 const STATE_VALUE = /^[\x21-\x2b\x2d-\x3c\x3e-\x7e\x20]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
 /**
- * Whether a `tracestate` header is one (W3C Trace Context, section 3.3), no longer than whoever takes it must pass on. Anybody can
- * send it, so nothing else is told to others.
+ * Whether a `tracestate` header is valid (W3C Trace Context, section 3.3) and within the size that receivers must propagate. Only
+ * valid headers are forwarded, because any client can send one.
  */
 export function isTraceState(header: string): boolean {
   if (header.length > STATE_CHARS_MAX) return false;
@@ -65,7 +65,7 @@ const POOL_BYTES = 4096;
 let pool = Buffer.alloc(0);
 let used = 0;
 
-/** Asking for random bytes costs the same for many as for a few. */
+/** Random hexadecimal digits from a pool: one call for many random bytes costs as much as for a few. */
 function randomHex(bytes: number): string {
   if (used + bytes > pool.length) {
     pool = randomBytes(POOL_BYTES);
@@ -85,14 +85,14 @@ export function newSpanId(): string {
   return NO_ID.test(id) ? newSpanId() : id;
 }
 
-/** Where something belongs that may have been asked for by another program: in its trace, else in a new one. */
+/** Trace context of an own span: in the caller's trace, or in a new one. */
 export interface OwnTrace {
   readonly trace_id: string;
   readonly span_id: string;
   readonly parent_span_id: string | undefined;
 }
 
-/** Begins a span in the trace of a `traceparent` header, or in a new one where that is absent or invalid. */
+/** Starts a span in the trace of a `traceparent` header, or in a new trace if the header is absent or invalid. */
 export function beginTrace(header?: string | readonly string[]): OwnTrace {
   const parent = parseTraceParent(header);
   return { trace_id: parent?.trace_id ?? newTraceId(), span_id: newSpanId(), parent_span_id: parent?.span_id };
@@ -101,8 +101,8 @@ export function beginTrace(header?: string | readonly string[]): OwnTrace {
 const RATIO_RANGE = 0xffff_ffff;
 
 /**
- * Whether a trace is in a part of all traces, by its identifier alone: every replica decides alike, and so does the sampler
- * TraceIdRatioBased of OpenTelemetry's SDK for JavaScript.
+ * Ratio sampling by trace id: every replica decides alike, as does the sampler TraceIdRatioBased of OpenTelemetry's SDK for
+ * JavaScript.
  * @param ratio from 0 to 1
  */
 export function isInRatio(trace_id: string, ratio: number): boolean {

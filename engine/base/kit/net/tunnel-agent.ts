@@ -4,7 +4,7 @@ import type { TLSSocket } from 'node:tls';
 
 type Done = (error: Error | null, stream: Duplex) => void;
 
-/** An agent of Node's HTTP client whose connections to one server are opened elsewhere, as through a proxy. */
+/** An HTTPS agent with custom connections to one server, such as tunnels through a proxy. */
 export class TunnelAgent extends https.Agent {
   readonly #open: () => Promise<TLSSocket>;
 

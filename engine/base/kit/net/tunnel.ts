@@ -3,9 +3,9 @@ import { request as askSecure } from 'node:https';
 import { isIP, type Socket } from 'node:net';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import { percentDecoded } from '../text/percent.ts';
-import { proxyHost } from './way.ts';
+import { proxyHost } from './proxy-route.ts';
 
-/** Host and port of an address. */
+/** Host and port of a server. */
 export interface Place {
   readonly host: string;
   readonly port: number;
@@ -16,27 +16,27 @@ export function placeOf(url: URL): Place {
   return { host: url.hostname.replace(/^\[|\]$/g, ''), port: url.port === '' ? usual : Number(url.port) };
 }
 
-/** What a request is sent to a server with whose name is not that of its header `host`. */
+/** Connection options for a server whose name differs from the `host` header. */
 export function optionsTo(url: URL): RequestOptions & { readonly servername: string } {
   const { host, port } = placeOf(url);
   return { protocol: url.protocol, hostname: host, port, servername: isIP(host) === 0 ? host : '' };
 }
 
-/** Schemes by which proxies want a credential (RFC 9110 section 11.7.1); the gateway knows the first. */
+/** Authentication schemes of proxies (RFC 9110 section 11.7.1); the gateway supports only Basic. */
 const SCHEMES = /\b(?:basic|bearer|digest|kerberos|negotiate|ntlm)\b/gi;
 
 function remedyFor(status: number, { username }: URL, authenticate: string): string {
-  if (status === 403) return 'have the server allowed in it, or name the server in NO_PROXY';
-  if (status !== 407) return 'look whether it can reach the server';
+  if (status === 403) return 'allow the server in the proxy, or list the server in NO_PROXY';
+  if (status !== 407) return 'check whether the proxy can reach the server';
   const schemes = [...new Set(authenticate.match(SCHEMES))];
   if (schemes.length > 0 && !schemes.some((scheme) => /basic/i.test(scheme)))
-    return `it wants ${schemes.join(' or ')}, and gets Basic at most: use a proxy that signs in there for you`;
+    return `it requires ${schemes.join(' or ')}, and the gateway supports only Basic: use a local proxy that signs in to it`;
   return username === ''
-    ? 'it wants a name and a password in its address, http://name:password@...'
-    : 'it refuses the name and the password in its address';
+    ? 'it requires a username and password: write http://name:password@... as its address'
+    : 'it rejects the username and password in its address';
 }
 
-/** A proxy that passed nothing on, with the status it answered. Its message names the proxy without a credential. */
+/** A proxy rejected the request or tunnel, with this status. The message names the proxy without its credential. */
 export class NoTunnel extends Error {
   override readonly name = 'NoTunnel';
   readonly code = 'ERR_PROXY_TUNNEL';
@@ -49,7 +49,7 @@ export class NoTunnel extends Error {
   }
 }
 
-/** The error of a connection to a proxy, or of the time that it may take. Its message names the proxy without a credential. */
+/** The connection to a proxy failed or timed out. The message names the proxy without its credential. */
 export class ProxyUnreachable extends Error {
   override readonly name = 'ProxyUnreachable';
   readonly code: string;
@@ -57,13 +57,13 @@ export class ProxyUnreachable extends Error {
 
   constructor(proxy: URL, cause: NodeJS.ErrnoException) {
     const code = cause.code ?? 'ECONNRESET';
-    super(`no way through the proxy ${proxyHost(proxy)} (${code})`, { cause });
+    super(`no connection through the proxy ${proxyHost(proxy)} (${code})`, { cause });
     this.code = code;
     this.proxy = proxyHost(proxy);
   }
 }
 
-/** What the address of a proxy signs in with: `name:password` in base64; `undefined` where it holds neither. */
+/** Basic credentials of a proxy URL: `name:password` in base64; `undefined` if it has neither. */
 export function proxyLogin({ username, password }: URL): string | undefined {
   if (username === '' && password === '') return undefined;
   return Buffer.from(`${percentDecoded(username)}:${percentDecoded(password)}`).toString('base64');
@@ -74,26 +74,26 @@ function proxyCredential(proxy: URL): { readonly 'proxy-authorization'?: string 
   return login === undefined ? {} : { 'proxy-authorization': `Basic ${login}` };
 }
 
-/** Proxy Authentication Required, which no server behind a proxy answers: it passed nothing on (RFC 9110 section 15.5.8). */
+/** Proxy Authentication Required (RFC 9110 section 15.5.8): always from the proxy, so nothing was forwarded. */
 export const PROXY_REFUSES = 407;
 
-/** How requests to a server are written for a proxy that reads them. */
+/** The form of requests through a proxy that reads them (plain HTTP). */
 export interface ForProxy {
   readonly proxy: URL;
-  /** Stands before their paths (RFC 9112 section 3.2.2). */
+  /** Prefix of the paths (absolute-form, RFC 9112 section 3.2.2). */
   readonly origin: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** How requests to a URL are written for a proxy; `undefined` without one, and over TLS, where it passes bytes on. */
+/** The form of requests to a URL through a proxy; `undefined` without a proxy, and for https, which uses a tunnel. */
 export function writtenForProxy(url: URL, proxy: URL | undefined): ForProxy | undefined {
   if (proxy === undefined || url.protocol === 'https:') return undefined;
   return { proxy, origin: url.origin, headers: { host: url.host, ...proxyCredential(proxy) } };
 }
 
 /**
- * Opens a connection to a place through an HTTP proxy (RFC 9110, CONNECT). Node's own way through a proxy can't be ended, and
- * fails the process over an answer that comes in pieces. Rejects with ProxyUnreachable, NoTunnel, or the reason of the signal.
+ * Opens a tunnel to a server through an HTTP proxy (RFC 9110, CONNECT). Node's own proxy support cannot be aborted, and crashes the
+ * process on a fragmented response. Rejects with ProxyUnreachable, NoTunnel, or the reason of the signal.
  */
 export function openTunnel({ host, port }: Place, proxy: URL, signal: AbortSignal): Promise<Socket> {
   const target = `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
@@ -122,10 +122,10 @@ export function openTunnel({ host, port }: Place, proxy: URL, signal: AbortSigna
   });
 }
 
-/** The longest that a connection through a proxy may take where nobody says, in milliseconds; as long as in undici. */
+/** Default timeout of a connection through a proxy, in milliseconds; as in undici. */
 const CONNECT_MS = 10_000;
 
-/** The same as `openTlsTunnel` within 10 seconds. */
+/** `openTlsTunnel` with a timeout of 10 seconds. */
 export async function openTlsTunnelInTime(place: Place, proxy: URL, options: TunnelTls): Promise<TLSSocket> {
   const time = new AbortController();
   const tooLate = Object.assign(new Error('no tunnel in time'), { code: 'ETIMEDOUT' });
@@ -133,15 +133,15 @@ export async function openTlsTunnelInTime(place: Place, proxy: URL, options: Tun
   return openTlsTunnel(place, proxy, { ...options, signal: time.signal }).finally(() => clearTimeout(timer));
 }
 
-/** TLS to a server: which name it is asked by follows from the place. */
+/** TLS options of a tunnel; the server name comes from the host. */
 export type TunnelTls = Pick<ConnectionOptions, 'ca' | 'cert' | 'key' | 'session' | 'ALPNProtocols'>;
 
-/** Idle connections are probed as often, in milliseconds, so that one that is dead is noticed. */
+/** Delay of TCP keep-alive probes on idle connections, in milliseconds. */
 const PROBE_MS = 1000;
 
 /**
- * Opens a TLS connection to a place through an HTTP proxy. Rejects as `openTunnel` does, and with the error of the network where there
- * is a tunnel and no TLS.
+ * Opens a TLS connection to a server through an HTTP proxy. Rejects like `openTunnel`, and with the network error if TLS fails in the
+ * tunnel.
  */
 export async function openTlsTunnel(
   place: Place,
@@ -157,7 +157,7 @@ export async function openTlsTunnel(
   return new Promise((resolve, reject) => {
     const end = () => secure.destroy(signal.reason);
     signal.addEventListener('abort', end, { once: true });
-    // Later errors are for whoever uses the connection; without a listener they would end the process.
+    // Users of the connection handle later errors; without this listener those would end the process.
     secure.on('error', reject);
     secure.once('close', () => {
       signal.removeEventListener('abort', end);

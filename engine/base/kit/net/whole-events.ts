@@ -1,49 +1,49 @@
 const LF = 10;
 const CR = 13;
 
-/** An event longer than this is passed on as it comes, so that holding it can't fill memory. */
-const HELD_BYTES_MAX = 1024 * 1024;
+/** Longer events pass unbuffered, so that they cannot fill memory. */
+const BUFFERED_BYTES_MAX = 1024 * 1024;
 
-/** What is held is counted from here on: most events are far shorter. */
+/** Smaller buffers do not count against the quota; most events are far shorter. */
 const UNCOUNTED_BYTES = 65_536;
 
-/** What may be held of bytes. */
-interface Room {
-  /** @returns false where so many have no room */
+/** Quota of buffered bytes. */
+interface BufferQuota {
+  /** Sets the buffered size. @returns false if it exceeds the quota */
   hold(bytes: number): boolean;
 }
 
 /**
- * Lets server-sent events through whole, byte for byte: what arrives of an event stays here until its blank line does, so
- * that a stream can be ended between two events wherever its source breaks off.
+ * Forwards complete server-sent events, byte for byte. It buffers an event until its blank line, so that a stream can end between two
+ * events wherever its source breaks off.
  */
 export class WholeEvents {
-  /** Whether what was let through ends inside an event, because that was too long to be held. */
+  /** Whether the forwarded bytes end inside an event that was too long to buffer. */
   inside = false;
-  /** What was let through last, and what had been held of it. */
+  /** The bytes forwarded last, and the buffered part before them. */
   #latest: Buffer | string = '';
-  #latest_held: Buffer | undefined;
+  #latest_buffered: Buffer | undefined;
   readonly #send: (bytes: Buffer | string) => void;
-  readonly #room: Room | undefined;
-  #held: Buffer | undefined;
+  readonly #quota: BufferQuota | undefined;
+  #buffered: Buffer | undefined;
   #size = 0;
   /** The last byte seen, and the one before it. */
   #last = 0;
   #second_last = 0;
 
-  /** @param room for what is held of long events; what has none is passed on as it comes */
-  constructor(send: (bytes: Buffer | string) => void, room?: Room) {
-    this.#room = room;
+  /** @param quota for long events; an event over the quota passes unbuffered */
+  constructor(send: (bytes: Buffer | string) => void, quota?: BufferQuota) {
+    this.#quota = quota;
     this.#send = (bytes) => {
       this.#latest = bytes;
       send(bytes);
     };
   }
 
-  /** The events that were let through last. */
+  /** The events forwarded last. */
   get latest(): string {
-    if (this.#latest_held === undefined) return this.#latest.toString();
-    return Buffer.concat([this.#latest_held, Buffer.from(this.#latest)]).toString();
+    if (this.#latest_buffered === undefined) return this.#latest.toString();
+    return Buffer.concat([this.#latest_buffered, Buffer.from(this.#latest)]).toString();
   }
 
   push(chunk: Buffer): void {
@@ -57,31 +57,31 @@ export class WholeEvents {
       return;
     }
     if (end > 0) {
-      this.#latest_held = this.#held?.subarray(0, this.#size);
+      this.#latest_buffered = this.#buffered?.subarray(0, this.#size);
       this.#release();
       this.inside = false;
       this.#send(end === length ? chunk : chunk.subarray(0, end));
     }
-    if (end < length) this.#hold(end === 0 ? chunk : chunk.subarray(end));
+    if (end < length) this.#buffer(end === 0 ? chunk : chunk.subarray(end));
   }
 
-  /** Like `push`; a text of whole events passes as it is. */
+  /** Like `push`; a text of complete events passes unchanged. */
   pushText(text: string): void {
     if (this.#size > 0 || this.inside || !text.endsWith('\n\n')) {
       this.push(Buffer.from(text));
       return;
     }
     this.#second_last = this.#last = LF;
-    this.#latest_held = undefined;
+    this.#latest_buffered = undefined;
     this.#send(text);
   }
 
-  /** Lets through what is left of a stream that has ended well. */
+  /** Forwards the rest of a stream that has ended normally. */
   end(): void {
     this.#release();
   }
 
-  /** The offset behind the last blank line in a chunk; 0 without one. */
+  /** The offset after the last blank line in a chunk; 0 without one. */
   #endOfLastEvent(chunk: Buffer): number {
     for (let i = chunk.length - 1; i >= 0; i--) {
       const byte = chunk[i]!;
@@ -100,31 +100,31 @@ export class WholeEvents {
   }
 
   #release(): void {
-    if (this.#held === undefined) return;
-    this.#send(this.#held.subarray(0, this.#size));
-    this.#held = undefined;
-    if (this.#size > UNCOUNTED_BYTES) this.#room?.hold(0);
+    if (this.#buffered === undefined) return;
+    this.#send(this.#buffered.subarray(0, this.#size));
+    this.#buffered = undefined;
+    if (this.#size > UNCOUNTED_BYTES) this.#quota?.hold(0);
     this.#size = 0;
   }
 
-  #hold(bytes: Buffer): void {
+  #buffer(bytes: Buffer): void {
     const size = this.#size + bytes.length;
-    if (size > HELD_BYTES_MAX || (size > UNCOUNTED_BYTES && this.#room?.hold(2 * size) === false)) {
+    if (size > BUFFERED_BYTES_MAX || (size > UNCOUNTED_BYTES && this.#quota?.hold(2 * size) === false)) {
       this.#release();
       this.inside = true;
       this.#send(bytes);
       return;
     }
-    if (this.#held === undefined) {
-      this.#held = bytes;
+    if (this.#buffered === undefined) {
+      this.#buffered = bytes;
     } else {
-      if (this.#held.length < size) {
-        // Twice as much as needed, so that an event in many small pieces is not copied for each of them.
+      if (this.#buffered.length < size) {
+        // Doubled, so that an event in many small chunks is not copied for each chunk.
         const grown = Buffer.allocUnsafe(2 * size);
-        this.#held.copy(grown, 0, 0, this.#size);
-        this.#held = grown;
+        this.#buffered.copy(grown, 0, 0, this.#size);
+        this.#buffered = grown;
       }
-      bytes.copy(this.#held, this.#size);
+      bytes.copy(this.#buffered, this.#size);
     }
     this.#size = size;
   }

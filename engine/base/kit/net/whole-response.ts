@@ -1,7 +1,7 @@
 /** Statuses of responses without a body (Fetch standard, null body status). */
 const BODILESS: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** A response that has been read as one of the Fetch standard. */
+/** Makes a Fetch `Response` of a response that was read completely. */
 export function wholeResponse(
   status: number,
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,

@@ -1,7 +1,7 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, extname, join } from 'node:path';
 
-/** The path of a program on the PATH; `undefined` where there is none. */
+/** The path of a program on the PATH; `undefined` if not found. */
 export function findProgram(program: string, env: NodeJS.ProcessEnv, platform: NodeJS.Platform): string | undefined {
   const endings = platform === 'win32' ? (env.PATHEXT ?? '.EXE;.CMD;.BAT').split(';') : [''];
   const names = extname(program) === '' ? endings.map((ending) => program + ending) : [program];

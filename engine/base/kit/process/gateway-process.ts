@@ -2,9 +2,9 @@ import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname, networkInterfaces } from 'node:os';
 import { identify } from './process-identity.ts';
 
-/** A gateway process such that another one on the same machine can tell whether it still runs. */
+/** Identity of a gateway process; another process on the same machine can check whether it still runs. */
 export interface GatewayProcess {
-  /** Where its process id means something: a host, its boot, and the namespace of process ids. */
+  /** Scope of the process id: host, boot and process namespace. */
   readonly machine: string;
   readonly identity: string;
 }
@@ -13,7 +13,7 @@ export function ownProcess(): GatewayProcess {
   return { machine: ownMachine(), identity: identify(process.pid) ?? String(process.pid) };
 }
 
-/** Replicas may share a host name, and containers a kernel: the same process id then means different processes. */
+/** Replicas may share a host name, and containers a kernel, so a process id alone is ambiguous. */
 function ownMachine(): string {
   if (process.platform !== 'linux') return `${hostname()} ${hardwareAddresses()}`;
   try {

@@ -2,14 +2,14 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
- * Names a running process such that no later process with the same id has the same name: `pid-start`, or the id alone
- * where the start time can't be known. `undefined` when there is no such process; a zombie counts as none.
+ * Identity of a running process that a later process with the same id does not share: `pid-start`, or the id alone if the start time
+ * is unknown. `undefined` for a missing process or a zombie.
  */
 export function identify(pid: number): string | undefined {
   try {
     process.kill(pid, 0);
   } catch (error) {
-    // Anything else, such as a lack of permission, says that somebody is there.
+    // Any other error, such as a missing permission, means that the process exists.
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return undefined;
   }
   const stat = readStat(pid);
@@ -17,14 +17,14 @@ export function identify(pid: number): string | undefined {
   return stat.state === 'Z' || stat.state === 'X' ? undefined : `${pid}-${stat.started}`;
 }
 
-/** Whether the process that `identify` named still runs; true when in doubt. */
+/** Whether a process still runs, by its identity; true if unclear. */
 export function isRunning(identity: string): boolean {
   const pid = Number.parseInt(identity, 10);
   const now = identify(pid);
   return now !== undefined && (now === identity || now === String(pid) || identity === String(pid));
 }
 
-/** The program a process runs, as its command line names it; `undefined` when that can't be known. */
+/** The program of a process, from its command line; `undefined` if unknown. */
 export function programOf(pid: number): string | undefined {
   try {
     if (process.platform === 'linux') return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[0];
@@ -39,9 +39,9 @@ let boot: string | undefined;
 function readStat(pid: number): { state: string | undefined; started: string } | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The second field is a name that may hold spaces and parentheses; the start time is the 22nd.
+    // The second field is a name that may contain spaces and parentheses; the start time is the 22nd.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    // Counted in ticks since the boot; machines that boot alike start the same program with the same id at the same tick.
+    // The start time counts ticks since the boot. Identical machines can start a program with the same id at the same tick.
     boot ??= readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').slice(0, 8);
     return { state: fields[0], started: `${boot}-${fields[19]}` };
   } catch {

@@ -1,4 +1,4 @@
 import { hostname } from 'node:os';
 
-/** What tells this process from other replicas, for people: host and process. */
+/** Name of this replica, for people: host and process id. */
 export const REPLICA = `${hostname()} ${process.pid}`;

@@ -1,19 +1,19 @@
 import { type ChildProcess, type SpawnOptionsWithStdioTuple, spawn } from 'node:child_process';
 
 export interface ProgramRun {
-  /** A program with its arguments, or a line for the shell of this machine. */
+  /** A program with its arguments, or a command line for the shell. */
   readonly command: { readonly program: string; readonly args: readonly string[] } | { readonly line: string };
   readonly env: NodeJS.ProcessEnv;
   readonly folder?: string;
-  /** Then it is ended, with everything that it started. */
+  /** Timeout; it kills the whole process group. */
   readonly seconds: number;
-  /** Of each of its outputs; the rest is not kept, and it is ended. */
+  /** Most bytes of each output stream; more kills the program. */
   readonly bytes_max: number;
   readonly signal?: AbortSignal;
 }
 
 export interface ProgramEnd {
-  /** `no_start`: there is no such program, or nothing can be started like this. `stopped`: by a signal of the caller. */
+  /** `no_start`: the program does not exist or cannot start. `stopped`: aborted by `signal`. */
   readonly ending: 'exit' | 'too_late' | 'too_large' | 'no_start' | 'stopped';
   readonly exit_code: number | undefined;
   readonly stdout: string;
@@ -21,8 +21,8 @@ export interface ProgramEnd {
 }
 
 /**
- * Runs a program with nothing on its standard input, bounded in time and output. It has a process group of its own, which
- * is ended with it, so that nothing it started stays behind. Never rejects.
+ * Runs a program without standard input, bounded in time and output. It runs in its own process group, which is killed with it, so
+ * that no child stays behind. Never rejects.
  */
 export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
   const { command, env, folder, seconds, bytes_max, signal } = run;
@@ -40,11 +40,11 @@ export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     const end = (why: ProgramEnd['ending']) => {
       if (ending === 'exit') ending = why;
       endGroup(child);
-      // Whoever left the group may still hold the other end.
+      // A process that left the group may still hold the pipes open.
       for (const stream of [child.stdout, child.stderr]) stream.destroy();
     };
     const [stdout, stderr] = [child.stdout, child.stderr].map((stream) => keep(stream, bytes_max, end));
-    const patience = setTimeout(() => end('too_late'), seconds * 1000);
+    const timeout = setTimeout(() => end('too_late'), seconds * 1000);
     const onStop = () => end('stopped');
     if (signal?.aborted) onStop();
     signal?.addEventListener('abort', onStop, { once: true });
@@ -53,7 +53,7 @@ export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
     });
     child.on('exit', () => endGroup(child));
     child.on('close', (exit_code) => {
-      clearTimeout(patience);
+      clearTimeout(timeout);
       signal?.removeEventListener('abort', onStop);
       resolve({
         ending,
@@ -67,7 +67,7 @@ export function runProgram(run: ProgramRun): Promise<ProgramEnd> {
 
 type PipedOptions = SpawnOptionsWithStdioTuple<'ignore', 'pipe', 'pipe'>;
 
-/** Most errors come later, as events; a command that is too long or holds a NUL is refused at once. */
+/** Most errors come later, as events; `spawn` throws for a command that is too long or contains a NUL. */
 function started(command: ProgramRun['command'], options: PipedOptions) {
   try {
     return 'line' in command
@@ -100,6 +100,6 @@ function endGroup(child: ChildProcess): void {
     if (process.platform === 'win32') child.kill('SIGKILL');
     else process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // It is over already.
+    // It has already ended.
   }
 }

@@ -1,15 +1,15 @@
 import { printableLine } from './printable.ts';
 
-/** Spreadsheets run a cell that begins so, some after they have trimmed it or made its wide characters narrow. */
+/** Cells that spreadsheets evaluate as formulas, some after trimming or narrowing wide characters. */
 const FORMULA = /^[\s'"]*[=+\-@\uff1d\uff0b\uff0d\uff20]|^[\t\n]/;
 const NEEDS_QUOTES = /[",\n]/;
 
-/** One value: texts were often written by somebody else, and are made safe; numbers are ours. */
+/** A cell: an untrusted text, which is made safe, or a number. */
 export type CsvCell = { readonly text: string } | { readonly number: string };
 
 /**
- * A CSV file (RFC 4180) with a header. A text that a spreadsheet could take for a formula gets an apostrophe in front,
- * which spreadsheets take for "this is text"; characters that a terminal would act upon or that end a line are replaced.
+ * A CSV file (RFC 4180) with a header. A text that looks like a formula gets a leading apostrophe, which spreadsheets read as "this
+ * is text". Control characters and line breaks are replaced.
  */
 export function formatCsv(titles: readonly string[], rows: readonly (readonly CsvCell[])[]): string {
   const lines = [titles, ...rows.map((cells) => cells.map(csvCell))];

@@ -1,4 +1,4 @@
-/** A text without its percent-encoding (RFC 3986 section 2.1); as it is where a percent sign begins no encoding. */
+/** Decodes percent-encoding (RFC 3986 section 2.1); returns the text unchanged if the encoding is invalid. */
 export function percentDecoded(text: string): string {
   try {
     return decodeURIComponent(text);

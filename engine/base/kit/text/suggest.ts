@@ -1,4 +1,4 @@
-/** Edits between two texts, a swap of neighbours counting as one (optimal string alignment). */
+/** Edit distance of two texts; a swap of neighbours counts as one edit (optimal string alignment). */
 export function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let previous = Array.from({ length: b.length + 1 }, (_, j) => j);
@@ -16,14 +16,14 @@ export function editDistance(a: string, b: string): number {
   return previous[b.length]!;
 }
 
-/** How many edits still read as a slip of the pen; in short words two only where they begin alike (`fale`, `fail`). */
+/** Most edits of a typo; short words allow two only with the same beginning (`fale`, `fail`). */
 function tolerance(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   if (length < 4 || (length === 4 && a.slice(0, 2) !== b.slice(0, 2))) return 1;
   return length <= 8 ? 2 : 3;
 }
 
-/** The word that was probably meant, or `undefined` when none is close. */
+/** The word that was probably meant; `undefined` if none is close. */
 export function closest(word: string, known: Iterable<string>): string | undefined {
   const wanted = word.toLowerCase().replaceAll('-', '_');
   let best: string | undefined;
@@ -43,7 +43,7 @@ export function closest(word: string, known: Iterable<string>): string | undefin
 const wordsOf = (key: string): string[] => key.toLowerCase().split(/[_-]/);
 
 /**
- * The key that was probably meant: one that is spelt alike, or the only one that shares whole words with it
+ * The key that was probably meant: one with a similar spelling, or the only one that shares whole words
  * (`limit` -> `limit_usd`, `pool_size` -> `pool_max`, `authentication` -> `auth`, `family` -> `families`).
  */
 export function closestKey(key: string, known: readonly string[]): string | undefined {
@@ -64,20 +64,18 @@ export function closestKey(key: string, known: readonly string[]): string | unde
   return undefined;
 }
 
-/** What to say about a value with something in it that only other languages have: a comment, a variable. */
-export function slipMeant(value: string): string | undefined {
-  if (/^\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})$/.test(value)) return 'write the value out: variables are not put in';
+/** Help for a value with syntax that YAML does not have: a variable, a `//` comment. */
+function foreignSyntaxHelp(value: string): string | undefined {
+  if (/^\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})$/.test(value)) return 'write the value out: variables are not substituted';
   return /\s\/\/(?:\s|$)/.test(value) ? 'a comment starts with #, not with //' : undefined;
 }
 
-/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
+/** Help text `did you mean ...?` if a known word is close; else `otherwise`. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise: string): string;
-/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined;
-/** `did you mean ...?` when a word is close; otherwise what `otherwise` says. */
 export function didYouMean(word: string, known: Iterable<string>, otherwise?: string): string | undefined {
   const meant = closest(word, known);
-  return meant === undefined ? (slipMeant(word) ?? otherwise) : `did you mean \`${meant}\`?`;
+  return meant === undefined ? (foreignSyntaxHelp(word) ?? otherwise) : `did you mean \`${meant}\`?`;
 }
 
 /** A list for people: `a, b or c`, cut off after `limit` entries. */
@@ -87,15 +85,15 @@ export function listed(words: readonly string[], limit = 8): string {
   return words.length < 2 ? last : `${words.slice(0, -1).join(', ')} or ${last}`;
 }
 
-/** Which name was probably meant, or else all there are; `what` they are, as in `upstreams: main or spare`. */
+/** Help text with the name that was probably meant, or all known names, as in `upstreams: main or spare`. */
 export function oneOf(word: string, known: readonly string[], what: string, none = `there are no ${what}`): string {
   return didYouMean(word, known, known.length === 0 ? none : `${what}: ${listed(known)}`);
 }
 
 const partsOf = (name: string): string[] => name.toLowerCase().split(/[^\p{L}\p{N}]+/u);
 
-/** Whether two words of names are one and the same with a slip of the pen: `enginering`, `interns` and `intern`. */
-function isSlip(a: string, b: string): boolean {
+/** Whether two words differ only by a typo or plural: `enginering` and `engineering`, `interns` and `intern`. */
+function isTypo(a: string, b: string): boolean {
   const shorter = Math.min(a.length, b.length);
   if (shorter < 3 || /\d/.test(a + b)) return false;
   if (a === `${b}s` || b === `${a}s`) return true;
@@ -104,8 +102,8 @@ function isSlip(a: string, b: string): boolean {
 }
 
 /**
- * The name that was probably meant, where others may well exist: stricter than `closest`. Names that differ in a number or
- * a short word, such as `team-1` and `team-2`, or `eng-eu` and `eng-us`, are two names.
+ * The name that was probably meant, for names that need not be known: stricter than `closest`. Names that differ in a number or a
+ * short word are different, such as `team-1` and `team-2`, or `eng-eu` and `eng-us`.
  */
 export function almost(name: string, known: Iterable<string>): string | undefined {
   const parts = partsOf(name);
@@ -115,7 +113,7 @@ export function almost(name: string, known: Iterable<string>): string | undefine
     if (parts.join('') === others.join('')) return other;
     const differing = parts.flatMap((part, at) => (part === others[at] ? [] : [[part, others[at] ?? ''] as const]));
     const [pair, more] = differing;
-    if (parts.length === others.length && more === undefined && pair !== undefined && isSlip(...pair)) return other;
+    if (parts.length === others.length && more === undefined && pair !== undefined && isTypo(...pair)) return other;
   }
   return undefined;
 }

@@ -1,4 +1,4 @@
-/** Breaks a text between words into lines of at most `width` characters; a longer word stands alone, unbroken. */
+/** Wraps a text between words into lines of at most `width` characters; a longer word gets its own line. */
 export function wrapText(text: string, width: number, first_indent = '', indent = first_indent): string[] {
   const lines: string[] = [];
   let line = first_indent;

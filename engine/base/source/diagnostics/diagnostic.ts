@@ -1,23 +1,23 @@
 import type { DiagnosticCode } from './codes.ts';
 
-/** A finding of the loader. Text never contains the value of a secret. */
+/** A finding of the loader. Its texts never contain secrets. */
 export interface Diagnostic {
   readonly code: DiagnosticCode;
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly file: string;
-  /** Counted from 1; absent when the finding is about the file as a whole. */
+  /** Counted from 1; absent for a finding about the whole file. */
   readonly line?: number;
   readonly column?: number;
   /** Length of the marked text on that line, in characters. */
   readonly length?: number;
   /** JSON pointer of the node (RFC 6901). */
   readonly pointer?: string;
-  /** Fragments that led here, outermost first. */
+  /** Fragments that include the node, outermost first. */
   readonly chain?: readonly { readonly file: string; readonly line: number }[];
   readonly expected?: string;
   readonly found?: string;
-  /** What to do; may hold text that is ready to paste. */
+  /** What to do, possibly with text to paste. */
   readonly help?: string;
 }
 

@@ -5,14 +5,14 @@ import { DIAGNOSTICS } from './codes.ts';
 import type { Diagnostic } from './diagnostic.ts';
 import { hideSecrets } from './secrets.ts';
 
-/** Further places of a finding that are named; the others are counted. */
+/** Further places to list; others are only counted. */
 const MAX_PLACES = 5;
 
-/** Where a finding is, as editors open it: `gateway.yaml:3:5`. */
+/** Place of a finding in the form that editors open: `gateway.yaml:3:5`. */
 export const placeOf = ({ file, line, column }: Diagnostic): string =>
   line === undefined ? printable(file) : `${printable(file)}:${line}:${column ?? 1}`;
 
-/** The places of findings that say the same as one before them; `undefined` where there are none. */
+/** Places of further findings with the same text; `undefined` without any. */
 function furtherPlaces(diagnostics: readonly Diagnostic[]): string | undefined {
   if (diagnostics.length === 0) return undefined;
   const more = diagnostics.length - MAX_PLACES;
@@ -31,13 +31,13 @@ type Paint = (text: string, ...styles: number[]) => string;
 const plain: Paint = (text) => text;
 const ansi: Paint = (text, ...styles) => `\x1b[${styles.join(';')}m${text}\x1b[0m`;
 
-/** Lines of at most `WIDTH` columns; room for `indent` is left in the first, the others are indented. */
+/** Lines of at most `WIDTH` columns. The first is shorter by `indent`; the others are indented. */
 function wrap(text: string, indent: number): string[] {
   const [first = '', ...rest] = wrapText(text, WIDTH, ' '.repeat(indent));
   return [first.slice(indent), ...rest];
 }
 
-/** The part of a long line that holds the marked text, and where the mark then starts. */
+/** The part of a long line around the marked text, and the offset of the mark in it. */
 function visible(line: string, column: number, room: number): { text: string; start: number } {
   if (line.length <= room) return { text: line, start: column - 1 };
   const from = Math.max(0, Math.min(column - 1 - Math.floor(room / 3), line.length - room));
@@ -66,8 +66,8 @@ function snippet({ line, column = 1, length = 1 }: Diagnostic, source: string, p
 }
 
 /**
- * A diagnostic for people: what, where, the marked line, found and expected, what to do.
- * @param same those that say the same of other places.
+ * A diagnostic for people: message, place, marked line, found and expected, help.
+ * @param same diagnostics with the same text at other places.
  */
 export function renderText(
   diagnostic: Diagnostic,
@@ -104,7 +104,7 @@ const escapeProperty = (text: string): string => escapeData(text).replaceAll(':'
 
 /**
  * One workflow command: `::error file=...,line=...::message`.
- * @param same those that say the same of other places: a code host shows only the first ten of a step.
+ * @param same diagnostics with the same text at other places; code hosts show only ten commands of a step.
  */
 export function renderGithub(diagnostic: Diagnostic, same: readonly Diagnostic[]): string {
   const { code, severity, file, line, column, length, message, found, expected, help, chain } = diagnostic;
@@ -115,7 +115,7 @@ export function renderGithub(diagnostic: Diagnostic, same: readonly Diagnostic[]
     ['endColumn', column === undefined ? undefined : column + (length ?? 1)],
     ['title', `${code} ${DIAGNOSTICS[code].title}`],
   ];
-  const given = properties.flatMap(([key, value]) =>
+  const parts = properties.flatMap(([key, value]) =>
     value === undefined ? [] : [`${key}=${escapeProperty(String(value))}`],
   );
   const also_at = furtherPlaces(same);
@@ -127,20 +127,20 @@ export function renderGithub(diagnostic: Diagnostic, same: readonly Diagnostic[]
     help === undefined ? undefined : `help: ${help}`,
     also_at === undefined ? undefined : `also at: ${also_at}`,
   ].filter((text) => text !== undefined);
-  return `::${severity} ${given.join(',')}::${escapeData(lines.join('\n'))}\n`;
+  return `::${severity} ${parts.join(',')}::${escapeData(lines.join('\n'))}\n`;
 }
 
-/** How diagnostics are printed. */
+/** Output options of diagnostics. */
 export interface RenderOptions {
   readonly format: 'text' | 'json' | 'github';
   readonly color: boolean;
-  /** Text of the files with secrets blanked out (`Loaded.sources`), for snippets. */
+  /** Texts of the files with secrets masked (`Loaded.sources`), for snippets. */
   readonly sources: ReadonlyMap<string, string>;
-  /** Directory that paths are shown relative to; the current one by default. */
+  /** Base of relative paths; default: the current directory. */
   readonly cwd?: string;
 }
 
-/** A path as people would type it: relative when it lies below `cwd`. */
+/** A path for people: relative if below `cwd`. */
 export function shownPath(file: string, cwd: string): string {
   const path = relative(cwd, file);
   return path === '' || path.startsWith('..') ? file : path;
@@ -161,19 +161,18 @@ function renderJson(diagnostics: readonly Diagnostic[]): string {
   return `${jsonText({ errors, warnings: diagnostics.length - errors, diagnostics }, 2)}\n`;
 }
 
-const whatItSays = ({ code, message, found, expected, help }: Diagnostic): string =>
+const textKey = ({ code, message, found, expected, help }: Diagnostic): string =>
   JSON.stringify([code, message, found, expected, help]);
 
 /**
- * Diagnostics as text for people, as workflow commands that a code host shows beside the changed lines (in both, those that say the
- * same once, with their places), or all as one JSON document `{ errors, warnings, diagnostics }`. Ends with a line break unless it
- * is empty.
+ * Renders diagnostics as text, as workflow commands for code hosts, or as one JSON document `{ errors, warnings, diagnostics }`. Text
+ * and commands merge equal diagnostics and list their places. Ends with a line break unless empty.
  */
 export function renderDiagnostics(diagnostics: readonly Diagnostic[], options: RenderOptions): string {
   const { format, color, sources, cwd = process.cwd() } = options;
   const shown = (diagnostic: Diagnostic) => withShownPaths(diagnostic, cwd);
   if (format === 'json') return renderJson(diagnostics.map(shown));
-  const rendered = [...Map.groupBy(diagnostics, whatItSays).values()].map(([first, ...same]) =>
+  const rendered = [...Map.groupBy(diagnostics, textKey).values()].map(([first, ...same]) =>
     format === 'github'
       ? renderGithub(shown(first!), same.map(shown))
       : renderText(shown(first!), same.map(shown), sources.get(first!.file), color),

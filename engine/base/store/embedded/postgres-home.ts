@@ -20,20 +20,20 @@ export interface Account {
   readonly gid: number;
 }
 
-/** The directory everything of an embedded server lives in, and the account it runs under. */
+/** The directory of an embedded server, and the account it runs as. */
 export interface PostgresHome {
-  /** data_dir itself, or the directory it points at. */
+  /** data_dir, or the directory that its link points to. */
   readonly directory: string;
   readonly cluster: string;
   readonly password_file: string;
   readonly log_file: string;
-  /** `undefined`: the server runs as the user this process runs as. */
+  /** `undefined`: the server runs as the user of this process. */
   readonly account: Account | undefined;
 }
 
-/** PostgreSQL refuses to run as root. Every usual system has this account. */
+/** The account `nobody`: PostgreSQL refuses to run as root. */
 export const NOBODY: Account = { uid: 65534, gid: 65534 };
-/** Enter, but not list: the server's account has to reach its cluster. */
+/** Others may enter but not list: the account of the server must reach its cluster. */
 const ENTER_ONLY = 0o711;
 const PRIVATE = 0o700;
 const SYSTEM_LOCATION = '/var/lib/appscli';
@@ -50,8 +50,8 @@ export function currentUser(): string {
 }
 
 /**
- * Finds or makes the home of the server of a data directory. Root's server runs as nobody, and below a directory that only root may
- * enter it lives elsewhere: data_dir holds a link to it then. Raises StartError, and errors of the file system.
+ * Finds or creates the home of a server. As root, the server runs as nobody. If nobody cannot enter data_dir, the home is elsewhere and
+ * data_dir contains a link to it. Raises StartError and file system errors.
  */
 export function findHome(data_dir: string, log: Log): PostgresHome {
   makeDirectory(data_dir, isRoot() ? ENTER_ONLY : PRIVATE);
@@ -60,7 +60,7 @@ export function findHome(data_dir: string, log: Log): PostgresHome {
   if (!isRoot()) return homeAt(directory, undefined);
 
   const cluster = join(directory, 'cluster');
-  // A user's cluster stays the user's when root runs a command on it.
+  // The cluster of a user keeps its owner when root runs a command.
   const owner = existsSync(cluster) ? statSync(cluster) : NOBODY;
   const account = owner.uid === 0 ? NOBODY : { uid: owner.uid, gid: owner.gid };
   const barrier = findBarrier(directory, account);
@@ -73,7 +73,7 @@ export function findHome(data_dir: string, log: Log): PostgresHome {
   );
 }
 
-/** The home of a data directory that was used before; `undefined` when there is none. Makes nothing. */
+/** The existing home of a data directory; `undefined` without one. Read-only. */
 export function findExistingHome(data_dir: string): PostgresHome | undefined {
   const pointer = join(data_dir, POINTER);
   const home = homeAt(existsSync(pointer) ? readlinkSync(pointer) : data_dir, undefined);
@@ -94,7 +94,7 @@ function makeDirectory(path: string, mode: number): void {
   if (existsSync(path)) return;
   mkdirSync(dirname(path), { recursive: true });
   mkdirSync(path, { mode, recursive: true });
-  // What umask took away; the directory is ours, we have just made it.
+  // Undo the umask; the directory is new.
   chmodSync(path, mode);
 }
 
@@ -108,11 +108,11 @@ function followPointer(data_dir: string): string | undefined {
   }
   if (existsSync(target)) return target;
   throw new StartError(
-    `the database of ${data_dir} was kept in ${target}, which is gone; restore it, or remove ${pointer} to begin with an empty one`,
+    `the database of ${data_dir} was in ${target}, which no longer exists; restore it, or remove ${pointer} to start with an empty database`,
   );
 }
 
-/** Makes a home that nobody can reach and leaves a link to it; when two do this at once, the first link counts. */
+/** Creates a home that the account `nobody` can enter, and a link to it; of two concurrent attempts the first link counts. */
 function moveAway(data_dir: string, barrier: string, log: Log): string {
   let directory: string;
   try {
@@ -121,7 +121,7 @@ function moveAway(data_dir: string, barrier: string, log: Log): string {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     throw new StartError(
-      `as root, PostgreSQL runs as user id ${NOBODY.uid}, who cannot enter ${barrier}, and ${SYSTEM_LOCATION} cannot hold its data ` +
+      `as root, PostgreSQL runs as user id ${NOBODY.uid}, who cannot enter ${barrier}, and its data cannot be stored in ${SYSTEM_LOCATION} ` +
         `(${code}); set database.embedded.data_dir to a directory that user id can reach, or start as an ordinary user`,
       { exit_code: EXIT_CONFIGURATION, cause: error },
     );
@@ -139,7 +139,7 @@ function moveAway(data_dir: string, barrier: string, log: Log): string {
   return directory;
 }
 
-/** The first directory on the way to a path that an account may not enter; `undefined` when the way is free. */
+/** The first directory of a path that an account cannot enter; `undefined` if it can enter all. */
 export function findBarrier(path: string, { uid, gid }: Account): string | undefined {
   const way: string[] = [];
   for (let step = realpathSync(path); ; step = dirname(step)) {

@@ -7,7 +7,7 @@ import type { Account } from './postgres-home.ts';
 
 export type ServerState =
   | { readonly kind: 'running'; readonly pid: number; readonly port: number; readonly ready: boolean }
-  /** It left its pid file behind: it did not stop, it died. */
+  /** It ended without removing its pid file. */
   | { readonly kind: 'crashed'; readonly pid: number }
   | { readonly kind: 'stopped' };
 
@@ -21,7 +21,7 @@ export function readServerState(cluster: string): ServerState {
   const lines = text.split('\n');
   const pid = Number.parseInt(lines[0] ?? '', 10);
   if (!Number.isInteger(pid) || !serves(pid, cluster)) {
-    // A server that stops removes the file just before it ends, which may have been between our two looks.
+    // A stopping server removes the file just before it ends, so read it again.
     return readPidFile(cluster) === undefined ? { kind: 'stopped' } : { kind: 'crashed', pid };
   }
   const port = Number.parseInt(lines[PORT_LINE] ?? '', 10);
@@ -37,13 +37,13 @@ function readPidFile(cluster: string): string | undefined {
   }
 }
 
-/** After a reboot, or in a restarted container, another program may have the pid that the file remembers. */
+/** Whether the process is the server: after a reboot or container restart another program may have its pid. */
 function serves(pid: number, cluster: string): boolean {
   if (identify(pid) === undefined) return false;
   try {
     return realpathSync(`/proc/${pid}/cwd`) === realpathSync(cluster);
   } catch {
-    // No such thing on this system, or not for our eyes.
+    // /proc is missing or not readable.
     return programOf(pid)?.includes('postgres') ?? true;
   }
 }
@@ -52,11 +52,11 @@ const POLL_MS = 20;
 const FAST_SHUTDOWN_MS = 2500;
 const IMMEDIATE_SHUTDOWN_MS = 500;
 
-/** Stops a server: connections are closed and everything is written; one that takes too long is stopped at once, which is safe too. */
+/** Stops a server: fast shutdown, then after a timeout immediate shutdown, which is crash-safe. */
 export async function stopServer(pid: number): Promise<void> {
   const identity = identify(pid);
   const isGone = () => identity === undefined || identify(pid) !== identity;
-  for (const [signal, patience_ms] of [
+  for (const [signal, timeout_ms] of [
     ['SIGINT', FAST_SHUTDOWN_MS],
     ['SIGQUIT', IMMEDIATE_SHUTDOWN_MS],
   ] as const) {
@@ -66,11 +66,11 @@ export async function stopServer(pid: number): Promise<void> {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
     }
-    for (const end = performance.now() + patience_ms; performance.now() < end && !isGone(); ) await delay(POLL_MS);
+    for (const end = performance.now() + timeout_ms; performance.now() < end && !isGone(); ) await delay(POLL_MS);
   }
 }
 
-/** Options that run a program as an account, away from directories it may not see, and without this process's secrets. */
+/** Spawn options: account, a working directory it can enter, and an environment without secrets. */
 export function runAs(account: Account | undefined, directory: string) {
   return {
     cwd: directory,

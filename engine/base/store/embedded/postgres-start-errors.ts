@@ -9,11 +9,11 @@ const DAMAGE = /PANIC|valid checkpoint|could not open file|checksum|invalid data
 
 export function damagedCluster(home: PostgresHome, what: string): StartError {
   return new StartError(
-    `${home.cluster} is damaged (${what}); restore it from a backup, or move it away to begin with an empty database`,
+    `${home.cluster} is damaged (${what}); restore it from a backup, or move it away to start with an empty database`,
   );
 }
 
-/** Turns what a PostgreSQL program printed before it failed into one line with a remedy. */
+/** Converts the output of a failed PostgreSQL program into one line with a remedy. */
 export function explainOutput(output: string, home: PostgresHome, failure: string): StartError {
   const what = `the embedded PostgreSQL in ${home.directory} ${failure}`;
   if (/No space left|could not extend file/.test(output)) return new StartError(`${what}: ${NO_SPACE}`);
@@ -26,10 +26,10 @@ export function explainOutput(output: string, home: PostgresHome, failure: strin
 
 const DEEDS: Readonly<Record<string, string>> = { mkdir: 'create', open: 'open', symlink: 'create', scandir: 'read' };
 
-/** Turns an error of the file system, or of running a program, into one line with a remedy; leaves others alone. */
+/** Converts a file system or spawn error into one line with a remedy; returns other errors unchanged. */
 export function explainFileError(error: unknown, data_dir: string): unknown {
   const { code, syscall = 'use', path: source = data_dir, dest } = error as NodeJS.ErrnoException & { dest?: string };
-  // Of a link, the source is what it says, not where it is.
+  // For a symbolic link, `path` is its target and `dest` its location.
   const path = dest ?? source;
   if (error instanceof StartError || !(error instanceof Error) || code === undefined) return error;
   const [call = ''] = syscall.split(' ');
@@ -40,14 +40,14 @@ export function explainFileError(error: unknown, data_dir: string): unknown {
     });
   if (code === 'ENOSPC' || code === 'EDQUOT') return new StartError(`cannot write to ${data_dir}: ${NO_SPACE}`);
   if (call === 'spawn') {
-    const reason = code === 'ENOENT' ? 'it does not fit this system (its libraries need glibc)' : code;
-    return failure(reason, 'set database.postgres.url_env to use a PostgreSQL server of your own');
+    const reason = code === 'ENOENT' ? 'it does not run on this system (its libraries need glibc)' : code;
+    return failure(reason, 'set database.postgres.url_env to use your own PostgreSQL server');
   }
   if (code === 'EACCES' || code === 'EPERM') {
     const remedy = `${ELSEWHERE} a directory that ${currentUser()} may write, or run as its owner (user id ${statSync(nearest(path)).uid})`;
     return failure('permission denied', remedy);
   }
-  // Node says so when asked to make several directories on a read-only file system.
+  // Node reports ENOENT for a recursive mkdir on a read-only file system.
   if (code === 'EROFS' || (code === 'ENOENT' && call === 'mkdir')) {
     return failure('the file system does not allow it', `${ELSEWHERE} a directory on another one`);
   }

@@ -1,4 +1,4 @@
--- What happened, and who changed what.
+-- Audit log of requests, and changes by administrators.
 
 create sequence audit_log_id;
 create table audit_log (
@@ -10,8 +10,7 @@ create table audit_log (
 alter sequence audit_log_id owned by audit_log.id;
 create index on audit_log (id);
 create index on audit_log (request_id);
--- What lists of requests look for: all of a time, those of a person or of a token, and those that did not go well. Anything else
--- is looked for among these, a stretch of time after the other.
+-- Indexes for lists of requests: by time, person, token, and failure. Other filters scan these in slices of time.
 create index on audit_log (at, id);
 create index on audit_log ((record ->> 'user'), at);
 create index on audit_log ((record ->> 'token_id'), at);
@@ -21,7 +20,7 @@ create table audit_log_default partition of audit_log default;
 create function audit_append(p_records jsonb, p_again boolean) returns void
 language plpgsql as $$
 begin
-  -- Ids become visible in their order, so that a reader who asks for what came after an id misses nothing.
+ -- Ids become visible in order, so that a reader of the rows after an id misses none.
   perform pg_advisory_xact_lock(hashtext('appscli.audit_append'));
   insert into audit_log (at, request_id, record)
   select to_timestamp(r.at_ms / 1000.0), r.request_id, r.record
@@ -58,8 +57,7 @@ language sql immutable parallel safe as $$
   select array_remove(string_to_array(translate(lower(p_text), ':(),"', '     '), ' '), '')
 $$;
 
--- What a change was made to, whose that is, and what came of it. It calls no function of ours: an index that is built finds
--- none by its bare name.
+-- Subject, owner and result of a change. It calls no own function, because index builds cannot find one by its bare name.
 create function change_names(p_subject text, p_before jsonb, p_after jsonb) returns text
 language sql immutable parallel safe as $$
   select p_subject
@@ -73,12 +71,12 @@ $$;
 create index on admin_changes using gin (words_of(actor));
 create index on admin_changes using gin (words_of(change_names(subject, before, after)));
 
--- How often each rule in shadow mode held, by hour and by the upstream that served: whole numbers instead of a search through
--- the audit log. It counts what audit records say, as they are written.
+-- Matches of each rule in shadow mode, by hour and serving upstream: sums instead of a scan of the audit log. Counted as audit records
+-- are written.
 create table shadow_hours (
   hour timestamptz not null,
   name text not null,
-  -- Empty where none was chosen.
+ -- Empty without an upstream.
   upstream text not null,
   requests bigint not null,
   last_at timestamptz not null,
@@ -94,9 +92,9 @@ begin
     (array_agg(a.request_id order by a.at desc))[1]
   from added a, jsonb_array_elements_text(
     case jsonb_typeof(a.record -> 'shadow') when 'array' then a.record -> 'shadow' else '[]' end) as n (name)
-  -- Nearly no record has any: the function above is called for none of those.
+ -- Almost no record has any, and the function is called only for those that do.
   where a.record ? 'shadow'
-  -- In one order, so that gateways never wait for each other in a circle.
+ -- In one order, so that gateways never deadlock.
   group by 1, 2, 3 order by 1, 2, 3
   on conflict (hour, name, upstream) do update set
     requests = s.requests + excluded.requests,

@@ -1,4 +1,4 @@
--- The files of a configuration as text, secrets blanked out, by a hash of them; and its rules in words, null while it has errors.
+-- Configuration versions: the files as text without secrets, by their hash, and the rules in words (null for a version with errors).
 create table config_versions (
   version text primary key,
   first_loaded_at timestamptz not null,
@@ -12,20 +12,20 @@ create table config_loads (
   replica text not null,
   cause text not null check (cause in ('start', 'files', 'signal')),
   failed boolean not null,
-  -- Null where nothing could be read.
+ -- Null if nothing could be read.
   version text references config_versions on delete cascade,
-  -- As metrics tell it; null for a load that failed.
+ -- Hash as in metrics; null for a failed load.
   config_hash text,
   changed text[] not null,
   needs_restart text[] not null,
   findings jsonb not null,
-  -- What failed where no finding says so.
+ -- The error, if no finding has it.
   problem text,
   program text not null
 );
 create index on config_loads (version);
 
--- What runs in each gateway. It says so again and again, and is gone when it has not done so for long.
+-- Running version of each gateway, with a heartbeat; removed without one.
 create table config_replicas (
   id uuid primary key,
   name text not null,
@@ -37,7 +37,7 @@ create table config_replicas (
   seen_at timestamptz not null
 );
 
--- A load with its version. What is known of the version stays, but rules are added that it lacked.
+-- Records a load with its version. A known version stays, and only missing rules are added.
 create function record_config_load(p_at timestamptz, p_load jsonb) returns void
 language sql as $$
   with put as (
@@ -53,7 +53,7 @@ language sql as $$
     problem text, program text)
 $$;
 
--- Forgets replicas that are gone, loads that are old or too many, and versions of which no load is left. What a replica runs stays.
+-- Removes dead replicas, old or excess loads, and versions without loads. Versions of running replicas stay.
 create function tidy_config_loads(p_now timestamptz, p_days integer, p_versions integer, p_loads integer) returns void
 language plpgsql as $$
 begin
@@ -73,7 +73,7 @@ begin
   delete from shadow_hours where hour < p_now - make_interval(days => p_days);
 end $$;
 
--- Upstreams that get no new requests until somebody resumes them. Names of gateway.yaml, which need not be there any more.
+-- Drained upstreams, until an administrator resumes them. Names of gateway.yaml, which may since have been removed.
 create table drained_upstreams (
   name text primary key,
   reason text,
@@ -81,24 +81,24 @@ create table drained_upstreams (
   drained_by text not null
 );
 
--- What kept requests from upstreams and for how long, as each replica saw it itself: for people to look at, nothing goes by it.
-create table upstream_troubles (
+-- Incidents of upstreams, as seen by each replica. For display only.
+create table upstream_incidents (
   id bigint generated always as identity primary key,
   -- Host and process.
   replica text not null,
   kind text not null check (kind in ('open', 'unreachable', 'credential', 'limited')),
   upstream text not null,
-  -- Null where it is about the upstream as a whole.
+ -- Null for the whole upstream.
   upstream_model text,
   began_at timestamptz not null,
-  -- When it was to be tried again, as told last.
+ -- Time of the next retry, as last reported.
   until timestamptz not null,
-  -- When it served again; null until that was seen.
+ -- When it served again; null if not yet seen.
   ended_at timestamptz,
-  -- How often it began anew: each time that it was tried again in vain is one.
+ -- Number of failed retries.
   times integer not null,
   -- The last failure, for people.
   last text,
   unique nulls not distinct (replica, began_at, upstream, kind, upstream_model)
 );
-create index on upstream_troubles (began_at);
+create index on upstream_incidents (began_at);

@@ -1,16 +1,14 @@
--- The database itself: which one it is, its months, and what each of two roles may do: one owns the tables and migrates, gateways
--- run as the other, which can neither change a table nor rewrite what was billed and audited. A role that owns the tables may go
--- on doing both.
+-- The database itself: its identity, its monthly partitions, and two roles. One role owns the tables and migrates. Gateways run as the
+-- other, which can neither change tables nor rewrite the ledger and audit log. The owner may also run gateways.
 
--- Which database this is, wherever it is moved and whatever it is called: a copy and a restored backup have it too.
+-- Identity of the database, independent of address and name; copies and restored backups share it.
 create table database_identity (
   only_row boolean primary key default true check (only_row),
   id uuid not null default gen_random_uuid()
 );
 insert into database_identity default values;
 
--- Raises where this is another database than the one that something was meant for. An SQLSTATE of its own, for nothing is
--- wrong with the data.
+-- Raises if this is not the expected database. It has its own SQLSTATE, because the data is not wrong.
 create function is_database(p_id uuid) returns boolean
 language plpgsql as $$
 begin
@@ -20,17 +18,17 @@ begin
   return true;
 end $$;
 
--- For functions that move money: their commit waits for the disk, whatever the server's default is.
+-- For functions that change money: makes their commit durable, regardless of the default of the server.
 create function ensure_durable_commit() returns void
 language plpgsql as $$
 begin
-  -- A setting on the function itself would be gone again before the commit it is meant for.
+ -- A setting of the function itself would end before the commit.
   if current_setting('synchronous_commit') = 'off' then
     perform set_config('synchronous_commit', 'on', true);
   end if;
 end $$;
 
--- What a gateway needs of each table, view and sequence. Whoever is not the owner gets no more of the first lines than these.
+-- Privileges that a gateway needs on each table, view and sequence. For the first lines, other roles than the owner get no more.
 create function needed_rights() returns table (relation regclass, rights text[])
 language sql stable as $$
   select c.oid::regclass, case
@@ -42,12 +40,11 @@ language sql stable as $$
   from pg_class c
   where c.relnamespace = (select l.relnamespace from pg_class l where l.oid = 'ledger'::regclass)
     and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
-    -- The sequence of an identity column needs no right of its own.
+   -- The sequence of an identity column needs no privilege.
     and not (c.relkind = 'S' and exists (select from pg_depend d where d.objid = c.oid and d.classid = 'pg_class'::regclass and d.deptype = 'i'))
 $$;
 
--- Takes back what default privileges give of these tables beyond that, from everybody but their owner. Partitions are written
--- through their table alone.
+-- Revokes further default privileges on these tables, except from the owner. Partitions are written through their table only.
 create function close_tables() returns void
 language plpgsql as $$
 declare
@@ -66,14 +63,13 @@ begin
   end loop;
 end $$;
 
--- Whether who is connected may do all that the owner of the tables may.
+-- Whether the connected role has the privileges of the owner.
 create function is_owner() returns boolean
 language sql stable as $$
   select pg_has_role(session_user, c.relowner, 'usage') from pg_class c where c.oid = 'ledger'::regclass
 $$;
 
--- What is done after every migration: rights as above; and functions that run as the owner look for names where the tables are,
--- and nowhere that others can make some.
+-- Runs after every migration: sets the privileges, and the search_path of security definer functions to the schema of the tables.
 create function secure_schema() returns void
 language plpgsql as $$
 declare
@@ -91,8 +87,8 @@ begin
   perform close_tables();
 end $$;
 
--- Monthly partitions of the ledger, its sums and audit_log, made ahead. An insert never depends on them: the default partition takes
--- what has no month yet, and making the month later moves it out of there.
+-- Creates monthly partitions of the ledger, its sums and audit_log in advance. Inserts do not depend on them: the default partition takes
+-- rows without a month, and the later creation of the month moves them.
 
 create function ensure_partition(p_table text, p_column text, p_month timestamptz) returns void
 language plpgsql as $$
@@ -110,11 +106,11 @@ begin
   execute format(
     'with moved as (delete from %1$I where %2$I >= %3$L and %2$I < %4$L returning *) insert into %5$I select * from moved',
     v_default, p_column, v_from, v_to, v_name);
-  -- Attaching locks the parent less than creating a partition in place would.
+ -- Attaching takes a weaker lock on the parent than creating a partition in place.
   execute format('alter table %I attach partition %I for values from (%L) to (%L)', p_table, v_name, v_from, v_to);
 end $$;
 
--- What gateways call, whoever owns the tables. Others than the owner can't choose the time.
+-- Called by gateways of both roles. Only the owner can choose the time.
 create function make_months(p_now timestamptz) returns boolean
 language plpgsql security definer as $$
 declare
@@ -131,11 +127,11 @@ begin
   perform close_tables();
   return true;
 exception when lock_not_available then
-  -- A long report is reading; the default partition takes the rows meanwhile.
+ -- A long report holds a lock; the default partition takes the rows meanwhile.
   return false;
 end $$;
 
--- The monthly partitions of a table, and when each begins and ends.
+-- The monthly partitions of a table, with start and end.
 create function months_of(p_table text) returns table (name text, since timestamptz, until timestamptz)
 language sql stable as $$
   select c.relname::text, m.month at time zone 'UTC', (m.month + interval '1 month') at time zone 'UTC'
@@ -144,8 +140,8 @@ language sql stable as $$
   where i.inhparent = to_regclass(quote_ident(p_table)) and c.relname ~ ('^' || p_table || '_[0-9]{4}_[0-9]{2}$')
 $$;
 
--- Makes the sums what the ledger comes to without what was settled from p_since until p_until, which is about to be dropped. Of
--- the hours before, only what was settled later is left, which is little.
+-- Recomputes the sums without the lines settled from p_since until p_until, which are about to be dropped. Of earlier hours, only the
+-- few lines settled later are left.
 create function forget_usage(p_since timestamptz, p_until timestamptz) returns void
 language plpgsql as $$
 declare
@@ -169,15 +165,13 @@ begin
   perform wait_again('-infinity', p_until, '-infinity', p_since);
 end $$;
 
--- Drops the oldest monthly partition of a table that ended p_months before this month began, or earlier, and of the ledger's rows
--- what the sums have of them. Tells its name, and before when its rows were; no row when there is none, or when another process does
--- it at this moment; a row without a name when the table is being read for long.
+-- Drops the oldest monthly partition that ended at least p_months before this month, and its part of the sums. Returns its name and end.
+-- No row: there is none, or another process is dropping it. A row without a name: a long query holds a lock.
 --
--- Detaching a partition would lock the parent as much as dropping it does: while there is a default partition PostgreSQL
--- cannot do it concurrently. So this waits a quarter of a second for the lock, and otherwise the caller tries again later:
--- requests that settle stand behind a lock that is waited for.
+-- With a default partition, PostgreSQL cannot detach concurrently, so detaching locks the parent like dropping. This waits 0.25 seconds
+-- for the lock, because settling requests queue behind it; then the caller retries later.
 --
--- Others than the owner of the tables can't choose the time, and keep two months at least.
+-- Only the owner can choose the time; other roles keep at least two months.
 create function drop_oldest_month(p_table text, p_months integer, p_now timestamptz)
 returns table (dropped text, rows_before timestamptz)
 language plpgsql security definer as $$

@@ -1,23 +1,23 @@
--- People, what they sign in with, and what programs of theirs use.
+-- People, their sessions, and their access tokens.
 
--- One person has one row, whatever e-mail tokens and sign-ins were made with.
+-- One row for each person, for all e-mail addresses of tokens and sign-ins.
 create table principals (
   id text primary key,
   email text not null,
-  -- The account at the identity provider; null until somebody signs in.
+ -- The account at the identity provider; null before the first sign-in.
   issuer text,
   subject text,
   name text,
-  -- Those of the latest sign-in.
+ -- Groups of the latest sign-in.
   groups text[] not null default '{}',
   signed_in_at timestamptz,
-  -- Since when the access tokens the person made are suspended.
+ -- Since when the personal access tokens are suspended.
   blocked_at timestamptz,
-  -- Set by an administrator: the next account that signs in with this address is the person's, whoever had it before.
+ -- Set by an administrator: the next account that signs in with this address becomes the account of the person.
   open_to_sign_in boolean not null default false,
-  -- When the identity provider was last asked about somebody who does not renew a session, whatever it said.
+ -- Last account check at the identity provider for a person without a renewing session, with any result.
   asked_at timestamptz,
-  -- Until when their tokens go on although nobody verified them for too long, because the provider could not be asked.
+ -- Grace period of their tokens while the identity provider is unavailable for account checks.
   suspension_put_off_until timestamptz,
   created_at timestamptz not null default now()
 );
@@ -42,7 +42,7 @@ create table access_tokens (
 );
 create index on access_tokens (principal_id, name);
 
--- Credentials of automation for the admin API. The owner answers for one; none where it was made at a command line.
+-- Service credentials for the admin API. The owner is responsible for it; null if it was created by a command.
 create table service_tokens (
   id text primary key,
   hash bytea not null unique,
@@ -56,7 +56,7 @@ create table service_tokens (
   last_used_at timestamptz,
   revoked_at timestamptz,
   replaced_by text references service_tokens (id),
-  -- Since when its owner is known to be no administrator any more.
+ -- Since when its owner is known not to be an administrator.
   unowned_since timestamptz
 );
 
@@ -71,17 +71,17 @@ create table sessions (
   checked_at timestamptz not null,
   expires_at timestamptz not null,
   refreshing_until timestamptz,
-  -- When and from where the newest refresh token was asked for.
+ -- Time and address of the latest renewal.
   renewed_at timestamptz,
   renewed_from text,
-  -- When the newest session token that came with a request was issued.
+ -- Issue time of the newest session token seen in a request.
   seen_at timestamptz,
-  -- The last refusal of a replaced refresh token from an address that has not renewed the session since.
+ -- Last rejection of a replaced refresh token, from an address that has not renewed the session since.
   refused_at timestamptz,
   refused_from text,
   revoked_at timestamptz,
   revoked_because text,
-  -- `client`: of a program that signed in with a code; `console`: of a browser, whose cookie console_sessions has.
+ -- `client`: a program that signed in with a device code; `console`: a browser, with its cookie in console_sessions.
   kind text not null default 'client'
 );
 create index on sessions (principal_id);
@@ -93,16 +93,16 @@ create table refresh_tokens (
   session_id text not null references sessions (id) on delete cascade,
   created_at timestamptz not null,
   used_at timestamptz,
-  -- What the token was replaced by, and that token itself, sealed under this one: only who has this one can open it.
+ -- Hash of the replacing token, and that token encrypted under this one, so that only the holder of this one can decrypt it.
   replaced_by bytea,
   successor text,
-  -- When the token was first refused because what replaced it is in use.
+ -- When the token was first rejected because the replacing one is in use.
   refused_at timestamptz
 );
 create index on refresh_tokens (session_id);
 create index on refresh_tokens (replaced_by) where replaced_by is not null;
 
--- Sign-ins under way, of devices that show a code.
+-- Pending device sign-ins (RFC 8628).
 create table device_grants (
   id text primary key,
   device_code_hash bytea not null unique,
@@ -117,11 +117,11 @@ create table device_grants (
   state_hash bytea unique,
   person jsonb,
   sealed_grant text,
-  -- A sentence for whoever waits; null where the person declined.
+ -- Message for the waiting device; null if the person declined.
   denied_because text,
-  -- When the device was told.
+ -- When the device received the message.
   heard_at timestamptz,
-  -- Of a sign-in that was collected: when, its session, and the session's first refresh token, sealed under the device code.
+ -- For a collected sign-in: time, session, and first refresh token of the session, encrypted under the device code.
   redeemed_at timestamptz,
   session_id text,
   sealed_refresh text
@@ -137,7 +137,7 @@ create table attempts (
 );
 create index on attempts (window_start);
 
--- Who was turned away and why, for administrators; kept for days, and few of one address.
+-- Rejected sign-ins with their reason, for administrators; kept for days, and only a few for each address.
 create table refused_sign_ins (
   id bigint generated always as identity primary key,
   at timestamptz not null,
@@ -155,7 +155,7 @@ create table refused_sign_ins (
 create index on refused_sign_ins (email, at);
 create index on refused_sign_ins (at);
 
--- The provider's grants of sessions that have ended. A gateway that has the key tells the provider, and removes the row.
+-- Grants at the identity provider of ended sessions. A gateway with the key revokes them there, and removes the row.
 create table ended_grants (
   session_id text primary key,
   principal_id text not null,
@@ -169,38 +169,38 @@ create table ended_grants (
 create index on ended_grants (due_at);
 create index on ended_grants (ended_at);
 
--- Ids of the keys that gateways verify and open with, and when one of them last said that it has it.
+-- Ids of the verification keys of gateways, with the last report of each.
 create table signing_keys (
   id text primary key,
   seen_at timestamptz not null
 );
 
--- What is kept of the cookies of browsers. The session of a person is in `sessions`, where all else about it is.
+-- Console cookies of browsers; their sessions are in `sessions`.
 create table console_sessions (
   hash bytea primary key,
   session_id text references sessions (id) on delete cascade,
-  -- Who printed the link that opened it, as user@host: where nobody can sign in.
+ -- Without sign-in: who printed the link that opened it, as user@host.
   operator text,
   created_at timestamptz not null,
   seen_at timestamptz not null,
-  -- When it ends unless it is used, and when it ends in any case.
+ -- Idle expiry, and absolute expiry.
   expires_at timestamptz not null,
   ends_at timestamptz not null,
-  -- Another cookie has taken its place; requests under way still bring this one.
+ -- Replaced by another cookie; requests in flight still carry this one.
   replaced boolean not null default false,
   check ((session_id is null) <> (operator is null))
 );
 create index on console_sessions (session_id);
 create index on console_sessions (expires_at);
 
--- Links that open the console where nobody can sign in, until they are used or over.
+-- Links that open the console of a gateway without sign-in, until they are used or expired.
 create table console_links (
   hash bytea primary key,
   operator text not null,
   expires_at timestamptz not null
 );
 
--- When the clients of each person asked for their managed settings last, and which they have since.
+-- Last request of each person's clients for managed settings, and the settings they have since.
 create table policy_fetches (
   principal_id text primary key references principals (id) on delete cascade,
   fetched_at timestamptz not null,
@@ -208,11 +208,11 @@ create table policy_fetches (
   policies text[] not null
 );
 
--- Each function locks first and reads then, so that of several replicas that ask at the same moment one wins and the others
--- see that it did. All take their locks in one order: sign-in, person, session, access tokens. The time is the caller's.
+-- Each function locks before it reads, so that of several concurrent replicas one wins and the others see its result. Order of locks:
+-- sign-in, person, session, access tokens. The caller passes the time.
 
--- Why an account of the identity provider is not the person with its address: another account is (of this provider or of
--- another one), or administrators made access tokens for the address before anybody signed in. Null when it is.
+-- Why an account of the identity provider is not the person with its address: the address belongs to another account (of this or
+-- another provider), or administrators created access tokens for it before any sign-in. Null if it is the person.
 create function account_problem(p_person jsonb) returns text
 language plpgsql as $$
 declare
@@ -232,7 +232,7 @@ begin
   return null;
 end $$;
 
--- Tells every gateway that what it knows of a person's access tokens may be wrong.
+-- Notifies all gateways to discard cached access tokens of a person.
 create function announce_tokens(p_principal text) returns void
 language plpgsql as $$
 begin
@@ -240,8 +240,8 @@ begin
   from access_tokens where principal_id = p_principal and revoked_at is null;
 end $$;
 
--- Writes down what the identity provider says about a person, and returns the id of the principal; null, and nothing is
--- written, where the account may not have the address.
+-- Records the claims of the identity provider about a person, and returns the id of the principal; null without any change if the
+-- account may not have the address.
 create function note_person(p_person jsonb, p_now timestamptz) returns text
 language plpgsql as $$
 declare
@@ -258,7 +258,7 @@ begin
   if v_former.groups is distinct from v_groups or v_former.blocked_at is not null then
     perform announce_tokens(v_id);
   end if;
-  -- Somebody whose address changed at the identity provider keeps the access tokens they made themselves.
+ -- A person whose address changed at the identity provider keeps their personal access tokens.
   for v_moved in
     update access_tokens t set principal_id = v_id from principals o
     where o.issuer = p_person ->> 'issuer' and o.subject = p_person ->> 'subject' and o.id <> v_id
@@ -276,8 +276,8 @@ begin
   return v_id;
 end $$;
 
--- Writes down what the identity provider said of somebody whose session nobody renews. False where the session has ended,
--- or the address belongs to another account.
+-- Records the result of an account check for a session that is not renewed. False if the session has ended, or the address belongs to
+-- another account.
 create function note_checked(p_session text, p_person jsonb, p_sealed_grant text, p_now timestamptz) returns boolean
 language plpgsql as $$
 begin
@@ -292,7 +292,7 @@ begin
   return true;
 end $$;
 
--- Access tokens somebody made are refused until they are verified again. False where they were already.
+-- Suspends the personal access tokens of a person until the next verification. False if already suspended.
 create function suspend_person(p_email text, p_because text, p_now timestamptz) returns boolean
 language plpgsql as $$
 declare
@@ -308,7 +308,7 @@ begin
   return true;
 end $$;
 
--- Revokes access tokens that are not revoked yet, tells every gateway, and writes down who did it and why. Returns their ids.
+-- Revokes active access tokens, notifies all gateways, and records actor and reason. Returns their ids.
 create function revoke_tokens(
   p_ids text[], p_because text, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns setof text
@@ -330,7 +330,7 @@ begin
   end loop;
 end $$;
 
--- Ends a session. Where no actor is named, it is the person of the session.
+-- Ends a session. Without an actor, the actor is the person of the session.
 create function end_session(
   p_session text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns boolean
@@ -351,38 +351,36 @@ begin
   return true;
 end $$;
 
--- Ends the sessions of a person but one, and returns how many there were. Those whose time was over just now end as well, and
--- do not count: the last session token of one may live a day longer.
+-- Ends the sessions of a person but one, and returns how many it ended. A session that expired within the last day ends as well:
+-- its last session token can live that long.
 create function end_sessions(
   p_principal text, p_but text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns integer
 language plpgsql as $$
 declare
-  v_session record;
+  v_session text;
   v_count integer := 0;
 begin
   for v_session in
-    select id, (expires_at > p_now)::integer as counts from sessions
-    where principal_id = p_principal and revoked_at is null and expires_at > p_now - interval '2 days'
+    select id from sessions
+    where principal_id = p_principal and revoked_at is null and expires_at > p_now - interval '1 day'
       and id is distinct from p_but
     order by id
   loop
-    if end_session(v_session.id, p_because, p_actor_kind, p_actor, p_now) then
-      v_count := v_count + v_session.counts;
-    end if;
+    v_count := v_count + end_session(v_session, p_because, p_actor_kind, p_actor, p_now)::integer;
   end loop;
   return v_count;
 end $$;
 
--- Ends sign-ins of a person that the device has not collected yet.
+-- Ends sign-ins of a person that their device has not collected.
 create function deny_sign_ins(p_email text) returns void
 language sql as $$
   update device_grants set status = 'denied', person = null, sealed_grant = null
   where status = 'approved' and person ->> 'email' = p_email
 $$;
 
--- Lets an address go to another account: that of p_subject at p_issuer, or, where both are null, the next that signs in with it.
--- Sessions and sign-ins under way end; with p_with_tokens all access tokens, too.
+-- Reassigns an address to another account: p_subject at p_issuer, or if both are null, the next account that signs in with it. Ends
+-- sessions and pending sign-ins; with p_with_tokens, revokes all access tokens.
 create function rebind_person(
   p_email text, p_issuer text, p_subject text, p_with_tokens boolean, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns table (known boolean, sessions integer, tokens integer)
@@ -410,8 +408,8 @@ begin
   return next;
 end $$;
 
--- Ends everything of a person. Each statement sees what the one before waited for: a sign-in that turns into a session, or a
--- session that makes a token, at this very moment ends as well.
+-- Deprovisions a person. Each statement sees the changes that the previous one waited for, so concurrent sign-ins, sessions and tokens
+-- end as well.
 create function deprovision(
   p_email text, p_tokens text, p_because text, p_actor_kind text, p_actor text, p_now timestamptz
 ) returns table (known boolean, sessions integer, tokens integer)
@@ -433,7 +431,7 @@ begin
     update principals set blocked_at = p_now where id = v_principal;
     perform announce_tokens(v_principal);
   end if;
-  -- Whoever was waited for may have replaced a token: once more, until there is none.
+ -- A concurrent transaction may have replaced a token: repeat until none is left.
   loop
     select count(*) into v_revoked from revoke_tokens(
       array(
@@ -447,7 +445,7 @@ begin
   return next;
 end $$;
 
--- A function of its own sees what others committed while the caller's statement waited for the principal.
+-- A separate function, because it sees what others committed while the caller's statement waited for the principal.
 create function self_made_in_force(p_principal text, p_now timestamptz) returns bigint
 language sql volatile as $$
   select count(*) from access_tokens t
@@ -455,9 +453,8 @@ language sql volatile as $$
     and (t.expires_at is null or t.expires_at > p_now)
 $$;
 
--- Begins to renew a session. Those may who have the newest refresh token, or the one before as long as nothing shows that what
--- replaced it arrived: no request came with a session token that was issued since. A token that was replaced a moment ago, and
--- has a successor, gives that once more.
+-- Starts the renewal of a session. It accepts the newest refresh token, and the previous one while no request shows that the client
+-- received its successor (a session token issued since). A token replaced a moment ago returns its successor again.
 create function begin_renewal(
   p_hash bytea, p_from text, p_now timestamptz, p_busy_until timestamptz, p_repeated_since timestamptz
 ) returns table (outcome text, id text, person jsonb, sealed_grant text, successor text)
@@ -502,10 +499,9 @@ begin
   return next;
 end $$;
 
--- Replaces the token p_hash by a new one. Where it was replaced before, and nothing shows that this reached its client, what
--- replaced it is replaced as well: whoever has that, such as a thief who renewed first and then kept quiet, is not on the same
--- footing as who asks now. Whichever of the two is seen first then rules the other out. Null: the session was ended, or the
--- token was replaced meanwhile by a renewal that this one had no part in.
+-- Rotates the token p_hash. If it was already replaced, and nothing shows that its client received the successor, the successor is
+-- replaced as well: its holder may be a thief who renewed first. The first of the two tokens in use then invalidates the other. Null: the
+-- session has ended, or a concurrent renewal replaced the token.
 create function finish_renewal(
   p_session text, p_hash bytea, p_from text, p_person jsonb, p_sealed_grant text, p_new_hash bytea, p_successor text,
   p_now timestamptz
@@ -518,7 +514,7 @@ declare
   v_issued_at timestamptz;
 begin
   perform 1 from principals where id = 'user:' || (p_person ->> 'email') for no key update;
-  -- Before anything is written: an ended session has no say in whose an address is.
+ -- Before any write: an ended session must not change the owner of an address.
   select coalesce(s.seen_at < date_trunc('second', s.renewed_at), true),
          date_trunc('second', coalesce(s.renewed_at, s.created_at))
   into v_is_unseen, v_issued_at
@@ -540,7 +536,7 @@ begin
   update sessions
   set principal_id = v_principal, person = p_person, sealed_grant = p_sealed_grant, checked_at = p_now,
     refreshing_until = null, renewed_from = p_from,
-    -- Session tokens tell seconds: of two in one second the first must not count as a sign of the second.
+   -- Issue times have seconds: of two tokens in one second, use of the first must not count for the second.
     renewed_at = case
       when v_issued_at < date_trunc('second', p_now) then p_now
       else date_trunc('second', p_now) + interval '1 second'
@@ -552,7 +548,7 @@ begin
     return null;
   end if;
   if v_token.used_at is not null and (not v_is_unseen or v_token.used_at > p_now - interval '30 seconds') then
-    -- Another renewal took over from this one, which was away for too long, and the token is one that gives the same again.
+   -- Another renewal took over after a timeout of this one, and the token returns the same successor again.
     update refresh_tokens set used_at = p_now where hash = p_hash;
     return v_token.successor;
   end if;
@@ -560,7 +556,7 @@ begin
     update refresh_tokens set replaced_by = p_new_hash, successor = null where replaced_by = v_token.replaced_by;
     update refresh_tokens set used_at = p_now, replaced_by = p_new_hash where hash = v_token.replaced_by;
   else
-    -- What is older than the token before the newest one is good for nothing.
+   -- Tokens older than the previous one are never accepted.
     update refresh_tokens set successor = null where replaced_by = p_hash;
   end if;
   update refresh_tokens set used_at = p_now, replaced_by = p_new_hash, successor = p_successor where hash = p_hash;
@@ -568,8 +564,8 @@ begin
   return p_successor;
 end $$;
 
--- A trigger, since sessions end in many functions. The sealed grant leaves the session in any case: where one waits here, the
--- gateway that has the key tells the provider, and removes it.
+-- A trigger, because sessions end in many functions. It moves the encrypted grant out of the session; a gateway with the key revokes it
+-- at the identity provider.
 create function keep_ended_grant() returns trigger
 language plpgsql as $$
 begin
@@ -585,8 +581,8 @@ for each row when (
   old.sealed_grant <> '' and new.sealed_grant = '' and old.person ->> 'issuer' <> '' and old.person ->> 'subject' <> ''
 ) execute function keep_ended_grant();
 
--- A user code that somebody enters. Of an address that entered p_most wrong ones no further code is looked up. The row of the
--- address is locked first, so that codes tried at once are judged one after the other.
+-- Checks an entered user code. An address with p_most wrong codes gets no further lookup. The row of the address is locked first, so that
+-- concurrent codes are checked one after the other.
 create function try_user_code(
   p_address text, p_code text, p_now timestamptz, p_began_after timestamptz, p_most integer
 ) returns table (
@@ -612,15 +608,14 @@ begin
       return;
     end if;
   end if;
-  -- Counting stops at two too many: who goes on gains nothing.
+ -- Counting stops at two above the limit.
   failures := least(v_failures, p_most + 1) + 1;
   update attempts a set count = failures where a.kind = 'code_submission' and a.address = p_address;
   return next;
 end $$;
 
--- What a device learns that asks for its session. The answer to a device that collects it may get lost: with the same device
--- code it is given once more what it was given, unless that was used to renew by then. A later use is not the device's, or
--- somebody else has what the device got, so the session ends (RFC 6749 section 4.1.2).
+-- The response to a device that polls for its session. If the response was lost, the same device code returns the same session again,
+-- until its refresh token was used. A later use means that the code or the session was stolen, so the session ends (RFC 6749 section 4.1.2).
 create function collect_device_grant(
   p_device_code_hash bytea, p_now timestamptz, p_polled_before timestamptz, p_repeated_since timestamptz, p_session text,
   p_refresh_hash bytea, p_sealed_refresh text, p_session_expires_at timestamptz
@@ -670,8 +665,8 @@ begin
       set status = 'redeemed', person = null, sealed_grant = null, redeemed_at = p_now, session_id = p_session,
         sealed_refresh = p_sealed_refresh
       where g.id = v_grant.id;
-      -- Somebody whose program was told that its refresh token is a replaced one signs in again with it: who has the newer
-      -- one is not them. Sessions of other programs, and those that went on from where the refusal was, are not concerned.
+     -- A person whose program was rejected with a replaced refresh token signs in again: the holder of the newer token is someone
+      -- else. Sessions of other programs, and those renewed from the rejected address, are not affected.
       perform end_session(s.id, 'its person signed in again after a replaced refresh token was refused',
         'gateway', 'sign-in', p_now)
       from sessions s
@@ -687,7 +682,7 @@ begin
   return next;
 end $$;
 
--- Begins a person's session in a browser. False, and nothing is written, where the account may not have the address.
+-- Starts a browser session. False without any change if the account may not have the address.
 create function open_console_session(
   p_session text, p_hash bytea, p_person jsonb, p_sealed_grant text, p_client text, p_client_address text,
   p_expires_at timestamptz, p_ends_at timestamptz, p_now timestamptz
@@ -708,7 +703,7 @@ begin
   return true;
 end $$;
 
--- A cookie that is used lasts longer, and the session with it.
+-- Extends a used cookie and its session.
 create function keep_console_session(p_hash bytea, p_expires_at timestamptz, p_now timestamptz) returns void
 language plpgsql as $$
 declare
@@ -724,7 +719,7 @@ begin
   where id = v_session and revoked_at is null and v_expires_at is not null;
 end $$;
 
--- Gives a browser another cookie for the same session. False where the former is none any more.
+-- Rotates the cookie of a browser session. False if the old cookie is no longer valid.
 create function replace_console_cookie(p_hash bytea, p_new_hash bytea, p_until timestamptz, p_now timestamptz)
 returns boolean
 language plpgsql as $$

@@ -1,8 +1,21 @@
--- Limits, what counts against them, and the ledger.
+-- Limits, the counters they are checked against, reservations, leases, and the ledger.
+--
+-- Lock order, the same in every function, so that processes cannot deadlock. A function takes all locks of one kind before any
+-- lock of the next kind:
+--   1. the advisory lock on limits in force: shared for taking leases (spend_batch), exclusive for changing a limit
+--      (recall_for_limit); and the advisory lock of reprice_batch
+--   2. new counters, by key (open_counters)
+--   3. existing reservations, by request_id; functions with `skip locked` never wait here
+--   4. new reservations, by request_id (insert_reserved)
+--   5. processes, by id
+--   6. counters, by id (lock_counters)
+--   7. leases: one advisory lock by the hash of lease_id, needed to change any row of the lease. The counter must be locked as
+--      well, except in place_rows, which needs no counter while the lease exists.
+-- Ledger rows are only inserted. After taking a lock, a new statement reads the locked rows again.
 
--- What a limit counts in one window, in its unit: what was spent, what is reserved, by how many requests in flight, and the
--- most that these can come to. Counters and reservations are updated all the time by few: room in each page lets an update
--- stay in its page, and an eager vacuum keeps the dead versions few.
+-- A counter: the usage of one limit key in one window, in the counter's unit. `spent` is settled, `reserved` is the amount
+-- reserved by requests in flight, `most` their worst case, and `in_flight` their number. Few counters and reservations change all
+-- the time: the fillfactor keeps updates in their page, and an eager vacuum keeps dead rows few.
 create table spend_counters (
   id bigint generated always as identity unique,
   scope text not null,
@@ -25,7 +38,7 @@ create table reservations (
   amount_nano_usd bigint not null,
   most_nano_usd bigint not null,
   tokens bigint not null default 0,
-  -- Counters of money: those that the ledger row will name. The others are in rate_counter_ids.
+  -- Counters in money, which the ledger row will name. Other units are in rate_counter_ids.
   counter_ids bigint[] not null,
   rate_counter_ids bigint[] not null default '{}',
   protocol text not null,
@@ -37,14 +50,14 @@ create table reservations (
   model text not null,
   upstream text not null,
   upstream_model text not null,
-  -- Earlier attempts while another one is under way, as the row will have them. What one may be billed, where that counts, is on
-  -- the counters of its upstream meanwhile: [{n, cost_nano_usd, counter_ids, ...}]. Null for nearly all.
+  -- Earlier attempts while another one is in flight, in the format of ledger.attempts: [{n, cost_nano_usd, counter_ids, ...}].
+  -- If possibly billed attempts count against limits, their cost stays on the counters of their upstream meanwhile. Usually null.
   held jsonb
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 
--- Room on a counter that a process has taken for requests to come, which it places without asking: in the counter's unit. It is
--- part of what is reserved on the counter, of the most, and of the requests in flight. A process that had trouble begins anew with
--- another lease_id; what it had under the one before is returned.
+-- Budget leases: headroom that a process takes from a counter in advance, in the counter's unit, and hands out to requests in
+-- memory. A lease is included in the counter's reserved, most and in_flight. After an error a process starts over with a new
+-- lease_id and returns the leases of the old one.
 create table reservation_leases (
   lease_id uuid not null,
   counter_id bigint not null,
@@ -52,6 +65,8 @@ create table reservation_leases (
   amount bigint not null,
   most bigint not null,
   requests integer not null,
+  -- Life of the server in which the lease was taken.
+  life uuid,
   primary key (lease_id, counter_id)
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 create index on reservation_leases (counter_id);
@@ -63,7 +78,30 @@ create table processes (
   heartbeat_at timestamptz not null
 );
 
--- A request that was forwarded has one row of the kind 'request', and rows of the kind 'adjustment' that put it right.
+-- Server lives. A life ends when PostgreSQL stops or crashes, also by the crash of a single backend: a crash empties unlogged
+-- tables.
+create unlogged table server_lives (
+  started timestamptz primary key default pg_postmaster_start_time(),
+  id uuid not null default gen_random_uuid()
+);
+
+-- Id of the current server life; null before the first heartbeat in it.
+create function server_life() returns uuid
+language sql as $$
+  select id from server_lives where started = pg_postmaster_start_time()
+$$;
+
+-- Heartbeat of a process. Returns its time and the server life.
+create function say_alive(p_id uuid, p_machine text, p_identity text, p_now timestamptz)
+returns table (heartbeat_at timestamptz, life uuid)
+language sql as $$
+  insert into server_lives default values on conflict do nothing;
+  insert into processes as p (id, machine, identity, heartbeat_at) values (p_id, p_machine, p_identity, coalesce(p_now, now()))
+  on conflict (id) do update set heartbeat_at = excluded.heartbeat_at
+  returning p.heartbeat_at, server_life();
+$$;
+
+-- A forwarded request has one row of kind 'request', and a row of kind 'adjustment' for each correction.
 create table ledger (
   request_id text not null,
   kind text not null default 'request' check (kind in ('request', 'adjustment')),
@@ -84,39 +122,41 @@ create table ledger (
   cache_write_5m_tokens bigint not null,
   cache_write_1h_tokens bigint not null,
   server_tools jsonb,
-  -- What was billed, where it differs from the model that was asked for at its usual price: the model that answered, its service
-  -- tier, speed and region, and what each of several models used. The other columns hold the sum.
+  -- What was billed, if it differs from the requested model at its usual price: the model that responded, its service tier, speed
+  -- and region, and the usage of each of several models. The other columns hold the sum.
   billed jsonb,
   cost_nano_usd bigint not null,
   provenance jsonb not null,
   counter_ids bigint[] not null,
   forwarded_at timestamptz not null,
   settled_at timestamptz not null,
-  -- What became of each attempt to have a request served, in order; null where the first was the only one and served: the
-  -- row then tells all about it. An attempt whose upstream may bill it, and which counts, names its counters in counter_ids: it is
-  -- in the cost of the row, and counts there in place of where the row counts. A row that corrects one has its attempts, too.
+  -- All attempts in order; null if the first attempt was the only one and succeeded, because the row then describes it. A possibly
+  -- billed attempt that counts against limits has its own counter_ids: its cost is in the cost of the row, and counts there instead
+  -- of on the row's counters. An adjustment repeats the attempts of its request.
   attempts jsonb,
-  -- Longest lifetime that the request asked of the prompt cache, and that its upstream was asked for.
+  -- The longest prompt cache lifetime in the client's request, and the one sent to the upstream.
   cache_requested_ttl text,
   cache_effective_ttl text,
-  -- Of the last attempt: milliseconds until it was answered or failed, and the id that its upstream gave it. Null where its
-  -- process ended before that was known.
+  -- Of the last attempt: milliseconds until its response or failure, and the upstream's request id. Null if the gateway process
+  -- died before it knew them.
   upstream_ms double precision,
   upstream_request_id text
 ) partition by range (settled_at);
 create index on ledger (request_id);
 create index on ledger using brin (settled_at);
 create index on ledger (settled_at) where attempts is not null;
+-- Leases of processes that died together with the database; see book_leases.
+create index on ledger (principal_id) where user_email = 'unknown';
 create table ledger_default partition of ledger default;
 
--- Rows settled before this moment were dropped. No row: none were.
+-- Rows settled before this moment were dropped by retention. Without a row, none were.
 create table ledger_bounds (
   only_row boolean primary key default true check (only_row),
   dropped_before timestamptz not null
 );
 
--- The ledger with a line more for each earlier attempt that cost something or may be billed, at its own upstream; the line of
--- its request is without that. cost_from is the provenance of the cost: where it is 'possible', what may be billed is in it.
+-- The ledger with an extra line for each earlier attempt that cost something or may be billed, at its own upstream. The line of
+-- the request excludes these. cost_from is the provenance of the cost: 'possible' means that possibly billed amounts are included.
 create view ledger_lines as
 select l.request_id, l.kind, l.protocol, l.user_email, l.team, l.project, l.token_id, l.model, l.upstream, l.upstream_model,
        l.status, l.input_tokens, l.output_tokens, l.cache_read_tokens, l.cache_write_5m_tokens, l.cache_write_1h_tokens, l.billed,
@@ -141,7 +181,7 @@ cross join lateral (
 where l.attempts is not null and l.kind = 'request'
   and (a.is_last or a.cost_nano_usd <> 0 or a.possibly_billed_nano_usd > 0);
 
--- A row for each attempt of each request.
+-- One row per attempt of each request.
 create view ledger_attempts as
 select l.request_id, a.n, coalesce(a.upstream, l.upstream) as upstream,
        coalesce(a.upstream_model, l.upstream_model) as upstream_model, a.credential,
@@ -164,7 +204,7 @@ cross join lateral jsonb_to_recordset(coalesce(l.attempts, '[{"n": 1}]')) as a (
   counter_ids bigint[])
 where l.kind = 'request';
 
--- A limit set at run time: it replaces every limit of gateway.yaml on that counter.
+-- A limit set at run time: it replaces every limit of gateway.yaml on its counter.
 create table limit_settings (
   scope text not null,
   key text not null,
@@ -177,7 +217,7 @@ create table limit_settings (
   primary key (scope, key, window_kind, unit)
 );
 
--- Room on top of whatever limit is in force, for a time.
+-- A grant: temporary headroom on top of the limit in force.
 create table limit_grants (
   id text primary key,
   scope text not null,
@@ -194,8 +234,8 @@ create table limit_grants (
 create index on limit_grants (scope, key, window_kind, unit) where revoked_at is null;
 create index on limit_grants (granted_at);
 
--- What is set in the place of configured limits on a counter, and what is granted on top of them at a moment: one row, by index.
--- All that reserves, refuses and tells people of limits reads it. Grants have times in milliseconds since the epoch.
+-- The run-time changes of a counter at a moment: the amount that replaces configured limits, and the grants on top. One row, read
+-- by index. All checks and reports of limits use it. Grants have times in milliseconds since the epoch.
 create function changed_limit(p_scope text, p_key text, p_kind text, p_unit text, p_at timestamptz) returns table (
   amount bigint, reason text, set_at timestamptz, set_by text, granted bigint, grants jsonb
 )
@@ -212,7 +252,7 @@ language sql stable as $$
   left join limit_settings s on s.scope = p_scope and s.key = p_key and s.window_kind = p_kind and s.unit = p_unit
 $$;
 
--- The counters on which something is set, or granted at a moment.
+-- Counters with a limit set at run time, or with a grant at a moment.
 create function changed_counters(p_at timestamptz) returns table (scope text, key text, window_kind text, unit text)
 language sql stable as $$
   select scope, key, window_kind, unit from limit_settings
@@ -222,8 +262,8 @@ $$;
 
 -- Windows.
 
--- Of two moments that the clock on the wall calls the same, an hour apart, the first; other moments as they are. PostgreSQL
--- itself takes the second: where the clock goes back to midnight the day would begin in its own future.
+-- When the clock is set back, two moments an hour apart have the same local time: returns the first of the two. Other moments are
+-- unchanged. PostgreSQL picks the second, so that a day whose midnight repeats would start in its own future.
 create function first_of(p_at timestamptz, p_time_zone text) returns timestamptz
 language sql stable as $$
   select case
@@ -246,21 +286,21 @@ create function window_end(p_kind text, p_start timestamptz, p_time_zone text) r
 language sql stable as $$
   select case p_kind
     when 'open' then null
-    -- By the clock on the wall one minute of the year is an hour and a minute long.
+    -- When the clock is set back, one local minute of the year lasts an hour and a minute.
     when 'minute' then p_start + interval '1 minute'
-    -- A day without a midnight begins at one o'clock, and ends at midnight all the same.
+    -- A day whose midnight is skipped starts at one o'clock. The previous day still ends at midnight.
     else first_of(
-      date_trunc(p_kind, p_start at time zone p_time_zone + ('1 ' || p_kind)::interval) at time zone p_time_zone, p_time_zone)
+      date_trunc(p_kind, p_start at time zone p_time_zone + window_length(p_kind)) at time zone p_time_zone, p_time_zone)
   end
 $$;
 
 -- Counters and their limits.
 
--- Functions that look rows up by key, a few or hundreds at a time, have settings that let each statement be planned once per
--- connection: with plans made for the arguments of each call, planning was more than half of the time of a small batch, and
--- it grows with the partitions of the ledger. Looking up by index is right for any number of rows.
+-- Functions that look up rows by key, one or hundreds at a time, have settings that make PostgreSQL plan each statement once per
+-- connection. Planning for the arguments of each call took more than half the time of a small batch, and grows with the ledger's
+-- partitions. Index lookups are right for any number of rows.
 
--- Ids of the windows that p_now lies in, in the order given.
+-- Ids of the counters in the windows that contain p_now, in the order of the input. Creates missing counters.
 create function open_counters(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz, p_time_zone text
 ) returns bigint[]
@@ -291,15 +331,14 @@ begin
   return v_ids;
 end $$;
 
--- In the order of ids, so that processes never deadlock.
 create function lock_counters(p_ids bigint[]) returns void
 language plpgsql set enable_seqscan = off as $$
 begin
   perform from spend_counters where id = any (p_ids) order by id for update;
 end $$;
 
--- What was set in place of the limits on some counters, and what is granted on top of them, in the order given. Both are null
--- when nothing is set or granted for anybody, which costs two reads of empty tables.
+-- Amounts set at run time and sums granted on top, per counter in the order of the input. Both are null if there is no change for
+-- any counter, which costs two reads of empty tables.
 create function limit_changes(
   p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_now timestamptz,
   out amounts bigint[], out granted bigint[]
@@ -317,27 +356,27 @@ begin
   cross join lateral changed_limit(c.scope, c.key, c.kind, c.unit, p_now) as l;
 end $$;
 
--- The limit in force: the one that was set in place of what is configured, and what is granted on top. Null without any. This
--- and the next ones are the rules of engine/domain/budget/limits/room.ts.
+-- The limit in force: the amount set at run time, else the configured one, plus grants. Null means no limit. This function and the
+-- next ones implement the same rules as engine/domain/budget/limits/headroom.ts.
 create function limit_in_force(p_configured bigint, p_set bigint, p_granted bigint) returns bigint
 language sql immutable as $$
   select coalesce(p_set, p_configured) + coalesce(p_granted, 0)
 $$;
 
--- How far spending may come if everything in flight costs the most it can: p_ppm millionths beyond the limit.
+-- The bound on spending if every request in flight costs its worst case: p_ppm millionths above the limit.
 create function bound_of(p_limit bigint, p_ppm bigint) returns bigint
 language sql immutable as $$
   select p_limit + coalesce(p_limit / 1000000 * p_ppm + p_limit % 1000000 * p_ppm / 1000000, 0)
 $$;
 
--- What a reservation comes to in the unit of a counter.
+-- The amount of a reservation in the unit of a counter.
 create function in_unit(p_unit text, p_nano_usd bigint, p_tokens bigint, p_requests bigint) returns bigint
 language sql immutable as $$
   select case p_unit when 'nano_usd' then p_nano_usd when 'tokens' then p_tokens else p_requests end
 $$;
 
--- Whether a limit has room on a counter for an amount, and its bound for the most it can come to. Without a bound any most
--- has room; without a limit it is null.
+-- Whether a counter has headroom for an amount under a limit, and for its worst case under the bound. Null bound: the worst case
+-- is not checked. Null limit: the result is null.
 create function has_room(
   p_counter spend_counters, p_limit bigint, p_bound bigint, p_amount bigint, p_most bigint
 ) returns boolean
@@ -346,8 +385,8 @@ language sql immutable as $$
     and coalesce(p_counter.spent + p_counter.most + p_most <= p_bound, true)
 $$;
 
--- Whether a limit has room for one request; p_ppm is null for one that reserves the most it can cost. Another that is alone may
--- cost anything. Null without a limit.
+-- Whether a limit has headroom for one request. Null p_ppm: the request reserves its worst case. With p_ppm, a request that is
+-- alone in flight may cost anything. Null limit: the result is null.
 create function has_room_for(
   p_counter spend_counters, p_limit bigint, p_amount_nano_usd bigint, p_most_nano_usd bigint, p_tokens bigint, p_ppm bigint
 ) returns boolean
@@ -357,9 +396,9 @@ language sql immutable as $$
     in_unit(p_counter.unit, p_amount_nano_usd, p_tokens, 1), in_unit(p_counter.unit, p_most_nano_usd, p_tokens, 1))
 $$;
 
--- Some counters as they are at one moment, in the order given, as JSON: [spent, reserved, in_flight, most, set, granted,
--- resets_at_ms, then what of it is leased and not placed: reserved, in_flight, most, and whether a process that lives has leases
--- there]; and the ids of the latter. A process is taken for one that gives back while it was heard of within the last 15 seconds.
+-- A snapshot of counters in the order of the input, as JSON: [spent, reserved, in_flight, most, set, granted, resets_at_ms, then
+-- the unplaced part of leases: reserved, in_flight, most, and whether a live process has a lease there]. Also returns the ids of
+-- counters with such leases. Live here means a heartbeat within 15 seconds: only such a process can return leases on request.
 create function look_at_counters(
   p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[], out told text, out ids bigint[]
 )
@@ -391,150 +430,132 @@ begin
     from reservation_leases r left join processes p on p.id = r.process_id where r.counter_id = s.id) as l;
 end $$;
 
--- What a gateway asks of the ledger, many requests at a time: settlements and reservations.
---
--- Order of locks, the same in every function so that processes never deadlock: reservations, then counters by id, then leases by
--- counter id. Counters that do not exist yet are inserted in the order of their key before anything is locked. p_now replaces the
--- database's clock when it is not null. The functions that only settle_and_reserve_batch calls have no settings of their own.
+-- Group commit of a gateway: settlements and reservations of many requests. A p_now that is not null replaces the database's
+-- clock. Functions called only by spend_batch have no settings of their own.
 
--- A counter of a batch; window_n is the index of its window. The least of the limits that requests have on it, the least in shadow
--- mode, and by how many millionths these may be passed.
-create type batch_counter as (scope text, key text, window_n integer, unit text, lim bigint, shadow_lim bigint, ppm bigint);
-
--- What is asked of each counter, in the order of their positions: by how many requests, how much together. It has room if with all
--- of that it comes to the limit at most, and if everything in flight costs the most it can, to the bound at most.
-create type asked_counters as (
-  requests integer[], amount bigint[], most bigint[], tokens bigint[], limits bigint[], bounds bigint[]
+-- A counter of a batch; window_n is the index of its window. lot_* describe the lot to lease, in the counter's unit: lot_lim is
+-- the limit it must fit, null for no limit. lot_requests = 0 means no lot.
+create type batch_counter as (
+  scope text, key text, window_n integer, unit text, lot_requests integer, lot bigint, lot_most bigint, lot_lim bigint
 );
 
--- How many requests were settled, and their counters, as often as these name them: of which request, what it cost and used, and
--- what is no longer reserved for it.
+-- Part of the lease on a counter.
+create type lease_part as (id bigint, amount bigint, most bigint, requests integer);
+
+-- Which requests were settled; per counter how many requests, their cost and tokens, and the reservations they free; and the
+-- reservations that are settled separately.
 create type settled_counters as (
-  requests bigint, request_ids text[], ids bigint[], cost bigint[], used bigint[], amount bigint[], most bigint[], tokens bigint[]
+  request_ids text[], ids bigint[], requests bigint[], cost bigint[], used bigint[], amount bigint[], most bigint[], tokens bigint[],
+  apart reservations[]
 );
 
--- Whether there is room for all that is asked, and counters of money as they are with it, by their positions.
-create type changed_counters as (
-  fits boolean, positions integer[], spent bigint[], reserved bigint[], in_flight integer[], most bigint[]
-);
-
--- What is said only of a few requests that are over. A request without a reservation says who asked for what, and names its counters as
--- positions in those of the batch; so do attempts that count on others than their request. upstream and upstream_model are null where
--- they are those of the reservation. forwarded_at is null but for a late settlement.
+-- Extra fields that few settlements have. A request without a reservation has its identity here, and its counters as positions in
+-- those of the batch; so do attempts that count on other counters than their request. upstream and upstream_model are null if they
+-- equal those of the reservation. forwarded_at is set only in a late settlement.
 create type settlement_rest as (
   upstream text, upstream_model text, attempts jsonb, protocol text, principal_id text, user_email text, team text, project text,
   token_id text, model text, counters integer[], forwarded_at timestamptz
 );
 
--- A request that is over; rest is null for nearly all, which have a reservation and one attempt. note_n is the index of what many
--- have in common, from 0, in a JSON array of {provenance, server_tools, billed, cache_requested_ttl, cache_effective_ttl}. A cost
--- of null means the amount that was reserved.
+-- A settlement. rest is null for nearly all: those with a reservation and one attempt. note_n is the 0-based index in a JSON array
+-- of values that many rows share: {provenance, server_tools, billed, cache_requested_ttl, cache_effective_ttl}. A null cost means
+-- the reserved amount.
 create type batch_settlement as (
   request_id text, status integer, aborted boolean,
   input bigint, output bigint, cache_read bigint, cache_write_5m bigint, cache_write_1h bigint,
   cost bigint, upstream_ms double precision, upstream_request_id text, note_n integer, rest settlement_rest
 );
 
--- A request that asks for a reservation. Its counters are those from first to last in an array for all of a batch, those of money
--- before rates.
+-- A reservation request. Its counters are those from first to last in an array shared by the batch, money before rates. ppm: by
+-- how many millionths requests in flight may exceed a limit; null for a request that reserves its worst case.
 create type batch_request as (
   request_id text, amount bigint, most bigint, tokens bigint, protocol text, principal_id text, user_email text, team text,
-  project text, token_id text, model text, upstream text, upstream_model text, first integer, rates integer, last integer
+  project text, token_id text, model text, upstream text, upstream_model text, ppm bigint, first integer, rates integer, last integer
 );
 
--- Sums without the detour of sum(bigint) by numeric. Raises beyond bigint.
+-- Sums without the detour of sum(bigint) by numeric. Raises an error beyond bigint.
 create aggregate sum_bigint(bigint) (sfunc = int8pl, stype = bigint, initcond = '0', combinefunc = int8pl, parallel = safe);
 
--- Ids of the counters in the order given, like open_counters. is_changed: something is set or granted for somebody.
+-- Like open_counters, for the counters of a batch.
 create function find_counters(
-  p_counters batch_counter[], p_windows text[], p_starts timestamptz[], p_now timestamptz, p_time_zone text,
-  out ids bigint[], out is_changed boolean
-)
+  p_counters batch_counter[], p_windows text[], p_starts timestamptz[], p_now timestamptz, p_time_zone text
+) returns bigint[]
 language plpgsql as $$
+declare
+  v_ids bigint[];
 begin
-  select array_agg(s.id order by c.position),
-         exists (select from limit_settings) or exists (select from limit_grants where revoked_at is null)
-  into ids, is_changed
-  from unnest(p_counters) with ordinality as c (
-    scope, key, window_n, unit, lim, shadow_lim, ppm, position)
+  select array_agg(s.id order by c.ordinality) into v_ids
+  from unnest(p_counters) with ordinality as c
   join spend_counters s
     on s.scope = c.scope and s.key = c.key and s.window_kind = p_windows[c.window_n]
     and s.window_start = p_starts[c.window_n] and s.unit = c.unit;
-  if ids is null or cardinality(ids) < cardinality(p_counters) then
-    ids := open_counters(
+  if coalesce(cardinality(v_ids), 0) < cardinality(p_counters) then
+    v_ids := open_counters(
       array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
       array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
       p_now, p_time_zone);
   end if;
+  return v_ids;
 end $$;
 
--- What was set and granted on counters, as limit_changes tells it, and limits and bounds with that.
-create function limits_with_changes(
-  p_counters batch_counter[], p_windows text[], p_now timestamptz,
-  out amounts bigint[], out granted bigint[], out limits bigint[], out bounds bigint[]
-)
-language plpgsql as $$
-begin
-  select c.amounts, c.granted into amounts, granted
-  from limit_changes(
-    array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
-    array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
-    p_now) as c;
-  select array_agg(coalesce(l.lim, 9223372036854775807)), array_agg(coalesce(bound_of(l.lim, l.ppm), 9223372036854775807))
-  into limits, bounds
-  from (
-    select least(limit_in_force(c.lim, amounts[c.position], granted[c.position]), c.shadow_lim) as lim, c.ppm
-    from unnest(p_counters) with ordinality as c (scope, key, window_n, unit, lim, shadow_lim, ppm, position)) as l;
-end $$;
+-- The combined demand of all requests per counter: their number, and the smallest limit and bound for the counter after all of
+-- them. p_limits and p_shadows are the limits at each of p_at, null for none. p_set and p_granted are the run-time changes of each
+-- counter.
+create function asked_of(
+  p_ids bigint[], p_requests batch_request[], p_at integer[], p_limits bigint[], p_shadows bigint[], p_set bigint[], p_granted bigint[]
+) returns table (id bigint, requests bigint, amount bigint, most bigint, tokens bigint, lim bigint, bound bigint)
+language sql stable as $$
+  select p_ids[a.at], count(*), sum_bigint(r.amount), sum_bigint(r.most), sum_bigint(r.tokens), min(l.lim), min(bound_of(l.lim, r.ppm))
+  from unnest(p_requests) as r
+  cross join unnest(p_at[r.first : r.last], p_limits[r.first : r.last], p_shadows[r.first : r.last]) as a (at, lim, shadow)
+  cross join lateral (select least(limit_in_force(a.lim, p_set[a.at], p_granted[a.at]), a.shadow) as lim) as l
+  group by a.at
+$$;
 
--- Puts what is settled and what shall be reserved into their counters, which are locked by that in the order of their ids. What
--- does not fit may do so after all for one request after the other: decide_reserved knows.
-create function change_counters(p_settled settled_counters, p_ids bigint[], p_asked asked_counters) returns changed_counters
+-- Applies settlements and reservations to the counters, which are locked. Returns whether every request has headroom.
+create function change_counters(
+  p_settled settled_counters, p_ids bigint[], p_requests batch_request[], p_at integer[],
+  p_limits bigint[], p_shadows bigint[], p_set bigint[], p_granted bigint[]
+) returns boolean
 language plpgsql as $$
 declare
-  v_changed changed_counters;
+  v_fits boolean;
 begin
   with change as materialized (
-    select c.id, max(c.position) as position, sum_bigint(c.cost) as cost, sum_bigint(c.used) as used, sum(c.written) as written,
-           sum_bigint(c.amount) as amount, sum_bigint(c.most) as most, sum_bigint(c.tokens) as tokens,
-           sum(c.requests) as requests
+    select c.id, sum_bigint(c.cost) as cost, sum_bigint(c.used) as used, sum(c.ended)::bigint as ended, sum_bigint(c.amount) as amount,
+           sum_bigint(c.most) as most, sum_bigint(c.tokens) as tokens, sum(c.requests)::bigint as requests, max(c.lim) as lim,
+           max(c.bound) as bound
     from (
-      select s.id, null::integer as position, s.cost, s.used, 1 as written, -s.amount as amount, -s.most as most,
-             -s.tokens as tokens, -1 as requests
-      from unnest(p_settled.ids, p_settled.cost, p_settled.used, p_settled.amount, p_settled.most, p_settled.tokens)
-        as s (id, cost, used, amount, most, tokens)
+      select s.id, s.cost, s.used, s.requests as ended, -s.amount as amount, -s.most as most, -s.tokens as tokens,
+             -s.requests as requests, null::bigint as lim, null::bigint as bound
+      from unnest(
+        p_settled.ids, p_settled.requests, p_settled.cost, p_settled.used, p_settled.amount, p_settled.most, p_settled.tokens)
+        as s (id, requests, cost, used, amount, most, tokens)
       union all
-      select a.id, a.position::integer, 0, 0, 0, a.amount, a.most, a.tokens, a.requests
-      from unnest(p_ids, p_asked.requests, p_asked.amount, p_asked.most, p_asked.tokens)
-        with ordinality as a (id, requests, amount, most, tokens, position)
-      where a.requests > 0
+      select a.id, 0, 0, 0, a.amount, a.most, a.tokens, a.requests, a.lim, a.bound
+      from asked_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a
     ) as c
-    where c.id is not null
     group by c.id
-    order by c.id
   ), changed as (
     update spend_counters s
-    set spent = s.spent + case s.window_kind when 'open' then 0 else in_unit(s.unit, c.cost, c.used, c.written) end,
+    set spent = s.spent + case s.window_kind when 'open' then 0 else in_unit(s.unit, c.cost, c.used, c.ended) end,
         reserved = s.reserved + in_unit(s.unit, c.amount, c.tokens, c.requests),
         most = s.most + in_unit(s.unit, c.most, c.tokens, c.requests), in_flight = s.in_flight + c.requests
     from change c where s.id = c.id
-    returning c.position, s.unit, s.spent, s.reserved, s.in_flight, s.most
+    returning s.spent + s.reserved <= c.lim and s.spent + s.most <= c.bound as fits
   )
-  select coalesce(bool_and(
-           c.spent + c.reserved <= p_asked.limits[c.position] and c.spent + c.most <= p_asked.bounds[c.position]), true),
-         array_agg(c.position) filter (where c.unit = 'nano_usd'), array_agg(c.spent) filter (where c.unit = 'nano_usd'),
-         array_agg(c.reserved) filter (where c.unit = 'nano_usd'), array_agg(c.in_flight) filter (where c.unit = 'nano_usd'),
-         array_agg(c.most) filter (where c.unit = 'nano_usd')
-  into v_changed
-  from changed c where c.position is not null;
-  return v_changed;
+  select coalesce(bool_and(c.fits), true) into v_fits from changed c;
+  return v_fits;
 end $$;
 
--- Makes reservations. p_at are the counters of all of them, as positions in p_ids.
+-- Inserts reservations. p_at are the counters of all of them, as positions in p_ids. Returns false if one of them existed
+-- before.
 create function insert_reserved(
   p_process uuid, p_now timestamptz, p_ids bigint[], p_requests batch_request[], p_at integer[]
-) returns void
+) returns boolean
 language plpgsql as $$
+declare
+  v_made integer;
 begin
   insert into reservations (
     request_id, process_id, reserved_at, amount_nano_usd, most_nano_usd, tokens, counter_ids, rate_counter_ids,
@@ -542,77 +563,67 @@ begin
   select r.request_id, p_process, p_now, r.amount, r.most, r.tokens, c.ids[r.first : r.rates - 1], c.ids[r.rates : r.last],
          r.protocol, r.principal_id, r.user_email, r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
   from (select array(select p_ids[at] from unnest(p_at) as at) as ids offset 0) as c
-  cross join unnest(p_requests) as r;
+  cross join unnest(p_requests) as r
+  order by r.request_id
+  on conflict (request_id) do nothing;
+  get diagnostics v_made = row_count;
+  return v_made = cardinality(p_requests);
 end $$;
 
--- Takes what is asked from the counters again, after change_counters.
-create function take_back(p_ids bigint[], p_asked asked_counters) returns void
+-- The slow path after change_counters found too little headroom for all requests together. Decides on requests in order, each after
+-- the ones before it. Accepted requests keep their reservations and amounts on counters. remarks has an entry per limit without
+-- headroom: [index of the request, index among its counters, spent, reserved, in_flight, most, set, granted, resets_at_ms], indexes
+-- from 0. A limit in shadow mode rejects nothing: in the entries of accepted requests its index is offset by the number of
+-- counters. Late requests are rejected without an entry.
+create function decide_requests(
+  p_time_zone text, p_ids bigint[], p_requests batch_request[], p_at integer[], p_limits bigint[], p_shadows bigint[],
+  p_set bigint[], p_granted bigint[], p_late boolean
+) returns jsonb
 language plpgsql as $$
+declare
+  v_granted text[] := '{}';
+  v_counters spend_counters[];
+  v_counter spend_counters;
+  v_request batch_request;
+  v_lacking integer[];
+  v_many integer;
+  v_at integer;
+  -- Arrays and loops for speed: appending to JSON copies all of it, and a query per request would take five times as long.
+  v_remarks jsonb[] := '{}';
 begin
   update spend_counters s
   set reserved = s.reserved - in_unit(s.unit, a.amount, a.tokens, a.requests),
       most = s.most - in_unit(s.unit, a.most, a.tokens, a.requests), in_flight = s.in_flight - a.requests
-  from unnest(p_ids, p_asked.requests, p_asked.amount, p_asked.most, p_asked.tokens) as a (id, requests, amount, most, tokens)
-  where s.id = a.id and a.requests > 0;
-end $$;
+  from asked_of(p_ids, p_requests, p_at, p_limits, p_shadows, p_set, p_granted) as a where s.id = a.id;
+  select array_agg(s order by i.ordinality) into v_counters
+  from unnest(p_ids) with ordinality as i (id) join spend_counters s on s.id = i.id;
 
--- Decides on reservations in the order given, each in the light of those before it, that insert_reserved has made and
--- change_counters found to be too much together. p_limits has of each {limits: one per counter or null, shadow_limits: like limits,
--- or absent, ppm: by how many millionths of a limit all that is in flight may pass it, absent for a request that reserves the most
--- it can cost}. remarks has an entry per limit without room: [index of the request, index among its counters, spent, reserved,
--- in_flight, most, set, granted, resets_at_ms], indexes from 0. A limit in shadow mode refuses nothing: for a granted request its
--- index counts on from the number of counters.
-create function decide_reserved(
-  p_time_zone text, p_ids bigint[], p_asked asked_counters, p_set bigint[], p_granted bigint[],
-  p_requests batch_request[], p_at integer[], p_limits jsonb, out remarks jsonb, out changed changed_counters
-)
-language plpgsql as $$
-declare
-  v_counters spend_counters[];
-  v_counter spend_counters;
-  v_request batch_request;
-  v_limits bigint[];
-  v_shadow_limits bigint[];
-  v_ppm bigint;
-  v_places integer[];
-  v_lacking integer[];
-  v_at integer;
-  -- Arrays and loops: JSON is copied whole when something is appended, and a query per request would take five times as long.
-  v_refused text[] := '{}';
-  v_remarks jsonb[] := '{}';
-begin
-  perform take_back(p_ids, p_asked);
-  select array_agg(s order by i.position) into v_counters
-  from unnest(p_ids) with ordinality as i (id, position) join spend_counters s on s.id = i.id;
-
-  for v_number in 1 .. cardinality(p_requests) loop
+  for v_number in 1 .. case when p_late then 0 else cardinality(p_requests) end loop
     v_request := p_requests[v_number];
-    v_places := p_at[v_request.first : v_request.last];
+    v_many := v_request.last - v_request.first + 1;
     v_lacking := '{}';
-    select l.limits, l.shadow_limits, l.ppm into v_limits, v_shadow_limits, v_ppm
-    from jsonb_to_record(p_limits -> (v_number - 1)) as l (limits bigint[], shadow_limits bigint[], ppm bigint);
-    for v_index in 1 .. cardinality(v_places) loop
-      v_at := v_places[v_index];
+    for v_index in 0 .. v_many - 1 loop
+      v_at := p_at[v_request.first + v_index];
       if not has_room_for(
-        v_counters[v_at], limit_in_force(v_limits[v_index], p_set[v_at], p_granted[v_at]),
-        v_request.amount, v_request.most, v_request.tokens, v_ppm)
+        v_counters[v_at], limit_in_force(p_limits[v_request.first + v_index], p_set[v_at], p_granted[v_at]),
+        v_request.amount, v_request.most, v_request.tokens, v_request.ppm)
       then
-        v_lacking := array_append(v_lacking, v_index - 1);
+        v_lacking := array_append(v_lacking, v_index);
       end if;
     end loop;
-    if cardinality(v_lacking) > 0 then
-      v_refused := array_append(v_refused, v_request.request_id);
-    else
-      for v_index in 1 .. coalesce(cardinality(v_shadow_limits), 0) loop
+    if cardinality(v_lacking) = 0 then
+      v_granted := array_append(v_granted, v_request.request_id);
+      for v_index in 0 .. case when p_shadows is null then 0 else v_many end - 1 loop
         if not has_room_for(
-          v_counters[v_places[v_index]], v_shadow_limits[v_index], v_request.amount, v_request.most, v_request.tokens, v_ppm)
+          v_counters[p_at[v_request.first + v_index]], p_shadows[v_request.first + v_index],
+          v_request.amount, v_request.most, v_request.tokens, v_request.ppm)
         then
-          v_lacking := array_append(v_lacking, cardinality(v_places) + v_index - 1);
+          v_lacking := array_append(v_lacking, v_many + v_index);
         end if;
       end loop;
     end if;
     for v_index in 1 .. cardinality(v_lacking) loop
-      v_at := v_places[v_lacking[v_index] % cardinality(v_places) + 1];
+      v_at := p_at[v_request.first + v_lacking[v_index] % v_many];
       v_counter := v_counters[v_at];
       v_remarks := array_append(v_remarks, jsonb_build_array(
         v_number - 1, v_lacking[v_index], v_counter.spent, v_counter.reserved, v_counter.in_flight, v_counter.most,
@@ -620,8 +631,8 @@ begin
         (extract(epoch from window_end(v_counter.window_kind, v_counter.window_start, p_time_zone)) * 1000)::bigint));
     end loop;
 
-    continue when v_request.request_id = any (v_refused);
-    foreach v_at in array v_places loop
+    continue when v_lacking[1] < v_many;
+    foreach v_at in array p_at[v_request.first : v_request.last] loop
       v_counter := v_counters[v_at];
       v_counter.reserved := v_counter.reserved + in_unit(v_counter.unit, v_request.amount, v_request.tokens, 1);
       v_counter.most := v_counter.most + in_unit(v_counter.unit, v_request.most, v_request.tokens, 1);
@@ -630,20 +641,74 @@ begin
     end loop;
   end loop;
 
-  delete from reservations where request_id = any (v_refused);
-  with added as (
-    update spend_counters s set reserved = c.reserved, most = c.most, in_flight = c.in_flight
-    from unnest(v_counters) as c where s.id = c.id and s.in_flight <> c.in_flight
-    returning s.id, s.unit, s.spent, s.reserved, s.in_flight, s.most
-  )
-  select true, array_agg(array_position(p_ids, a.id)), array_agg(a.spent), array_agg(a.reserved), array_agg(a.in_flight),
-         array_agg(a.most)
-  into changed.fits, changed.positions, changed.spent, changed.reserved, changed.in_flight, changed.most
-  from added a where a.unit = 'nano_usd';
-  remarks := to_jsonb(v_remarks);
+  update spend_counters s set reserved = c.reserved, most = c.most, in_flight = c.in_flight
+  from unnest(v_counters) as c where s.id = c.id and s.in_flight <> c.in_flight;
+  delete from reservations
+  where request_id = any (array(select r.request_id from unnest(p_requests) as r where r.request_id <> all (v_granted)));
+  return to_jsonb(v_remarks);
 end $$;
 
--- The counters that reservations are on.
+-- Takes the requested lots: each in full or not at all, and only if the remaining headroom is at least p_share times as much. The
+-- counters are locked. Returns the ids of the leased counters.
+create function take_lots(
+  p_process uuid, p_lease uuid, p_ids bigint[], p_counters batch_counter[], p_set bigint[], p_granted bigint[], p_share integer
+) returns bigint[]
+language plpgsql as $$
+declare
+  v_taken bigint[];
+  v_life uuid := server_life();
+begin
+  perform pg_advisory_xact_lock(uuid_hash_extended(p_lease, 0));
+  with wanted as (
+    select c.id, c.lot, c.lot_most, c.lot_requests, limit_in_force(c.lot_lim, p_set[c.ordinality], p_granted[c.ordinality]) as lim
+    from unnest(p_ids, p_counters) with ordinality as c (id) where c.lot_requests > 0
+  ), taken as (
+    update spend_counters s
+    set reserved = s.reserved + w.lot, most = s.most + w.lot_most, in_flight = s.in_flight + w.lot_requests
+    from wanted w
+    where s.id = w.id and coalesce(has_room(s, w.lim, w.lim, p_share * w.lot, p_share * w.lot_most), true)
+    returning s.id, w.lot, w.lot_most, w.lot_requests
+  ), leased as (
+    insert into reservation_leases as l (lease_id, counter_id, process_id, amount, most, requests, life)
+    select p_lease, t.id, p_process, t.lot, t.lot_most, t.lot_requests, v_life from taken t
+    on conflict (lease_id, counter_id) do update
+    set amount = l.amount + excluded.amount, most = l.most + excluded.most, requests = l.requests + excluded.requests
+    returning l.counter_id
+  )
+  select array_agg(l.counter_id) into v_taken from leased l;
+  return coalesce(v_taken, '{}');
+end $$;
+
+-- Returns part of a lease, at most what is left of it. The counters are locked.
+create function return_leases(p_lease uuid, p_parts lease_part[]) returns void
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(uuid_hash_extended(p_lease, 0));
+  with back as (
+    select p.id, sum(p.amount)::bigint as amount, sum(p.most)::bigint as most, sum(p.requests)::integer as requests
+    from unnest(p_parts) as p group by p.id
+  ), taken as (
+    -- Never more than is left: another process may have returned a part.
+    select b.id, least(b.amount, l.amount) as amount, least(b.most, l.most) as most, least(b.requests, l.requests) as requests
+    from back b join reservation_leases l on l.lease_id = p_lease and l.counter_id = b.id
+  ), returned as (
+    update reservation_leases l set amount = l.amount - t.amount, most = l.most - t.most, requests = l.requests - t.requests
+    from taken t where l.lease_id = p_lease and l.counter_id = t.id
+    returning t.*
+  )
+  update spend_counters s
+  set reserved = s.reserved - r.amount, most = s.most - r.most, in_flight = s.in_flight - r.requests
+  from returned r where s.id = r.id;
+  perform delete_empty(p_lease);
+end $$;
+
+-- Deletes used-up leases: their processes never return them. The lease is locked.
+create function delete_empty(p_lease uuid) returns void
+language sql as $$
+  delete from reservation_leases l where l.lease_id = p_lease and l.amount = 0 and l.most = 0 and l.requests = 0
+$$;
+
+-- The counters of reservations.
 create function counters_of(p_reservations reservations[]) returns bigint[]
 language sql as $$
   select array(
@@ -653,17 +718,19 @@ language sql as $$
     cross join jsonb_to_recordset(r.held) as h (counter_ids bigint[]) where r.held is not null)
 $$;
 
--- Writes the ledger rows of nearly all: those whose reservations are there, without earlier attempts. Tells which these are.
+-- Deletes the reservations of settled requests, by request_id and therefore with nested loops only, and writes the ledger rows of
+-- nearly all: those without earlier attempts. Returns their ids, and the reservations to settle separately.
 create function write_reserved(p_now timestamptz, p_settlements batch_settlement[], p_notes jsonb) returns settled_counters
 language plpgsql as $$
 declare
   v_settled settled_counters;
 begin
   with gone as (
-    delete from reservations r using unnest(p_settlements) as i
-    where r.request_id = i.request_id and r.held is null and i.rest is null
-    returning r.request_id, r.reserved_at, r.amount_nano_usd, r.most_nano_usd, r.tokens, r.counter_ids, r.rate_counter_ids,
-      r.protocol, r.principal_id, r.user_email, r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model,
+    delete from reservations r using (select * from unnest(p_settlements) as i order by i.request_id) as i
+    where r.request_id = i.request_id
+    returning case when r.held is null and i.rest is null then null else r end as apart,
+      r.request_id, r.reserved_at, r.amount_nano_usd, r.most_nano_usd, r.tokens, r.counter_ids, r.rate_counter_ids, r.protocol,
+      r.principal_id, r.user_email, r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model,
       i.status, i.aborted, i.input, i.output, i.cache_read, i.cache_write_5m, i.cache_write_1h,
       coalesce(i.cost, r.amount_nano_usd) as cost, i.upstream_ms, i.upstream_request_id, p_notes -> i.note_n as note
   ), written as (
@@ -676,18 +743,24 @@ begin
            g.upstream_model, g.status, g.aborted, g.input, g.output, g.cache_read, g.cache_write_5m, g.cache_write_1h,
            g.cost, g.note -> 'provenance', g.note -> 'server_tools', g.note -> 'billed', g.note ->> 'cache_requested_ttl',
            g.note ->> 'cache_effective_ttl', g.upstream_ms, g.upstream_request_id, g.counter_ids, g.reserved_at, p_now
-    from gone g
+    from gone g where g.apart is null
   )
-  select count(*) filter (where c.n is null or c.n = 1), array_agg(g.request_id), array_agg(c.id), array_agg(g.cost),
-         array_agg(g.input + g.output + g.cache_read + g.cache_write_5m + g.cache_write_1h),
-         array_agg(g.amount_nano_usd), array_agg(g.most_nano_usd), array_agg(g.tokens)
+  select array(select g.request_id from gone g where g.apart is null), array_agg(c.id), array_agg(c.requests), array_agg(c.cost),
+         array_agg(c.used), array_agg(c.amount), array_agg(c.most), array_agg(c.tokens),
+         array(select g.apart from gone g where not g.apart is null)
   into v_settled
-  from gone g left join unnest(g.counter_ids || g.rate_counter_ids) with ordinality as c (id, n) on true;
+  from (
+    select c.id, count(*) as requests, sum_bigint(g.cost) as cost,
+           sum_bigint(g.input + g.output + g.cache_read + g.cache_write_5m + g.cache_write_1h) as used,
+           sum_bigint(g.amount_nano_usd) as amount, sum_bigint(g.most_nano_usd) as most, sum_bigint(g.tokens) as tokens
+    from gone g cross join unnest(g.counter_ids || g.rate_counter_ids) as c (id)
+    where g.apart is null
+    group by c.id) as c;
   return v_settled;
 end $$;
 
--- Attempts as a ledger row has them: those that count on counters of their own name them, by what was held for them or, where
--- nothing was reserved, as positions in p_ids.
+-- Attempts in the format of ledger.attempts. Attempts with counters of their own name them: from `held`, or, without a reservation,
+-- by positions in p_ids.
 create function place_attempts(p_attempts jsonb, p_held jsonb, p_ids bigint[]) returns jsonb
 language sql as $$
   select jsonb_agg(
@@ -701,16 +774,16 @@ language sql as $$
   left join jsonb_to_recordset(p_held) as h (n integer, counter_ids bigint[]) on h.n = (a.value ->> 'n')::integer
 $$;
 
--- What of the cost of a row counts on counters of its attempts and not on its own.
+-- The part of a row's cost that counts on the counters of attempts instead of the row's counters.
 create function counted_apart(p_attempts jsonb) returns bigint
 language sql immutable as $$
   select coalesce(sum(a.cost_nano_usd) filter (where a.counter_ids is not null), 0)::bigint
   from jsonb_to_recordset(p_attempts) as a (cost_nano_usd bigint, counter_ids bigint[])
 $$;
 
--- Writes one ledger row per request, and in the counters of the windows it was reserved in replaces its reservation by what it
--- used. Returns the requests that have been written before. The counters are locked; those of p_ids are of the windows of
--- p_counted_at.
+-- Settles requests one row at a time. Writes one ledger row per request, and replaces its reservation by its cost on the counters
+-- of the windows it was reserved in. Returns requests that were settled before. The counters are locked; p_ids are counters of the
+-- windows at p_counted_at.
 create function write_ledger(
   p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_gone reservations[], p_rows batch_settlement[],
   p_notes jsonb
@@ -720,6 +793,7 @@ set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_has
 as $$
 #variable_conflict use_column
 begin
+  perform count_reservations(p_gone, -1);
   return query
   with incoming as (
     select distinct on (r.request_id) r.*, (r.rest).*, p_notes -> r.note_n as note from unnest(p_rows) as r
@@ -742,44 +816,32 @@ begin
            coalesce(g.counter_ids, array(select p_ids[c] from unnest(i.counters) as c)),
            coalesce(g.reserved_at, least(i.forwarded_at, p_now)), p_now
     from incoming i left join gone g on g.request_id = i.request_id
-    -- The counters are locked: of two attempts to write the same unreserved request the second sees the first.
+    -- The counters are locked: of two attempts to settle the same unreserved request the second one sees the row of the first.
     where i.protocol is null and g.request_id is not null or i.protocol is not null and not exists (
       select from ledger l where l.request_id = i.request_id and l.settled_at > p_counted_at - interval '2 days')
     returning request_id, attempts, counter_ids,
       cost_nano_usd - case when attempts is null then 0 else counted_apart(attempts) end as cost,
       input_tokens + output_tokens + cache_read_tokens + cache_write_5m_tokens + cache_write_1h_tokens as tokens
-  ), moved as (
-    select m.id, sum(m.cost)::bigint as cost, sum(m.used)::bigint as used, sum(m.written)::bigint as written,
-           sum(m.amount)::bigint as amount, sum(m.most)::bigint as most, sum(m.tokens)::bigint as tokens,
-           sum(m.gone)::bigint as gone
+  ), spent as (
+    select u.id, sum(u.cost)::bigint as cost, sum(u.used)::bigint as used, sum(u.requests)::bigint as requests
     from (
-      select unnest(coalesce(g.counter_ids || g.rate_counter_ids, w.counter_ids)) as id, w.cost, w.tokens as used,
-             (w.request_id is not null)::int as written, g.amount_nano_usd as amount, g.most_nano_usd as most, g.tokens,
-             (g.request_id is not null)::int as gone
-      from written w full join gone g on g.request_id = w.request_id
+      select unnest(coalesce(g.counter_ids || g.rate_counter_ids, w.counter_ids)) as id, w.cost, w.tokens as used, 1 as requests
+      from written w left join gone g on g.request_id = w.request_id
       union all
-      select unnest(h.counter_ids), 0, 0, 0, h.cost_nano_usd, h.cost_nano_usd, 0, 0
-      from gone g cross join jsonb_to_recordset(g.held) as h (cost_nano_usd bigint, counter_ids bigint[])
-      where g.held is not null
-      union all
-      select unnest(a.counter_ids), a.cost_nano_usd, 0, 0, 0, 0, 0, 0
+      select unnest(a.counter_ids), a.cost_nano_usd, 0, 0
       from written w cross join jsonb_to_recordset(w.attempts) as a (cost_nano_usd bigint, counter_ids bigint[])
       where w.attempts is not null
-    ) as m
-    group by m.id
+    ) as u
+    group by u.id
   ), updated as (
-    update spend_counters s
-    set spent = s.spent + case s.window_kind
-          when 'open' then 0 else coalesce(in_unit(s.unit, m.cost, m.used, m.written), 0) end,
-        reserved = s.reserved - coalesce(in_unit(s.unit, m.amount, m.tokens, m.gone), 0),
-        most = s.most - coalesce(in_unit(s.unit, m.most, m.tokens, m.gone), 0), in_flight = s.in_flight - m.gone
-    from moved m where s.id = m.id
+    update spend_counters s set spent = s.spent + in_unit(s.unit, u.cost, u.used, u.requests)
+    from spent u where s.id = u.id and s.window_kind <> 'open'
   )
   select i.request_id from incoming i where not exists (select from written w where w.request_id = i.request_id);
 end $$;
 
--- The estimates that were written for requests whose process was taken for dead, where p_rows tell what they cost after all:
--- it had only paused, or was disconnected.
+-- The estimates written for requests of a process that was declared dead by mistake (it was paused or disconnected), if p_rows
+-- have the actual usage.
 create function find_estimates(p_now timestamptz, p_rows batch_settlement[], p_notes jsonb) returns ledger[]
 language plpgsql set enable_seqscan = off as $$
 begin
@@ -793,7 +855,7 @@ begin
       and l.input_tokens + l.output_tokens + l.cache_read_tokens + l.cache_write_5m_tokens + l.cache_write_1h_tokens = 0);
 end $$;
 
--- Adds to each of these estimates, once, a row that corrects it, with its times, so that it counts in the same windows.
+-- Adds one correcting row to each of these estimates, with the times of the estimate, so that it counts in the same windows.
 -- Returns the requests. The counters are locked.
 create function correct_estimates(p_now timestamptz, p_estimates ledger[], p_rows batch_settlement[], p_notes jsonb)
 returns setof text
@@ -813,7 +875,7 @@ begin
     join unnest(p_rows) as r on r.request_id = e.request_id
     cross join lateral (select p_notes -> r.note_n as note) as n
     where r.cost is not null and not exists (
-      select from ledger l where l.request_id = e.request_id and l.settled_at = e.settled_at and l.kind = 'adjustment')
+      select from ledger l where l.request_id = e.request_id and l.settled_at = e.settled_at and l.provenance ? 'of')
   ), written as (
     insert into ledger select (d.l).* from due d returning request_id, cost_nano_usd, counter_ids
   ), moved as (
@@ -824,123 +886,139 @@ begin
   select w.request_id from written w;
 end $$;
 
--- Settles what write_reserved does not. Returns the requests that have been written before. p_ids are all other counters that the
--- batch will change: all of them are locked at once.
-create function settle_rest(
-  p_now timestamptz, p_counted_at timestamptz, p_ids bigint[], p_settled bigint[], p_rows batch_settlement[], p_notes jsonb
-) returns text[]
-language plpgsql as $$
-declare
-  v_gone reservations[];
-  v_estimates ledger[] := '{}';
-  v_repeated text[];
-begin
-  with gone as (
-    delete from reservations where request_id = any (array(select r.request_id from unnest(p_rows) as r)) returning reservations
-  ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
-  if cardinality(v_gone) < cardinality(p_rows) then
-    v_estimates := find_estimates(p_now, p_rows, p_notes);
-  end if;
-  perform lock_counters(
-    counters_of(v_gone) || array(select unnest(e.counter_ids) from unnest(v_estimates) as e) || p_ids || p_settled);
-  v_repeated := array(select write_ledger(p_now, p_counted_at, p_ids, v_gone, p_rows, p_notes));
-  if cardinality(v_estimates) > 0 then
-    v_repeated := array(select unnest(v_repeated) except select correct_estimates(p_now, v_estimates, p_rows, p_notes));
-  end if;
-  return v_repeated;
-end $$;
-
--- Everything that waits in a process, in one transaction: settles what is over, then reserves, so that what was just given
--- back can be reserved again. p_windows are kinds of windows, each once; p_at belongs to insert_reserved, p_limits is the JSON of
--- decide_reserved, parsed only when it is needed. Late settlements count at p_forwarded_at, but at most 30 days ago, because
--- counters of long ago are deleted; everything else, where that is null, now. Nothing is reserved after p_valid_until, when nobody
--- waits for it any more and the process may have ended: then late is true.
+-- One batch of the group commit, in one transaction: settles, returns leases, then reserves, so that headroom just returned can be
+-- used, and takes lots last. Each reservation succeeds on all its counters or none. p_windows are kinds of windows, each once;
+-- p_at, p_limits and p_shadows belong to the reservation requests; p_share belongs to take_lots, null without lots. Late
+-- settlements count at p_forwarded_at, at most 30 days ago because old counters are deleted; everything else counts now. After
+-- p_valid_until nothing is reserved and `late` is true: the caller has timed out, or its process has ended.
 --
--- Returns JSON, or null when there is nothing to tell: {repeated: requests that were written before, remarks: those of
--- decide_reserved, late, decided_at: milliseconds since the epoch}, and counters of
--- money that something was reserved on, as columns: [positions, spent, reserved, in_flight, most, set, granted], the last two null
--- where nothing was set or granted for anybody, and by position of all counters; resets has the end of each window, in
--- milliseconds since the epoch.
-create function settle_and_reserve_batch(
+-- Returns JSON, or null if there is nothing to report: {repeated: requests that were settled before, remarks: see decide_requests,
+-- late, decided_at: milliseconds since the epoch, resets: the end of each window, counters: per counter [id, spent, reserved,
+-- in_flight, most, set, granted, whether a lot was leased, earliest end of its grants]}.
+create function spend_batch(
   p_process uuid, p_now timestamptz, p_time_zone text, p_valid_until timestamptz, p_forwarded_at timestamptz,
-  p_windows text[], p_counters batch_counter[], p_asked asked_counters, p_settlements batch_settlement[],
-  p_notes jsonb, p_requests batch_request[], p_at integer[], p_limits text
+  p_lease uuid, p_share integer, p_returned lease_part[], p_windows text[], p_counters batch_counter[], p_at integer[],
+  p_limits bigint[], p_shadows bigint[], p_notes jsonb, p_settlements batch_settlement[], p_requests batch_request[]
 ) returns text
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
--- No counter is looked up twice in a batch: remembering what was found costs a tenth of it.
+-- A batch has each counter once: memoizing lookups would cost a tenth of the time.
 set enable_memoize = off
 as $$
 declare
   v_now timestamptz := coalesce(p_now, now());
-  -- A gateway said when, whose clock may be wrong.
+  -- This time comes from a gateway, whose clock may be wrong.
   v_counted_at timestamptz := least(p_forwarded_at, v_now);
   v_opened_at timestamptz := greatest(v_counted_at, v_now - interval '30 days');
   v_reserves boolean := cardinality(p_requests) > 0;
+  v_leases boolean := p_share is not null;
+  v_returned bigint[] := '{}';
   v_starts timestamptz[];
   v_resets bigint[];
   v_ids bigint[] := '{}';
-  v_is_changed boolean;
   v_settled settled_counters;
   v_repeated text[] := '{}';
-  v_rest batch_settlement[];
+  v_rest batch_settlement[] := '{}';
+  v_estimates ledger[] := '{}';
+  v_apart bigint[] := '{}';
   v_set bigint[];
   v_granted bigint[];
-  v_asked asked_counters := p_asked;
-  v_changed changed_counters;
-  v_late boolean;
+  v_fits boolean;
+  v_late boolean := false;
+  v_lots bigint[] := '{}';
   v_remarks jsonb := '[]';
 begin
+  if v_leases then
+    -- A change of a limit waits for leases being taken; later ones see the change.
+    perform pg_advisory_xact_lock_shared(7204817102);
+  end if;
+  if cardinality(p_returned) > 0 then
+    v_returned := array(select r.id from unnest(p_returned) as r);
+  end if;
   if cardinality(p_counters) > 0 then
     select array_agg(w.start), array_agg((extract(epoch from window_end(w.kind, w.start, p_time_zone)) * 1000)::bigint)
     into v_starts, v_resets
     from (select kind, window_start(kind, v_opened_at, p_time_zone) as start from unnest(p_windows) as kind offset 0) as w;
-    select f.ids, f.is_changed into v_ids, v_is_changed
-    from find_counters(p_counters, p_windows, v_starts, v_opened_at, p_time_zone) as f;
+    v_ids := find_counters(p_counters, p_windows, v_starts, v_opened_at, p_time_zone);
   end if;
   if cardinality(p_settlements) > 0 then
     v_settled := write_reserved(v_now, p_settlements, p_notes);
-    if v_settled.requests < cardinality(p_settlements) then
-      v_rest := array(select i from unnest(p_settlements) as i where i.request_id <> all (coalesce(v_settled.request_ids, '{}')));
-      v_repeated := settle_rest(v_now, v_counted_at, v_ids, v_settled.ids, v_rest, p_notes);
+    if cardinality(v_settled.request_ids) < cardinality(p_settlements) then
+      v_rest := array(select i from unnest(p_settlements) as i where i.request_id <> all (v_settled.request_ids));
+      if cardinality(v_settled.apart) < cardinality(v_rest) then
+        v_estimates := find_estimates(v_now, v_rest, p_notes);
+      end if;
+      v_apart := counters_of(v_settled.apart) || array(select unnest(e.counter_ids) from unnest(v_estimates) as e);
     end if;
   end if;
+  if v_reserves and not insert_reserved(p_process, v_now, v_ids, p_requests, p_at) then
+    raise unique_violation using message = 'one of these requests has a reservation';
+  end if;
+  perform lock_counters(v_ids || v_settled.ids || v_returned || v_apart);
+  if cardinality(v_rest) > 0 then
+    v_repeated := array(
+      select write_ledger(v_now, v_counted_at, v_ids, v_settled.apart, v_rest, p_notes)
+      except select correct_estimates(v_now, v_estimates, v_rest, p_notes));
+  end if;
+  if cardinality(v_returned) > 0 then
+    perform return_leases(p_lease, p_returned);
+  end if;
+  if (v_reserves or v_leases)
+    and (exists (select from limit_settings) or exists (select from limit_grants where revoked_at is null))
+  then
+    select c.amounts, c.granted into v_set, v_granted
+    from limit_changes(
+      array(select c.scope from unnest(p_counters) as c), array(select c.key from unnest(p_counters) as c),
+      array(select p_windows[c.window_n] from unnest(p_counters) as c), array(select c.unit from unnest(p_counters) as c),
+      v_now) as c;
+  end if;
+  v_fits := change_counters(v_settled, v_ids, p_requests, p_at, p_limits, p_shadows, v_set, v_granted);
   if v_reserves then
-    perform insert_reserved(p_process, v_now, v_ids, p_requests, p_at);
-    if v_is_changed then
-      select c.amounts, c.granted, c.limits, c.bounds into v_set, v_granted, v_asked.limits, v_asked.bounds
-      from limits_with_changes(p_counters, p_windows, v_now) as c;
+    v_late := coalesce(p_valid_until < clock_timestamp(), false);
+    if v_late or not v_fits then
+      v_remarks := decide_requests(
+        p_time_zone, v_ids, p_requests, p_at, p_limits, p_shadows, v_set, v_granted, v_late);
     end if;
   end if;
-  v_changed := change_counters(v_settled, v_ids, v_asked);
-  v_late := v_reserves and coalesce(p_valid_until < clock_timestamp(), false);
-  if v_late then
-    delete from reservations where request_id = any (array(select r.request_id from unnest(p_requests) as r));
-    perform take_back(v_ids, p_asked);
-    return json_build_object('repeated', v_repeated, 'late', true);
-  elsif not v_changed.fits then
-    select d.remarks, (d.changed).positions, (d.changed).spent, (d.changed).reserved, (d.changed).in_flight, (d.changed).most
-    into v_remarks, v_changed.positions, v_changed.spent, v_changed.reserved, v_changed.in_flight, v_changed.most
-    from decide_reserved(
-      p_time_zone, v_ids, p_asked, v_set, v_granted, p_requests, p_at, p_limits::jsonb) as d;
+  if v_leases then
+    v_lots := take_lots(p_process, p_lease, v_ids, p_counters, v_set, v_granted, p_share);
   end if;
-  if cardinality(v_repeated) = 0 and v_changed.positions is null and v_remarks = '[]' then
-    return null;
+  if not v_reserves and not v_leases then
+    return case when cardinality(v_repeated) > 0 then json_build_object('repeated', v_repeated) end;
   end if;
   return json_build_object(
-    'repeated', v_repeated, 'remarks', v_remarks, 'decided_at', (extract(epoch from v_now) * 1000)::bigint,
-    'resets', v_resets, 'counters', json_build_array(
-      v_changed.positions, v_changed.spent, v_changed.reserved, v_changed.in_flight, v_changed.most, v_set, v_granted));
+    'repeated', v_repeated, 'late', v_late, 'remarks', v_remarks, 'decided_at', (extract(epoch from v_now) * 1000)::bigint,
+    'resets', v_resets, 'counters', (
+      select json_agg(json_build_array(
+        s.id, s.spent, s.reserved, s.in_flight, s.most, v_set[c.ordinality], v_granted[c.ordinality], s.id = any (v_lots),
+        case when v_leases and v_granted[c.ordinality] > 0 then (
+          select (extract(epoch from min(g.expires_at)) * 1000)::bigint from limit_grants g
+          where g.scope = s.scope and g.key = s.key and g.window_kind = s.window_kind and g.unit = s.unit
+            and g.revoked_at is null and g.expires_at > v_now) end) order by c.ordinality)
+      from unnest(v_ids) with ordinality as c (id) join spend_counters s on s.id = c.id));
 end $$;
 
--- What a gateway calls. The locks end with the commit of settle_and_reserve_batch, and nobody waits for them while the disk is
--- written: a counter that everybody shares would otherwise allow one batch per write, whoever it comes from. The answer is
--- given when all of it is on the disk, with everything that was committed before and may have decided it. Late settlements are
--- for p_database, and for no other.
-create procedure carry_batch(
-  p_process uuid, p_now timestamptz, p_time_zone text, p_valid_until timestamptz, p_forwarded_at timestamptz, p_database uuid,
-  p_windows text[], p_counters batch_counter[], p_asked asked_counters, p_settlements batch_settlement[],
-  p_notes jsonb, p_requests batch_request[], p_at integer[], p_limits text, inout answer text
+-- Waits until everything committed so far is on disk.
+create function wait_for_disk() returns void
+language plpgsql as $$
+begin
+  if current_setting('server_version_num')::integer >= 170000 and current_setting('synchronous_standby_names') = '' then
+    perform pg_logical_emit_message(false, 'appscli', '', true);
+  else
+    perform ensure_durable_commit();
+    -- A commit waits for the disk, and for standbys, only if its transaction wrote something.
+    perform pg_logical_emit_message(true, 'appscli', '');
+  end if;
+end $$;
+
+-- The entry point of a gateway. The commit of spend_batch releases the locks before the disk is written: otherwise a counter shared
+-- by all processes would allow one batch per disk write. The reply comes after everything is on disk, with all earlier commits the
+-- decisions may depend on. Late settlements are for p_database only.
+create procedure spend(
+  p_database uuid, p_process uuid, p_now timestamptz, p_time_zone text, p_valid_until timestamptz, p_forwarded_at timestamptz,
+  p_lease uuid, p_share integer, p_returned lease_part[], p_windows text[], p_counters batch_counter[], p_at integer[],
+  p_limits bigint[], p_shadows bigint[], p_notes jsonb, p_settlements batch_settlement[], p_requests batch_request[],
+  inout answer text
 )
 language plpgsql as $$
 begin
@@ -948,23 +1026,16 @@ begin
     perform is_database(p_database);
   end if;
   perform set_config('synchronous_commit', 'off', true);
-  answer := settle_and_reserve_batch(
-    p_process, p_now, p_time_zone, p_valid_until, p_forwarded_at, p_windows, p_counters, p_asked, p_settlements, p_notes,
-    p_requests, p_at, p_limits);
+  answer := spend_batch(
+    p_process, p_now, p_time_zone, p_valid_until, p_forwarded_at, p_lease, p_share, p_returned, p_windows, p_counters, p_at,
+    p_limits, p_shadows, p_notes, p_settlements, p_requests);
   commit;
-  if current_setting('server_version_num')::integer >= 170000 and current_setting('synchronous_standby_names') = '' then
-    -- Waits for the disk, with everything that was written before.
-    perform pg_logical_emit_message(false, 'appscli', '', true);
-  else
-    perform ensure_durable_commit();
-    -- A commit waits for the disk, and for standbys, only when its transaction wrote something.
-    perform pg_logical_emit_message(true, 'appscli', '');
-  end if;
+  perform wait_for_disk();
 end $$;
 
--- Reservations that are raised, given back, and moved to other upstreams.
+-- Top-up, release, and move of reservations.
 
--- Raises typical reservations, never above the most the request can cost. One that is being settled is left alone.
+-- Raises typical reservations, at most to the worst case of the request. Skips a reservation that is being settled.
 create function top_up_batch(p_request_ids text[], p_amounts bigint[]) returns void
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -973,7 +1044,7 @@ declare
   v_ids bigint[];
   v_added bigint[];
 begin
-  -- Nobody waits for it, and after a crash that forgets it the most the request can cost still counts.
+  -- Needs no wait for the disk: if a crash loses the top-up, the worst case of the request still counts.
   perform set_config('synchronous_commit', 'off', true);
   with wanted as (
     select w.request_id, max(w.amount) as amount from unnest(p_request_ids, p_amounts) as w (request_id, amount) group by 1
@@ -993,7 +1064,7 @@ begin
   update spend_counters s set reserved = s.reserved + m.added from unnest(v_ids, v_added) as m (id, added) where s.id = m.id;
 end $$;
 
--- What reservations are on each counter, in its unit, with what is held for their earlier attempts.
+-- What reservations hold on each counter, in its unit, including their earlier attempts.
 create function counted_of(p_reservations reservations[])
 returns table (id bigint, amount bigint, most bigint, requests bigint)
 language plpgsql
@@ -1021,141 +1092,75 @@ begin
   join spend_counters s on s.id = c.id;
 end $$;
 
--- Deletes reservations without a trace, for requests that were never forwarded.
-create function release_batch(p_request_ids text[]) returns void
+-- Adds reservations to their counters; p_sign -1 subtracts them. The counters are locked.
+create function count_reservations(p_reservations reservations[], p_sign integer) returns void
+language plpgsql as $$
+begin
+  update spend_counters s
+  set reserved = s.reserved + p_sign * c.amount, most = s.most + p_sign * c.most, in_flight = s.in_flight + p_sign * c.requests
+  from counted_of(p_reservations) as c where s.id = c.id;
+end $$;
+
+-- Deletes reservations of requests that were never forwarded, without a ledger row. Returns how many existed.
+create function release_batch(p_request_ids text[]) returns integer
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
   v_gone reservations[];
 begin
+  perform from reservations where request_id = any (p_request_ids) order by request_id for update;
   with gone as (
     delete from reservations where request_id = any (p_request_ids) returning reservations
   ) select coalesce(array_agg(gone.reservations), '{}') into v_gone from gone;
   perform lock_counters(counters_of(v_gone));
-  update spend_counters s
-  set reserved = s.reserved - c.amount, most = s.most - c.most, in_flight = s.in_flight - c.requests
-  from counted_of(v_gone) as c where s.id = c.id;
+  perform count_reservations(v_gone, -1);
+  return cardinality(v_gone);
 end $$;
 
--- A reservation as it is for another upstream. p_request is one of move_reservations, held its earlier attempts,
--- [{n, cost_nano_usd, ...}], whose cost stays on the counters of money that the reservation had when they were made. A
--- counter that both upstreams share is kept, with its window.
-create function moved_reservation(p_old reservations, p_ids bigint[], p_request jsonb) returns reservations
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
+-- A reservation rewritten for another upstream, with counters p_ids. p_held are its earlier attempts, [{n, cost_nano_usd, ...}] or
+-- null; their cost stays on the money counters that the reservation had during each. A counter of both upstreams is kept, with its
+-- window.
+create function moved_reservation(p_old reservations, p_request batch_request, p_ids bigint[], p_held jsonb) returns reservations
+language plpgsql as $$
 declare
   v_new reservations := p_old;
-  v_counters bigint[];
-  v_money integer := (p_request ->> 'money')::integer;
+  v_counters bigint[] := array(
+    select coalesce(k.id, s.id)
+    from unnest(p_ids) with ordinality as c (id) join spend_counters s on s.id = c.id
+    left join spend_counters k
+      on k.id = any (p_old.counter_ids || p_old.rate_counter_ids)
+      and k.scope = s.scope and k.key = s.key and k.window_kind = s.window_kind and k.unit = s.unit
+    order by c.ordinality);
+  v_money integer := p_request.rates - p_request.first;
 begin
-  select coalesce(array_agg(coalesce(k.id, s.id) order by c.position), '{}') into v_counters
-  from jsonb_array_elements_text(p_request -> 'counters') with ordinality as c (value, position)
-  join spend_counters s on s.id = p_ids[c.value::integer]
-  left join spend_counters k
-    on k.id = any (p_old.counter_ids || p_old.rate_counter_ids)
-    and k.scope = s.scope and k.key = s.key and k.window_kind = s.window_kind and k.unit = s.unit;
   v_new.counter_ids := v_counters[:v_money];
   v_new.rate_counter_ids := v_counters[v_money + 1:];
-  v_new.amount_nano_usd := (p_request ->> 'amount_nano_usd')::bigint;
-  v_new.most_nano_usd := (p_request ->> 'most_nano_usd')::bigint;
-  v_new.tokens := (p_request ->> 'tokens')::bigint;
-  v_new.upstream := p_request ->> 'upstream';
-  v_new.upstream_model := p_request ->> 'upstream_model';
+  v_new.amount_nano_usd := p_request.amount;
+  v_new.most_nano_usd := p_request.most;
+  v_new.tokens := p_request.tokens;
+  v_new.upstream := p_request.upstream;
+  v_new.upstream_model := p_request.upstream_model;
   select jsonb_agg(coalesce(k.value, case
     when e.value -> 'cost_nano_usd' = '0' then e.value
     else e.value || jsonb_build_object('counter_ids', p_old.counter_ids) end) order by e.position)
   into v_new.held
-  from jsonb_array_elements(p_request -> 'held') with ordinality as e (value, position)
+  from jsonb_array_elements(p_held) with ordinality as e (value, position)
   left join jsonb_array_elements(p_old.held) as k (value) on k.value -> 'n' = e.value -> 'n';
   return v_new;
 end $$;
 
--- The counters of a reservation that is to be moved, in their order: whether the limit has room, and their numbers without it
--- and with it: [spent, reserved, in_flight, most, set, granted, resets_at_ms]; what is held for its earlier attempts is in both. A
--- limit on which it needs no more than before is not asked, so that a limit that was lowered meanwhile stops nobody who was let in.
-create function look_at_move(
-  p_old reservations, p_new reservations, p_request jsonb, p_set bigint[], p_granted bigint[], p_time_zone text
-) returns table (index bigint, fits boolean, fits_shadow boolean, is_told boolean, without jsonb, with_it jsonb)
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
-#variable_conflict use_column
-begin
-  return query
-  select c.position - 1,
-         grows.no or has_room(o.others, e.lim, case when is_strict.yes then bound_of(e.lim, v.ppm) end, w.amount, w.most),
-         grows.no or has_room(o.others, c.shadow, case when is_strict.yes then bound_of(c.shadow, v.ppm) end, w.amount, w.most),
-         e.lim is not null and s.unit = 'nano_usd',
-         jsonb_build_array(s.spent, (o.others).reserved, (o.others).in_flight, (o.others).most) || t.more,
-         jsonb_build_array(
-           s.spent, (o.others).reserved + w.amount, (o.others).in_flight + 1, (o.others).most + w.most) || t.more
-  from jsonb_to_record(p_request) as v (counters int[], limits bigint[], shadow_limits bigint[], ppm bigint)
-  cross join unnest(v.counters, v.limits, v.shadow_limits) with ordinality as c (at, lim, shadow, position)
-  join spend_counters s on s.id = (p_new.counter_ids || p_new.rate_counter_ids)[c.position]
-  join counted_of(array[p_new]) as n on n.id = s.id
-  left join counted_of(array[p_old]) as b on b.id = s.id
-  cross join lateral (select limit_in_force(c.lim, p_set[c.at], p_granted[c.at]) as lim) as e
-  cross join lateral (
-    select in_unit(s.unit, p_new.amount_nano_usd, p_new.tokens, 1) as amount,
-           in_unit(s.unit, p_new.most_nano_usd, p_new.tokens, 1) as most) as w
-  -- What is held is there before the rest is asked for.
-  cross join lateral (
-    select jsonb_populate_record(s, jsonb_build_object(
-      'reserved', s.reserved - coalesce(b.amount, 0) + n.amount - w.amount,
-      'most', s.most - coalesce(b.most, 0) + n.most - w.most,
-      'in_flight', s.in_flight - coalesce(b.requests, 0))) as others
-    -- Made once: without this it is made anew for each of its fields that is looked at.
-    offset 0) as o
-  cross join lateral (
-    select n.amount <= coalesce(b.amount, -1) and n.most <= coalesce(b.most, -1) as no) as grows
-  cross join lateral (select v.ppm is null or (o.others).in_flight > 0 as yes) as is_strict
-  cross join lateral (
-    select jsonb_build_array(
-      p_set[c.at], p_granted[c.at],
-      (extract(epoch from window_end(s.window_kind, s.window_start, p_time_zone)) * 1000)::bigint) as more) as t;
-end $$;
-
--- Puts one reservation in the place of another of the same request. Where the request was sent to the upstream it leaves, it has
--- been one of the requests of that upstream's minute. The counters are locked.
-create function replace_reservation(p_old reservations, p_new reservations) returns void
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
-declare
-  v_was_sent boolean := exists (
-    select from jsonb_to_recordset(p_new.held) as h (upstream text, sends integer)
-    where h.upstream = p_old.upstream and h.sends > 0);
-begin
-  update spend_counters s
-  set spent = s.spent + (v_was_sent and s.unit = 'requests' and s.window_kind <> 'open' and s.id <> all (p_new.rate_counter_ids)
-        and s.id = any (p_old.rate_counter_ids))::integer,
-      reserved = s.reserved + c.amount, most = s.most + c.most, in_flight = s.in_flight + c.requests
-  from (
-    select l.id, sum(l.amount)::bigint as amount, sum(l.most)::bigint as most, sum(l.requests)::bigint as requests
-    from (select id, amount, most, requests from counted_of(array[p_new])
-          union all select id, -amount, -most, -requests from counted_of(array[p_old])) as l
-    group by l.id
-  ) as c
-  where s.id = c.id;
-  update reservations r
-  set amount_nano_usd = p_new.amount_nano_usd, most_nano_usd = p_new.most_nano_usd, tokens = p_new.tokens,
-      counter_ids = p_new.counter_ids, rate_counter_ids = p_new.rate_counter_ids,
-      upstream = p_new.upstream, upstream_model = p_new.upstream_model, held = p_new.held
-  where r.request_id = p_new.request_id;
-end $$;
-
--- Moves reservations to other upstreams in the order given, each with all or nothing: what the new one needs is taken, what the
--- old one had is given back. A request is {request_id, ..., counters: positions in the names, each once, those of money first,
--- money: how many these are, limits: one per counter or null, shadow_limits: like limits, or absent, ppm: as in decide_reserved,
--- held}. The answer is JSON, {missing, remarks, statuses, decided_at}: missing are the indexes of requests without a reservation,
--- because they are over or their process was taken for dead; remarks and statuses have entries [index of the request, index among
--- its counters, spent, reserved, in_flight, most, set, granted, resets_at_ms]; remarks of limits without room as in
--- decide_reserved, without what the request has, statuses of limited counters of money of those that moved, with it.
+-- Moves reservations to other upstreams in order, each on all counters or none: reserves what the new upstream needs and frees
+-- what the old one had. A limit on which the request needs no more than before is not checked, so that a limit lowered meanwhile
+-- stops no admitted request. If the request was sent to the old upstream, it still counts there in its minute. p_held has the
+-- earlier attempts of each request or null; the rest is as in spend_batch.
+--
+-- Returns JSON, {missing, remarks, statuses, decided_at}: missing are the indexes of requests without a reservation, because they
+-- are settled or their process was declared dead. remarks are as in decide_requests, without the request's own reservation.
+-- statuses have the same format, for the limited money counters of moved requests, with their reservation.
 create function move_reservations(
-  p_now timestamptz, p_time_zone text,
-  p_scopes text[], p_keys text[], p_kinds text[], p_units text[], p_requests jsonb
+  p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
+  p_at integer[], p_limits bigint[], p_shadows bigint[], p_held jsonb, p_requests batch_request[]
 ) returns text
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -1163,16 +1168,15 @@ as $$
 declare
   v_now timestamptz := coalesce(p_now, now());
   v_ids bigint[] := '{}';
-  v_gone reservations[];
-  v_request jsonb;
-  v_number integer := -1;
+  v_locked reservations[];
+  v_request batch_request;
   v_set bigint[];
   v_granted bigint[];
   v_old reservations;
   v_new reservations;
   v_missing jsonb := '[]';
   v_lacking jsonb;
-  v_shadows jsonb;
+  v_shadowed jsonb;
   v_told jsonb;
   v_remarks jsonb := '[]';
   v_statuses jsonb := '[]';
@@ -1183,34 +1187,71 @@ begin
   end if;
   with locked as (
     select r as reservation from reservations r
-    where r.request_id = any (array(select w.request_id from jsonb_to_recordset(p_requests) as w (request_id text)))
+    where r.request_id = any (array(select w.request_id from unnest(p_requests) as w))
     order by r.request_id for update
-  ) select coalesce(array_agg(locked.reservation), '{}') into v_gone from locked;
-  perform lock_counters(counters_of(v_gone) || v_ids);
+  ) select coalesce(array_agg(locked.reservation), '{}') into v_locked from locked;
+  perform lock_counters(counters_of(v_locked) || v_ids);
   select c.amounts, c.granted into v_set, v_granted
   from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
 
-  for v_request in select e.value from jsonb_array_elements(p_requests) as e (value) loop
-    v_number := v_number + 1;
-    select * into v_old from reservations r where r.request_id = v_request ->> 'request_id';
+  for v_number in 1 .. cardinality(p_requests) loop
+    v_request := p_requests[v_number];
+    select r.* into v_old from reservations r
+    where r.request_id = v_request.request_id and r.request_id in (select l.request_id from unnest(v_locked) as l);
     if not found then
-      v_missing := v_missing || to_jsonb(v_number);
+      v_missing := v_missing || to_jsonb(v_number - 1);
       continue;
     end if;
-    v_new := moved_reservation(v_old, v_ids, v_request);
-    select
-      jsonb_agg(jsonb_build_array(v_number, l.index) || l.without order by l.index) filter (where not l.fits),
-      jsonb_agg(
-        jsonb_build_array(v_number, l.index + jsonb_array_length(v_request -> 'counters')) || l.without order by l.index
-      ) filter (where not l.fits_shadow),
-      jsonb_agg(jsonb_build_array(v_number, l.index) || l.with_it order by l.index) filter (where l.is_told)
-    into v_lacking, v_shadows, v_told
-    from look_at_move(v_old, v_new, v_request, v_set, v_granted, p_time_zone) as l;
-    if v_lacking is null then
-      perform replace_reservation(v_old, v_new);
+    v_new := moved_reservation(
+      v_old, v_request, array(select v_ids[at] from unnest(p_at[v_request.first : v_request.last]) as at),
+      nullif(p_held -> (v_number - 1), 'null'));
+    perform count_reservations(array[v_old], -1);
+    perform count_reservations(array[v_new], 1);
+    select jsonb_agg(l.without order by l.index) filter (where not (l.is_kept or l.fits)),
+           jsonb_agg(jsonb_set(l.without, '{1}', to_jsonb(l.index + v_request.last - v_request.first + 1)) order by l.index)
+             filter (where not (l.is_kept or l.fits_shadow)),
+           jsonb_agg(l.with_it order by l.index) filter (where l.is_told)
+    into v_lacking, v_shadowed, v_told
+    from (
+      select c.ordinality - 1 as index, coalesce(n.amount <= b.amount and n.most <= b.most, false) as is_kept,
+             has_room(s, w.lim, case when w.is_strict then bound_of(w.lim, v_request.ppm) end, 0, 0) as fits,
+             has_room(s, c.shadow, case when w.is_strict then bound_of(c.shadow, v_request.ppm) end, 0, 0) as fits_shadow,
+             w.lim is not null and s.unit = 'nano_usd' as is_told,
+             jsonb_build_array(v_number - 1, c.ordinality - 1, s.spent, s.reserved - w.amount, s.in_flight - 1, s.most - w.most)
+               || w.more as without,
+             jsonb_build_array(v_number - 1, c.ordinality - 1, s.spent, s.reserved, s.in_flight, s.most) || w.more as with_it
+      from unnest(
+        v_new.counter_ids || v_new.rate_counter_ids, p_at[v_request.first : v_request.last],
+        p_limits[v_request.first : v_request.last], p_shadows[v_request.first : v_request.last])
+        with ordinality as c (id, at, lim, shadow)
+      join spend_counters s on s.id = c.id
+      join counted_of(array[v_new]) as n on n.id = c.id
+      left join counted_of(array[v_old]) as b on b.id = c.id
+      cross join lateral (
+        select limit_in_force(c.lim, v_set[c.at], v_granted[c.at]) as lim, v_request.ppm is null or s.in_flight > 1 as is_strict,
+               in_unit(s.unit, v_new.amount_nano_usd, v_new.tokens, 1) as amount,
+               in_unit(s.unit, v_new.most_nano_usd, v_new.tokens, 1) as most,
+               jsonb_build_array(
+                 v_set[c.at], v_granted[c.at],
+                 (extract(epoch from window_end(s.window_kind, s.window_start, p_time_zone)) * 1000)::bigint) as more) as w
+    ) as l;
+    if v_lacking is not null then
+      perform count_reservations(array[v_new], -1);
+      perform count_reservations(array[v_old], 1);
+    else
+      update spend_counters s set spent = s.spent + 1
+      where s.id = any (v_old.rate_counter_ids) and s.id <> all (v_new.rate_counter_ids)
+        and s.unit = 'requests' and s.window_kind <> 'open' and exists (
+          select from jsonb_to_recordset(v_new.held) as h (upstream text, sends integer)
+          where h.upstream = v_old.upstream and h.sends > 0);
+      update reservations r
+      set amount_nano_usd = v_new.amount_nano_usd, most_nano_usd = v_new.most_nano_usd, tokens = v_new.tokens,
+          counter_ids = v_new.counter_ids, rate_counter_ids = v_new.rate_counter_ids,
+          upstream = v_new.upstream, upstream_model = v_new.upstream_model, held = v_new.held
+      where r.request_id = v_new.request_id;
+      v_statuses := v_statuses || coalesce(v_told, '[]');
     end if;
-    v_remarks := v_remarks || coalesce(v_lacking, v_shadows, '[]');
-    v_statuses := v_statuses || case when v_lacking is null then coalesce(v_told, '[]') else '[]' end;
+    v_remarks := v_remarks || coalesce(v_lacking, v_shadowed, '[]');
   end loop;
   return json_build_object(
     'missing', v_missing, 'remarks', v_remarks, 'statuses', v_statuses, 'decided_at', (extract(epoch from v_now) * 1000)::bigint);
@@ -1218,160 +1259,120 @@ end $$;
 
 -- Leases.
 
--- Takes room from counters: p_amounts, p_most and p_requests say how much in the unit of each, p_limits the limit that it has to be
--- within. All of it or nothing for each counter, and only where p_share times as much is left. The answer has a line per counter, in
--- the order given: [whether it was taken, id, until when it may be used or null, spent, reserved, in_flight, most, set, granted,
--- resets_at], times in milliseconds since the epoch.
-create function take_leases(
-  p_process uuid, p_lease uuid, p_now timestamptz, p_time_zone text, p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
-  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[], p_share integer
-) returns text
+-- Writes reservations whose amounts were taken from leases in memory. p_at are positions in p_leased, as in insert_reserved;
+-- p_leased are the amounts to subtract from the lease on each counter, summed over all rows. While the leases exist, nothing here
+-- waits for a counter. If a lease is gone or a row exists, it restarts without locks within the same call: its process may be dead
+-- and unable to retry.
+create procedure place_rows(
+  p_process uuid, p_lease uuid, p_now timestamptz, p_requests batch_request[], p_at integer[], p_leased lease_part[]
+)
+language plpgsql as $$
+declare
+  v_ids bigint[] := array(select d.id from unnest(p_leased) as d);
+  v_is_placed boolean;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  v_is_placed := insert_reserved(p_process, coalesce(p_now, now()), v_ids, p_requests, p_at);
+  if v_is_placed then
+    v_is_placed := take_from_lease(p_lease, p_leased);
+  end if;
+  while not v_is_placed loop
+    rollback;
+    v_is_placed := place_again(p_process, p_lease, p_now, p_requests, p_at, v_ids);
+  end loop;
+  -- Releases the lock on the lease before the disk is written.
+  commit;
+  perform wait_for_disk();
+end $$;
+
+-- Subtracts these amounts from a lease; false if the lease has less.
+create function take_from_lease(p_lease uuid, p_parts lease_part[]) returns boolean
+language plpgsql as $$
+declare
+  v_taken integer;
+  v_is_empty boolean;
+begin
+  perform pg_advisory_xact_lock(uuid_hash_extended(p_lease, 0));
+  with taken as (
+    update reservation_leases l set amount = l.amount - p.amount, most = l.most - p.most, requests = l.requests - p.requests
+    from unnest(p_parts) as p
+    where l.lease_id = p_lease and l.counter_id = p.id and l.amount >= p.amount and l.most >= p.most and l.requests >= p.requests
+    returning l.amount = 0 and l.most = 0 and l.requests = 0 as is_empty
+  ) select count(*), bool_or(t.is_empty) into v_taken, v_is_empty from taken t;
+  if v_is_empty then
+    perform delete_empty(p_lease);
+  end if;
+  return v_taken = cardinality(p_parts);
+end $$;
+
+-- The same for rows that may exist already, as reservations or in the ledger: these are counted, and their amounts are returned as
+-- far as a lease exists. If the lease is gone because the process was declared dead, new rows count anyway, because their requests
+-- were forwarded. False if one was written concurrently.
+create function place_again(
+  p_process uuid, p_lease uuid, p_now timestamptz, p_requests batch_request[], p_at integer[], p_ids bigint[]
+) returns boolean
 language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
   v_now timestamptz := coalesce(p_now, now());
-  v_ids bigint[] := open_counters(p_scopes, p_keys, p_kinds, p_units, v_now, p_time_zone);
-  v_set bigint[];
-  v_granted bigint[];
-  v_taken bigint[];
+  v_requests batch_request[] := array(
+    select distinct on (r.request_id) r from unnest(p_requests) as r
+    where not exists (select from reservations o where o.request_id = r.request_id) and not exists (
+      select from ledger l where l.request_id = r.request_id and l.settled_at > v_now - interval '2 days'));
+  v_made reservations[];
 begin
-  perform lock_counters(v_ids);
-  -- Whoever changes a limit waits for leases that are being taken, and those that come later see the change.
-  perform pg_advisory_xact_lock_shared(7204817102);
-  select c.amounts, c.granted into v_set, v_granted
-  from limit_changes(p_scopes, p_keys, p_kinds, p_units, v_now) as c;
-
-  with wanted as (
-    select w.*, limit_in_force(w.configured, v_set[w.position], v_granted[w.position]) as lim
-    from unnest(v_ids, p_limits, p_amounts, p_most, p_requests) with ordinality
-      as w (id, configured, amount, most, requests, position)
-  ), taken as (
-    update spend_counters s
-    set reserved = s.reserved + w.amount, most = s.most + w.most, in_flight = s.in_flight + w.requests
-    from wanted w
-    where s.id = w.id and (w.lim is null
-      or s.spent + s.reserved + p_share * w.amount <= w.lim and s.spent + s.most + p_share * w.most <= w.lim)
-    returning s.id, w.amount, w.most, w.requests
-  ), leased as (
-    insert into reservation_leases as l (lease_id, counter_id, process_id, amount, most, requests)
-    select p_lease, t.id, p_process, t.amount, t.most, t.requests from taken t order by t.id
-    on conflict (lease_id, counter_id) do update
-    set amount = l.amount + excluded.amount, most = l.most + excluded.most, requests = l.requests + excluded.requests
-  )
-  select coalesce(array_agg(t.id), '{}') into v_taken from taken t;
-
-  return (
-    select json_agg(json_build_array(
-      s.id = any (v_taken), s.id, (extract(epoch from least(e.window_end, e.grant_end)) * 1000)::bigint,
-      s.spent, s.reserved, s.in_flight, s.most, v_set[c.position], v_granted[c.position],
-      (extract(epoch from e.window_end) * 1000)::bigint) order by c.position)
-    from unnest(v_ids) with ordinality as c (id, position)
-    join spend_counters s on s.id = c.id
-    cross join lateral (
-      select window_end(s.window_kind, s.window_start, p_time_zone) as window_end,
-             case when v_granted[c.position] > 0 then (
-               select min(g.expires_at) from limit_grants g
-               where g.scope = s.scope and g.key = s.key and g.window_kind = s.window_kind and g.unit = s.unit
-                 and g.revoked_at is null and g.expires_at > v_now) end as grant_end) as e);
-end $$;
-
--- Gives back so much of some leases, as far as they are there.
-create function return_leases(
-  p_lease uuid, p_ids bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[]
-) returns void
-language plpgsql
-set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
-as $$
-begin
+  if not insert_reserved(p_process, v_now, p_ids, v_requests, p_at) then
+    return false;
+  end if;
   perform lock_counters(p_ids);
-  with back as (
-    select r.id, sum(r.amount)::bigint as amount, sum(r.most)::bigint as most, sum(r.requests)::integer as requests
-    from unnest(p_ids, p_amounts, p_most, p_requests) as r (id, amount, most, requests) group by r.id
-  ), locked as (
-    select l.* from reservation_leases l where l.lease_id = p_lease and l.counter_id = any (p_ids)
-    order by l.counter_id for update
-  ), taken as (
-    -- Never more than is there: others may have given some of it away.
-    select b.id, least(b.amount, k.amount) as amount, least(b.most, k.most) as most, least(b.requests, k.requests) as requests
-    from locked k join back b on b.id = k.counter_id
-  ), returned as (
-    update reservation_leases l
-    set amount = l.amount - t.amount, most = l.most - t.most, requests = l.requests - t.requests
-    from taken t
-    where l.lease_id = p_lease and l.counter_id = t.id
-    returning t.*
-  )
-  update spend_counters s
-  set reserved = s.reserved - r.amount, most = s.most - r.most, in_flight = s.in_flight - r.requests
-  from returned r where s.id = r.id;
-  delete from reservation_leases l
-  where l.lease_id = p_lease and l.counter_id = any (p_ids) and l.amount = 0 and l.most = 0 and l.requests = 0;
+  v_made := array(select r from reservations r where r.request_id = any (array(select v.request_id from unnest(v_requests) as v)));
+  perform count_reservations(v_made, 1);
+  perform return_leases(p_lease, array(
+    select row(c.id, c.amount, c.most, c.requests)::lease_part from counted_of(v_made) as c));
+  return true;
 end $$;
 
--- Gives back all leases of some processes, but for one.
+-- Returns leases on the locked counters p_ids. Returns the amounts.
+create function end_leases(p_leases uuid[], p_ids bigint[]) returns reservation_leases[]
+language plpgsql as $$
+declare
+  v_ended reservation_leases[];
+begin
+  perform pg_advisory_xact_lock(k.key)
+  from (select distinct uuid_hash_extended(l, 0) as key from unnest(p_leases) as l order by 1) as k;
+  with ended as (
+    delete from reservation_leases l where l.lease_id = any (p_leases) and l.counter_id = any (p_ids) returning l as lease
+  ) select coalesce(array_agg(e.lease), '{}') into v_ended from ended e;
+  update spend_counters s
+  set reserved = s.reserved - e.amount, most = s.most - e.most, in_flight = s.in_flight - e.requests
+  from (
+    select e.counter_id, sum(e.amount)::bigint as amount, sum(e.most)::bigint as most, sum(e.requests)::integer as requests
+    from unnest(v_ended) as e group by 1) as e
+  where s.id = e.counter_id;
+  return v_ended;
+end $$;
+
+-- Returns all leases of these processes except one lease_id.
 create function return_all_leases(p_processes uuid[], p_but uuid) returns void
 language plpgsql as $$
 declare
-  v_ids bigint[];
+  v_leases uuid[] := array(
+    select distinct l.lease_id from reservation_leases l
+    where l.process_id = any (p_processes) and l.lease_id is distinct from p_but);
+  v_ids bigint[] := array(select l.counter_id from reservation_leases l where l.lease_id = any (v_leases));
 begin
-  select array_agg(distinct l.counter_id) into v_ids
-  from reservation_leases l where l.process_id = any (p_processes) and l.lease_id is distinct from p_but;
-  if v_ids is null then
-    return;
-  end if;
   perform lock_counters(v_ids);
-  with locked as (
-    select l.lease_id, l.counter_id from reservation_leases l
-    where l.process_id = any (p_processes) and l.lease_id is distinct from p_but and l.counter_id = any (v_ids)
-    order by l.counter_id, l.lease_id for update
-  ), gone as (
-    delete from reservation_leases l using locked k
-    where l.lease_id = k.lease_id and l.counter_id = k.counter_id
-    returning l.*
-  ), back as (
-    select g.counter_id as id, sum(g.amount)::bigint as amount, sum(g.most)::bigint as most, sum(g.requests)::integer as requests
-    from gone g group by g.counter_id
-  )
-  update spend_counters s
-  set reserved = s.reserved - b.amount, most = s.most - b.most, in_flight = s.in_flight - b.requests
-  from back b where s.id = b.id;
+  perform end_leases(v_leases, v_ids);
 end $$;
 
--- What a process does about its leases from time to time: it gives back, then takes. As in carry_batch, locks end before the disk is
--- written, and the answer is given when all is on the disk.
-create procedure keep_leases(
-  p_process uuid, p_lease uuid, p_now timestamptz, p_time_zone text,
-  p_ids bigint[], p_back bigint[], p_back_most bigint[], p_back_requests integer[],
-  p_scopes text[], p_keys text[], p_kinds text[], p_units text[],
-  p_limits bigint[], p_amounts bigint[], p_most bigint[], p_requests integer[], p_share integer,
-  inout answer text
-)
-language plpgsql as $$
-begin
-  if cardinality(p_ids) > 0 then
-    perform set_config('synchronous_commit', 'off', true);
-    perform return_leases(p_lease, p_ids, p_back, p_back_most, p_back_requests);
-    commit;
-  end if;
-  if cardinality(p_scopes) > 0 then
-    perform set_config('synchronous_commit', 'off', true);
-    answer := take_leases(
-      p_process, p_lease, p_now, p_time_zone, p_scopes, p_keys, p_kinds, p_units, p_limits, p_amounts, p_most, p_requests,
-      p_share);
-    commit;
-  end if;
-  perform ensure_durable_commit();
-  perform pg_logical_emit_message(true, 'appscli', '');
-end $$;
-
--- Asks all processes for their leases on some counters.
+-- Asks all processes by NOTIFY to return their leases on these counters.
 create function recall_leases(p_ids bigint[]) returns void
 language sql as $$
   select pg_notify('appscli_leases', array_to_string(p_ids[:200], ',')) where cardinality(p_ids) > 0
 $$;
 
--- A limit that is set, granted or taken back is meant for the next request: leases on its counter were taken under another.
+-- A changed limit or grant applies to the next request: leases on its counter were taken under the old limit.
 create function recall_for_limit() returns trigger
 language plpgsql as $$
 declare
@@ -1393,106 +1394,9 @@ create trigger recall_leases after insert or update or delete on limit_settings
 create trigger recall_leases after insert or update or delete on limit_grants
   for each row execute function recall_for_limit();
 
--- Writes reservations whose amounts were taken from leases in memory, one by one: some may be there already, or in the ledger. Where
--- a lease is gone, because its process was taken for dead, they count on their counters all the same: they were forwarded.
-create procedure place_rows_again(
-  p_process uuid, p_lease uuid, p_now timestamptz, p_requests batch_request[], p_ids bigint[], p_at integer[]
-)
-language plpgsql as $$
-declare
-  r batch_request;
-  v_now timestamptz;
-  v_money bigint[];
-  v_rates bigint[];
-  v_ids bigint[];
-begin
-  foreach r in array p_requests loop
-    perform set_config('synchronous_commit', 'off', true);
-    v_now := coalesce(p_now, now());
-    v_money := array(select p_ids[at] from unnest(p_at[r.first : r.rates - 1]) as at);
-    v_rates := array(select p_ids[at] from unnest(p_at[r.rates : r.last]) as at);
-    v_ids := v_money || v_rates;
-    insert into reservations (
-      request_id, process_id, reserved_at, amount_nano_usd, most_nano_usd, tokens, counter_ids, rate_counter_ids,
-      protocol, principal_id, user_email, team, project, token_id, model, upstream, upstream_model)
-    select r.request_id, p_process, v_now, r.amount, r.most, r.tokens, v_money, v_rates, r.protocol, r.principal_id, r.user_email,
-      r.team, r.project, r.token_id, r.model, r.upstream, r.upstream_model
-    where not exists (
-      select from ledger l where l.request_id = r.request_id and l.settled_at > v_now - interval '2 days')
-    on conflict (request_id) do nothing;
-    if found then
-      perform lock_counters(v_ids);
-      perform from reservation_leases l where l.lease_id = p_lease and l.counter_id = any (v_ids)
-      order by l.counter_id for update;
-      with needed as (
-        select s.id, in_unit(s.unit, r.amount, r.tokens, 1) as amount, in_unit(s.unit, r.most, r.tokens, 1) as most
-        from spend_counters s where s.id = any (v_ids)
-      ), taken as (
-        update reservation_leases l set amount = l.amount - n.amount, most = l.most - n.most, requests = l.requests - 1
-        from needed n
-        where l.lease_id = p_lease and l.counter_id = n.id
-          and l.amount >= n.amount and l.most >= n.most and l.requests > 0
-        returning l.counter_id
-      )
-      update spend_counters s
-      set reserved = s.reserved + n.amount, most = s.most + n.most, in_flight = s.in_flight + 1
-      from needed n where s.id = n.id and n.id not in (select t.counter_id from taken t);
-    end if;
-    commit;
-  end loop;
-  perform ensure_durable_commit();
-  perform pg_logical_emit_message(true, 'appscli', '');
-end $$;
+-- Maintenance.
 
--- Writes reservations whose amounts were taken from leases in memory. p_at are positions in p_ids, as in insert_reserved; p_off,
--- p_off_most and p_off_requests say what goes off the lease on each of p_ids, all rows together. Nothing here waits for a counter
--- while the leases are there. The answer is given when the rows are on the disk.
-create procedure place_rows(
-  p_process uuid, p_lease uuid, p_now timestamptz, p_requests batch_request[], p_ids bigint[], p_at integer[],
-  p_off bigint[], p_off_most bigint[], p_off_requests integer[]
-)
-language plpgsql as $$
-declare
-  v_leases integer;
-begin
-  perform set_config('synchronous_commit', 'off', true);
-  perform insert_reserved(p_process, coalesce(p_now, now()), p_ids, p_requests, p_at);
-  with locked as (
-    select l.counter_id from reservation_leases l where l.lease_id = p_lease and l.counter_id = any (p_ids)
-    order by l.counter_id for update
-  )
-  update reservation_leases l
-  set amount = l.amount - d.amount, most = l.most - d.most, requests = l.requests - d.requests
-  from locked k join unnest(p_ids, p_off, p_off_most, p_off_requests) as d (id, amount, most, requests) on d.id = k.counter_id
-  where l.lease_id = p_lease and l.counter_id = k.counter_id
-    and l.amount >= d.amount and l.most >= d.most and l.requests >= d.requests;
-  get diagnostics v_leases = row_count;
-  if v_leases < cardinality(p_ids) then
-    rollback;
-    call place_rows_again(p_process, p_lease, p_now, p_requests, p_ids, p_at);
-    return;
-  end if;
-  commit;
-  perform ensure_durable_commit();
-  perform pg_logical_emit_message(true, 'appscli', '');
-end $$;
-
--- Takes a reservation back that should not have been made; false where it is not there any more, because its process was taken for
--- dead and it is in the ledger.
-create function take_row_back(p_request_id text) returns boolean
-language plpgsql as $$
-begin
-  perform from reservations r where r.request_id = p_request_id for update;
-  if not found then
-    return false;
-  end if;
-  perform release_batch(array[p_request_id]);
-  return true;
-end $$;
-
--- Upkeep.
-
--- Attempts of a reservation that nobody will settle; null where the one under way is the first.
+-- The attempts of an orphaned reservation; null if its first attempt was in flight.
 create function attempts_of_orphan(p_reservation reservations) returns jsonb
 language sql as $$
   select jsonb_agg(h.value - 'counter_ids') || jsonb_build_object(
@@ -1502,17 +1406,56 @@ language sql as $$
   from jsonb_array_elements(p_reservation.held) as h (value)
 $$;
 
--- Turns reservations nobody will settle into ledger rows at the amount that was reserved: those of processes known to be
--- dead, and those of processes without a heartbeat for p_patience. Returns how many. Leases of these processes are given back.
+-- Spends leases of dead processes as estimates, if the server life in which they were taken is over: rows placed in them may be
+-- lost. Writes one row per money counter, without a user, for the amount left there. So each counter, and the ledger's sum, have at
+-- least the actual spending; the lease does not record which counters a lost row had together. A process that was only silent
+-- writes its rows again, and correct_leases then reverses these estimates. The counters are locked.
+create function book_leases(p_now timestamptz, p_leases reservation_leases[]) returns void
+language plpgsql as $$
+begin
+  with booked as (
+    insert into ledger (
+      request_id, kind, protocol, principal_id, user_email, model, upstream, upstream_model, aborted, input_tokens, output_tokens,
+      cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens, cost_nano_usd, provenance, counter_ids, forwarded_at, settled_at)
+    select 'lease ' || gen_random_uuid(), 'adjustment', 'none', l.process_id::text, 'unknown', 'unknown', 'unknown', 'unknown', true,
+           0, 0, 0, 0, 0, l.amount, '{"cost": "estimate"}', array[l.counter_id], p_now, p_now
+    from unnest(p_leases) as l join spend_counters s on s.id = l.counter_id
+    where s.unit = 'nano_usd' and l.amount > 0 and l.life is distinct from server_life()
+    returning counter_ids[1] as id, cost_nano_usd as cost
+  )
+  update spend_counters s set spent = s.spent + b.cost
+  from (select b.id, sum(b.cost)::bigint as cost from booked b group by 1) as b where s.id = b.id;
+end $$;
+
+-- Reverses the estimates for leases of a process that is alive and has written all rows it placed in them.
+create function correct_leases(p_now timestamptz, p_process uuid) returns void
+language plpgsql as $$
+declare
+  v_estimates ledger[] := array(
+    select l from ledger l
+    where l.user_email = 'unknown' and l.principal_id = p_process::text and l.kind = 'adjustment' and not l.provenance ? 'of');
+begin
+  perform ensure_durable_commit();
+  perform lock_counters(array(select unnest(e.counter_ids) from unnest(v_estimates) as e));
+  perform correct_estimates(coalesce(p_now, now()), v_estimates, array(
+    select row(e.request_id, null, true, 0, 0, 0, 0, 0, 0, null, null, 0, null)::batch_settlement from unnest(v_estimates) as e),
+    '[{"provenance": {"cost": "estimate"}}]');
+end $$;
+
+-- Orphan recovery: turns reservations into ledger rows at the reserved amount if their process is known to be dead, or had no
+-- heartbeat for p_patience. Returns how many. Leases of these processes are returned, or spent: see book_leases.
 create function recover_orphans(
   p_now timestamptz, p_dead uuid[], p_patience interval, p_server_started timestamptz
 ) returns integer
 language plpgsql as $$
 declare
   v_now timestamptz := coalesce(p_now, now());
-  v_lapse timestamptz := v_now - p_patience;
+  -- Null while the server has not been up for p_patience: there could be no heartbeat.
+  v_lapse timestamptz := case when p_server_started < v_now - p_patience then v_now - p_patience end;
   v_gone reservations[];
   v_ended uuid[];
+  v_leases uuid[];
+  v_ids bigint[];
   v_rows batch_settlement[];
   v_notes jsonb;
 begin
@@ -1520,29 +1463,25 @@ begin
   with orphans as (
     select r.request_id
     from reservations r left join processes p on p.id = r.process_id
-    where r.process_id = any (p_dead)
-      -- While the server was down there could be no heartbeat.
-      or (p_server_started < v_lapse and r.reserved_at < v_lapse and (p.id is null or p.heartbeat_at < v_lapse))
+    where r.process_id = any (p_dead) or (r.reserved_at < v_lapse and (p.id is null or p.heartbeat_at < v_lapse))
     order by r.request_id
     limit 500
     for update of r skip locked
   ), gone as (
     delete from reservations r using orphans o where r.request_id = o.request_id returning r as reservation
   ) select coalesce(array_agg(gone.reservation), '{}') into v_gone from gone;
-  -- A process that comes back says that it lives before it takes leases again, and waits here until its old ones are returned.
-  perform from processes p
-  where p.id in (select l.process_id from reservation_leases l) and p_server_started < v_lapse and p.heartbeat_at < v_lapse
-  order by p.id for update;
-  v_ended := array(
-    select distinct l.process_id from reservation_leases l left join processes p on p.id = l.process_id
-    where l.process_id = any (p_dead)
-      or (p_server_started < v_lapse and (p.id is null or p.heartbeat_at < v_lapse)));
-  perform lock_counters(
-    counters_of(v_gone) || array(select l.counter_id from reservation_leases l where l.process_id = any (v_ended)));
-  perform return_all_leases(v_ended, null);
+  -- A recovered process sends a heartbeat before it takes new leases, and so waits here until its old ones are returned.
+  with ended as (
+    select p.id from processes p where p.id = any (p_dead) or p.heartbeat_at < v_lapse order by p.id for update
+  ) select coalesce(array_agg(e.id), '{}') into v_ended from ended e;
+  v_leases := array(
+    select distinct l.lease_id from reservation_leases l left join processes p on p.id = l.process_id
+    where l.process_id = any (p_dead || v_ended) or (v_lapse is not null and p.id is null));
+  v_ids := array(select l.counter_id from reservation_leases l where l.lease_id = any (v_leases));
+  perform lock_counters(counters_of(v_gone) || v_ids);
+  perform book_leases(v_now, end_leases(v_leases, v_ids));
 
-  -- Like a settlement whose cost is not known. A request that was let through without waiting for its reservation has its row
-  -- already.
+  -- Like a settlement of unknown cost. A request forwarded without waiting for its reservation may have its row already.
   select coalesce(array_agg(o.settlement), '{}'), coalesce(jsonb_agg(o.note), '[]') into v_rows, v_notes
   from (
     select row(
@@ -1562,13 +1501,11 @@ begin
   ) as o;
   perform write_ledger(v_now, v_now, '{}', v_gone, v_rows, v_notes);
 
-  delete from processes p
-  where (p.id = any (p_dead) or p_server_started < v_lapse and p.heartbeat_at < v_lapse)
-    and not exists (select from reservations r where r.process_id = p.id);
+  delete from processes p where p.id = any (v_ended) and not exists (select from reservations r where r.process_id = p.id);
   return cardinality(v_gone);
 end $$;
 
--- Deletes some counters of minutes that ended two hours ago, which nobody asks for. Returns how many were deleted.
+-- Deletes a batch of minute counters that ended two hours ago and are unused. Returns how many.
 create function delete_minutes(p_now timestamptz, p_most integer) returns integer
 language plpgsql as $$
 declare
@@ -1584,8 +1521,8 @@ begin
   return v_deleted;
 end $$;
 
--- Deletes some counters of windows that began so long before the first row left that none of them can name one: a row
--- counts in windows that began at most 30 days and a month before it was settled.
+-- Deletes a batch of counters whose window began too long before the oldest ledger row to be named by one: a row counts in windows
+-- that began at most 30 days plus the longest window before its settlement. Returns how many.
 create function delete_old_counters(p_most integer) returns integer
 language plpgsql as $$
 declare
@@ -1593,8 +1530,8 @@ declare
 begin
   with old as (
     select s.id from spend_counters s
-    where s.window_kind in ('day', 'week', 'month')
-      and s.window_start < (select dropped_before - interval '62 days' from ledger_bounds)
+    where s.unit = 'nano_usd'
+      and s.window_start < (select dropped_before - interval '31 days' - longest_window() from ledger_bounds)
       and s.reserved = 0 and s.in_flight = 0
     order by s.id
     limit p_most
@@ -1605,11 +1542,11 @@ begin
   return v_deleted;
 end $$;
 
--- Adds an adjusting row to some requests that were settled from p_from to p_to, and the difference to their counters. It
--- has the times of the request, so that it counts in the same window, day and month, and is dropped with it. A row of p_rows is
--- {request_id, was: what the rows of the request came to, cost: what they shall come to}; a request whose rows come to
--- something else by now is left alone. p_change is the row of admin_changes that tells the sum, made when it is null; it has to be of
--- the same run: of others nobody rewrites what they did.
+-- Adds an adjusting row to requests settled from p_from to p_to, and the difference to their counters. The row has the times of
+-- its request, so that it counts in the same window, day and month, and is dropped with it. A row of p_rows is {request_id, was:
+-- the current sum of the request's rows, cost: the new sum}; a request whose sum has changed meanwhile is left alone. p_change is
+-- the row of admin_changes with the total, inserted if null; it must belong to the same run, because rows of other runs are
+-- immutable.
 create function reprice_batch(
   p_from timestamptz, p_to timestamptz, p_rows jsonb, p_change bigint,
   p_actor_kind text, p_actor text, p_subject text, p_now timestamptz
@@ -1628,7 +1565,7 @@ begin
     raise exception 'change % is none of this run', p_change;
   end if;
   perform ensure_durable_commit();
-  -- Two runs at once would both add the difference.
+  -- Two concurrent runs would both add the difference.
   perform pg_advisory_xact_lock(hashtext('appscli.adjust_ledger'));
 
   with wanted as (

@@ -1,8 +1,8 @@
--- Usage summed up by hour and by day, so that reports need not read the ledger. Every line of the ledger waits in usage_waiting
--- first, written with it in one transaction, and is added to its hour and day soon afterwards, by one process at a time: so
--- nobody who settles waits for a sum that others change. Hours and days are those of UTC, by the time of forwarding.
+-- Usage sums by hour and day, so that reports need not read the ledger. Each ledger line is first written to usage_waiting, in the same
+-- transaction. One process at a time adds it to its hour and day, so settling never waits for locks on sums. Hours and days are in UTC, by
+-- the time of forwarding.
 
--- Numbers for names, so that sums are narrow and are grouped fast. 0 stands for none.
+-- Numbers for names, so that sums are narrow and group fast. 0: none.
 create table usage_names (
   id integer generated always as identity primary key,
   -- SHA-256 of the name, which may be longer than an index allows.
@@ -10,7 +10,7 @@ create table usage_names (
   name text not null
 );
 
--- Lines not yet in the sums. A row may stand for several lines, or take back what others say (lines is negative).
+-- Lines that are not in the sums yet. A row may stand for several lines, or subtract others (lines is negative).
 create table usage_waiting (
   hour timestamptz not null,
   settled_at timestamptz not null,
@@ -25,9 +25,9 @@ create table usage_waiting (
   answered_model text,
   service_tier text,
   speed text,
-  -- The class: 2xx.
+ -- Status class, such as 2xx.
   status text,
-  -- Whether the upstream said what was used: no (it did), yes or clamped.
+ -- Whether usage is estimated: no (reported by the upstream), yes, or clamped.
   estimated text not null,
   lines bigint not null,
   requests bigint not null,
@@ -38,20 +38,19 @@ create table usage_waiting (
   cache_write_1h_tokens bigint not null,
   cost_nano_usd bigint not null,
   adjusted_nano_usd bigint not null,
-  -- What upstreams may bill for attempts that failed: beyond the cost, and as part of it.
+ -- What upstreams may bill for failed attempts: not included in the cost, and included.
   possibly_billed_nano_usd bigint not null,
   possible_nano_usd bigint not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
--- What tells waiting rows apart (text) or is summed up (bigint), as a list for a statement; p_form has %1$s for the name of a column.
+-- Column list of waiting rows for a statement: dimensions (text) and sums (bigint). p_form has %1$s for the name of a column.
 create function usage_columns(p_type regtype, p_form text) returns text
 language sql stable as $$
   select string_agg(format(p_form, attname), ', ' order by attnum)
   from pg_attribute where attrelid = 'usage_waiting'::regclass and atttypid = p_type and attnum > 0
 $$;
 
--- Of each hour and day the same columns, with numbers of names in place of them, and the last settlement: whoever looks for the lines in
--- the ledger need not read on.
+-- Sums of each hour and day, with numbers in place of names, and the last settlement, which bounds the search for the lines in the ledger.
 do $do$ begin
   execute format(
     'create table usage_hours (
@@ -64,7 +63,7 @@ create table usage_hours_default partition of usage_hours default;
 create table usage_days (like usage_hours including indexes) partition by range (start);
 create table usage_days_default partition of usage_days default;
 
--- Lines of a ledger row as they wait for the sums, as ledger_lines tells them; with a sign of -1, what takes them back.
+-- The waiting rows of a ledger row, from ledger_lines; with a sign of -1, the rows that subtract them.
 create function usage_of(l ledger, p_sign integer) returns setof usage_waiting
 language sql stable as $$
   select date_trunc('hour', l.forwarded_at, 'UTC'), l.settled_at, l.user_email, l.team, l.project, l.token_id, l.model,
@@ -92,12 +91,12 @@ language sql stable as $$
   ) as a
 $$;
 
--- The lines of the ledger with what reports look at.
+-- The lines of the ledger with the columns of reports.
 create view usage_lines as
 select l.forwarded_at, u.* from ledger l cross join lateral usage_of(l, 1) as u;
 
--- The lines of the ledger that were forwarded in an hour and settled in a time. As a function, since PostgreSQL reads the whole
--- ledger for each hour where the view is joined with several of them.
+-- Ledger lines forwarded in an hour and settled in a period. A function, because a join of the view with several hours would read the
+-- whole ledger for each.
 create function lines_of_hour(p_hour timestamptz, p_settled_until timestamptz) returns setof usage_lines
 language plpgsql stable
 set enable_seqscan = off
@@ -109,8 +108,7 @@ begin
     and forwarded_at >= p_hour and forwarded_at < p_hour + interval '1 hour';
 end $$;
 
--- Whoever writes the ledger, and whatever is changed in it, the sums hear of it in the same transaction. What moves to the
--- partition of its month is written to the partition itself, and is no change.
+-- Triggers: each change of the ledger adds waiting rows in the same transaction. Moves to the partition of a month are no change.
 create function note_usage() returns trigger
 language plpgsql as $$
 begin
@@ -145,11 +143,11 @@ language sql as $$ select pg_try_advisory_xact_lock(hashtext('appscli.usage')) $
 create function name_digest(p_name text) returns bytea
 language sql immutable as $$ select sha256(convert_to(p_name, 'UTF8')) $$;
 
--- The number of a name by an object of them; 0 for none.
+-- The number of a name, from an object of numbers; 0 for none.
 create function name_number(p_numbers jsonb, p_name text) returns integer
 language sql immutable as $$ select coalesce((p_numbers ->> p_name)::integer, 0) $$;
 
--- Adds up to p_most waiting rows to their hours and days. Returns how many; null while another process does it.
+-- Adds at most p_most waiting rows to their hours and days. Returns their number; null while another process does it.
 create function sum_usage(p_most integer) returns integer
 language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -163,7 +161,7 @@ begin
   if not lock_usage() then
     return null;
   end if;
-  -- Nobody but the holder of the lock deletes what waits, and nobody changes it.
+ -- Only the holder of the lock deletes waiting rows, and they never change.
   v_rows := array(select w.ctid from usage_waiting w limit p_most);
   execute format(
     'select array_agg(distinct n.name) from usage_waiting w cross join lateral unnest(array[%s]) as n (name)
@@ -171,7 +169,7 @@ begin
   insert into usage_names (digest, name)
   select name_digest(n.name), n.name from unnest(v_names) as n (name)
   where not exists (select from usage_names k where k.digest = name_digest(n.name));
-  -- Whoever changed a name by hand has it put right by summing up anew.
+ -- A name changed by hand is fixed by a new summation.
   update usage_names k set name = n.name
   from unnest(v_names) as n (name) where k.digest = name_digest(n.name) and k.name <> n.name;
   select jsonb_object_agg(k.name, k.id) into v_numbers
@@ -191,8 +189,8 @@ begin
   return cardinality(v_rows);
 end $$;
 
--- Lines of the ledger settled from p_settled_from until p_settled_until, and forwarded from p_from until p_until, wait for
--- the sums anew, in place of what waits of them now. All is seen in one moment, so that a line written meanwhile counts once.
+-- Queues the ledger lines settled from p_settled_from until p_settled_until and forwarded from p_from until p_until again, in place of
+-- their waiting rows. One snapshot, so that a concurrent line counts once.
 create function wait_again(
   p_from timestamptz, p_until timestamptz, p_settled_from timestamptz, p_settled_until timestamptz
 ) returns bigint
@@ -215,8 +213,8 @@ begin
   return v_lines;
 end $$;
 
--- Lets the days from p_from until p_until (midnights of UTC) wait to be summed anew. Returns the lines they have, or null while
--- another process is at work on the sums.
+-- Queues the days from p_from until p_until (midnights in UTC) for a new summation. Returns the number of their lines; null while another
+-- process works on the sums.
 create function sum_again(p_from timestamptz, p_until timestamptz) returns bigint
 language plpgsql as $$
 begin

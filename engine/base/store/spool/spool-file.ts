@@ -5,37 +5,37 @@ import { crc32 } from 'node:zlib';
 import type { ChargedAttempt, CounterName, LedgerIdentity, Settlement } from '../../contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../kit/group-commit.ts';
 
-/** What a spool needs of the file system; tests put a failing one in its span. */
+/** The file system functions of a spool; tests replace them by failing ones. */
 export type Disk = Pick<
   typeof file_system,
   'appendFile' | 'mkdir' | 'open' | 'readdir' | 'rename' | 'stat' | 'unlink' | 'utimes'
 >;
 
-/** A request that goes out without a reservation, as far as its ledger row needs it. */
+/** The ledger data of a request that is sent without a reservation. */
 export interface SpooledRequest extends LedgerIdentity {
   readonly most_nano_usd: number;
   readonly counters: readonly CounterName[];
-  /** Earlier attempts, and the counters of money of those that cost something. */
+  /** Earlier attempts, with the money counters of those with a cost. */
   readonly held?: readonly (ChargedAttempt & { readonly counters?: readonly CounterName[] })[];
 }
 
 /** One line of a spool file. Times are milliseconds since the epoch. */
 export type SpoolRecord =
-  /** Once more for a request that goes to another upstream: the last one counts. */
+  /** Repeated when the request goes to another upstream: the last record counts. */
   | { readonly what: 'forwarded'; readonly at_ms: number; readonly request: SpooledRequest }
   | { readonly what: 'settled'; readonly at_ms: number; readonly settlement: Settlement }
-  /** An audit record, as the text that the audit log takes. */
+  /** An audit record, as the text for the audit log. */
   | { readonly what: 'audit'; readonly request_id: string; readonly text: string }
-  /** Nothing is left to be written: it is in the ledger, or it never went out. */
+  /** Complete: it is in the ledger, or was never sent. */
   | { readonly what: 'done'; readonly request_id: string };
 
-/** Where a line is in its file, in bytes. */
+/** Byte range of a line in its file. */
 export interface Span {
   readonly offset: number;
   readonly length: number;
 }
 
-/** A line found in a file; `record` is `undefined` when it is broken. */
+/** A line of a file; `record` is `undefined` for a damaged line. */
 export interface FoundLine {
   readonly span: Span;
   readonly line: Buffer;
@@ -44,12 +44,12 @@ export interface FoundLine {
 
 const MAX_BATCH = 1000;
 const CHUNK_BYTES = 65_536;
-/** Longer than any line that was ever written; what has no end until then is none. */
+/** Longest line; a longer one is damaged. */
 const MAX_LINE_BYTES = 1_048_576;
 const NEWLINE = 0x0a;
 const DIGITS = 8;
 
-/** Creates a file that only this account can read, and makes sure that it is found after a loss of power. */
+/** Creates a private file, and syncs its directory so that it survives a loss of power. */
 export async function createSpoolFile(disk: Disk, path: string): Promise<SpoolFile> {
   const handle = await disk.open(path, 'wx+', 0o600);
   try {
@@ -62,7 +62,7 @@ export async function createSpoolFile(disk: Disk, path: string): Promise<SpoolFi
   return new SpoolFile(handle, 0);
 }
 
-/** Opens a file of another process. `take` gets each line; one that a crash tore in the middle at the end is dropped. */
+/** Opens a file of another process and passes each line to `take`; drops an incomplete last line. */
 export async function readSpoolFile(disk: Disk, path: string, take: (found: FoundLine) => void): Promise<SpoolFile> {
   const handle = await disk.open(path, 'r+');
   try {
@@ -79,7 +79,7 @@ export async function readSpoolFile(disk: Disk, path: string, take: (found: Foun
   }
 }
 
-/** An open file of records. Errors are those of the file system. */
+/** An open spool file: an append-only log of records with group commit. Raises file system errors. */
 export class SpoolFile {
   readonly #handle: FileHandle;
   readonly #writing: GroupCommit<Buffer, Span>;
@@ -95,12 +95,12 @@ export class SpoolFile {
     this.#writing = createGroupCommit({ lanes: 1, max_items: MAX_BATCH, isolates: () => false, execute });
   }
 
-  /** Size once all that is being written is written. */
+  /** Size in bytes, including pending writes. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Resolves when the record is on the disk, not only in the system's memory. A record that fails leaves no trace. */
+  /** Resolves when the record is durable (fdatasync). A failed record leaves no trace. */
   async append(record: SpoolRecord): Promise<Span> {
     const line = encode(record);
     this.#bytes += line.length;
@@ -125,7 +125,7 @@ export class SpoolFile {
   }
 
   async #write(lines: readonly Buffer[]): Promise<Span[]> {
-    // What a failed attempt left would be read as part of the next line.
+    // The rest of a failed write would be read as part of the next line.
     if (this.#torn) await this.#truncate();
     try {
       await writeWhole(this.#handle, Buffer.concat(lines), this.#end);
@@ -177,7 +177,7 @@ async function* linesOf(handle: FileHandle): AsyncGenerator<Omit<FoundLine, 'rec
   }
 }
 
-/** `checksum json`: the checksum tells a line that is whole from one that a crash, a full disk or an editor cut. */
+/** `checksum json`: the checksum detects lines cut by a crash, a full disk or an editor. */
 function encode(record: SpoolRecord): Buffer {
   const json = JSON.stringify(record);
   return Buffer.from(`${checksum(Buffer.from(json))} ${json}\n`);
@@ -194,7 +194,7 @@ function decode(line: Buffer): SpoolRecord | undefined {
   }
 }
 
-/** Id of the request that a record is about; `undefined` at run time for a record that no version up to this one wrote. */
+/** Request id of a record; `undefined` at run time for a record of a later version. */
 export function requestOf(record: SpoolRecord): string {
   switch (record.what) {
     case 'forwarded':
@@ -211,7 +211,7 @@ function checksum(bytes: Buffer): string {
   return crc32(bytes).toString(16).padStart(DIGITS, '0');
 }
 
-/** Makes the names in a directory durable. Where directories can't be opened, the file system does it by itself. */
+/** Makes the entries of a directory durable. File systems whose directories cannot be opened do this themselves. */
 async function syncDirectory(disk: Disk, directory: string): Promise<void> {
   const handle = await disk.open(directory, 'r').catch(() => undefined);
   if (handle === undefined) return;

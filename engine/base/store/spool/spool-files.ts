@@ -13,24 +13,24 @@ import {
 } from './spool-file.ts';
 import { ownerlessName, type SpoolFileId, SpoolNames } from './spool-names.ts';
 
-/** A file of this process. */
+/** A spool file of this process. */
 export interface OwnedFile extends SpoolFileId {
   readonly path: string;
   readonly file: SpoolFile;
   requests: number;
 }
 
-/** A record in a file of this process. */
+/** A record in a spool file of this process. */
 export interface Spooled {
   readonly owned: OwnedFile;
   readonly span: Span;
 }
 
-/** What waits in spool files, oldest first, by the database it belongs to: nothing is ever written to another. */
+/** Pending items of spool files by database, oldest first; items are never written to another database. */
 export class ByDatabase<Item extends { readonly owned: OwnedFile }> {
   readonly #waiting = new Map<string, Set<Item>>();
 
-  /** How many wait, for any database. */
+  /** Pending items of all databases. */
   get size(): number {
     let size = 0;
     for (const items of this.#waiting.values()) size += items.size;
@@ -41,7 +41,7 @@ export class ByDatabase<Item extends { readonly owned: OwnedFile }> {
     return database_id === undefined ? 0 : this.of(database_id).size;
   }
 
-  /** What waits for a database. Going through it sees what is added and leaves out what is deleted meanwhile. */
+  /** Pending items of a database, as a live set: iteration sees additions and skips deletions. */
   of(database_id: string): ReadonlySet<Item> {
     return this.#itemsOf(database_id);
   }
@@ -67,29 +67,29 @@ export class ByDatabase<Item extends { readonly owned: OwnedFile }> {
   }
 }
 
-/** A whole line of a file that was taken over. */
+/** A valid line of an adopted file. */
 export interface Found {
   readonly what: SpoolRecord['what'];
   readonly request_id: string;
   readonly span: Span;
 }
 
-/** Takes the lines of a file that was taken over, and says how many requests in them count. */
+/** Receives the lines of an adopted file, and returns the number of pending requests in them. */
 export type Adopt = (owned: OwnedFile, lines: readonly Found[]) => number;
 
-/** The spool can't take a request; the message says why, without naming a path. */
+/** The spool cannot accept a request. The message says why, without a path. */
 export class SpoolError extends Error {
   override name = 'SpoolError';
 }
 
-/** Whose rows would be in a file is only known by the database. */
-const NEVER_REACHED = 'the database was not reached since the start';
+/** Without the id of the database, a file cannot be assigned to it. */
+const NEVER_REACHED = 'the database has not been reached since the start';
 
-/** What the files of a spool depend on. */
+/** Options of `SpoolFiles`. */
 export interface SpoolFilesOptions {
-  /** Absolute; asked each time, because a reload can change it. `undefined`: nothing can be spooled. */
+  /** Absolute path; read each time, because a reload can change it. `undefined`: spooling is off. */
   readonly spool_dir: () => string | undefined;
-  /** The database that new files are for; `undefined` before it was reached: nothing can be spooled, nor taken over. */
+  /** Id of the database; `undefined` until it was reached: no spooling and no adoption. */
   readonly database_id: () => string | undefined;
   readonly clock: Clock;
   readonly log: Log;
@@ -97,7 +97,7 @@ export interface SpoolFilesOptions {
   readonly disk?: Disk;
 }
 
-/** The spool files of a process: new ones while it needs them, and those it took over. Touches no disk before it is used. */
+/** The spool files of a process: its own and adopted ones. No disk access before the first use. */
 export class SpoolFiles {
   readonly #spool_dir: SpoolFilesOptions['spool_dir'];
   readonly #database_id: SpoolFilesOptions['database_id'];
@@ -106,11 +106,11 @@ export class SpoolFiles {
   readonly #names: SpoolNames;
   readonly #files = new Map<string, OwnedFile>();
   readonly #appending = new Set<Promise<Span>>();
-  /** Files that the log has named: of other databases, and those that can't be taken over. */
-  readonly #told = new Set<string>();
+  /** Files that were already logged: of other databases, and those that cannot be adopted. */
+  readonly #logged = new Set<string>();
   #current: OwnedFile | undefined;
   #opening: Promise<void> | undefined;
-  #in_trouble = false;
+  #is_failing = false;
   #touched_ms = 0;
 
   constructor({ spool_dir, database_id, clock, log, process = ownProcess(), disk = file_system }: SpoolFilesOptions) {
@@ -121,16 +121,16 @@ export class SpoolFiles {
     this.#names = new SpoolNames(process, clock);
   }
 
-  /** Size of all of them. */
+  /** Total size in bytes. */
   get bytes(): number {
     let bytes = 0;
     for (const { file } of this.#files.values()) bytes += file.bytes;
     return bytes;
   }
 
-  /** Writes the first record of a request, which its file then counts. Durable when it resolves. Raises SpoolError, or what the disk raises. */
+  /** Writes the first record of a request and counts the request in its file. Durable when it resolves. Raises SpoolError and disk errors. */
   async put(record: SpoolRecord): Promise<Spooled> {
-    const owned = await this.#occupy();
+    const owned = await this.#openCurrent();
     try {
       return { owned, span: await this.append(owned, record) };
     } catch (error) {
@@ -139,7 +139,7 @@ export class SpoolFiles {
     }
   }
 
-  /** Counts a request of a file no longer; a file without requests is removed. Never rejects. */
+  /** Ends a request of a file; removes a file without requests. Never rejects. */
   async vacate(owned: OwnedFile): Promise<void> {
     if (--owned.requests > 0) return;
     this.#files.delete(owned.id);
@@ -147,63 +147,63 @@ export class SpoolFiles {
     try {
       await this.#disk.unlink(owned.path);
     } catch (error) {
-      // All in it is in the ledger, where writing it once more changes nothing.
-      this.#log.debug({ path: owned.path, err: error }, 'a spool file that is done cannot be removed');
+      // All its records are in the ledger, and writing them again has no effect.
+      this.#log.debug({ path: owned.path, err: error }, 'a completed spool file cannot be removed');
     }
     await owned.file.close().catch(() => {});
   }
 
-  /** Durable when it resolves. Raises what the disk raises, after logging it once per trouble. */
+  /** Durable when it resolves. Raises disk errors; logs once per outage. */
   async append({ file }: OwnedFile, record: SpoolRecord): Promise<Span> {
     const appended = file.append(record);
     this.#appending.add(appended);
     try {
       const span = await appended;
-      if (this.#in_trouble) this.#log.info({ spool_dir: this.#spool_dir() }, 'the spool can be written to again');
-      this.#in_trouble = false;
+      if (this.#is_failing) this.#log.info({ spool_dir: this.#spool_dir() }, 'the spool can be written to again');
+      this.#is_failing = false;
       return span;
     } catch (error) {
-      throw this.#noteTrouble(error);
+      throw this.#recordFailure(error);
     } finally {
       this.#appending.delete(appended);
     }
   }
 
-  /** Puts text that the ledger can't use into a file beside, and says so in the log. Raises what the disk raises. */
+  /** Quarantines lines that the ledger cannot use in a file `.aside`, and logs it. Raises disk errors. */
   async setAside({ id, path }: OwnedFile, text: string, why: object): Promise<void> {
     const aside = join(path, '..', `${id}.aside`);
     try {
       await this.#disk.appendFile(aside, `${text}\n`, { mode: 0o600, flush: true });
     } catch (error) {
-      throw this.#noteTrouble(error);
+      throw this.#recordFailure(error);
     }
-    this.#log.error({ path: aside, ...why }, 'a part of the spool cannot be put into the ledger; it is set aside');
+    this.#log.error({ path: aside, ...why }, 'a part of the spool cannot be written to the ledger; it was set aside');
   }
 
-  /** Shows others that this process is alive. Never rejects. */
+  /** Heartbeat: touches the files, so that other machines see that this process is alive. Never rejects. */
   async touch(): Promise<void> {
-    // Never the same twice, however fast it is called or the clock is set back.
+    // Strictly increasing, even with fast calls or a clock that is set back.
     this.#touched_ms = Math.max(Date.now(), this.#touched_ms + 1);
     for (const owned of this.#files.values()) {
       const now = new Date(this.#touched_ms);
       await this.#disk.utimes(owned.path, now, now).catch((error) => {
-        // Another machine took this process for dead, and writes what is in the file. What comes needs a new one.
+        // Another machine considered this process dead and adopted the file. New records need a new file.
         if (isMissing(error) && this.#current === owned) this.#current = undefined;
       });
     }
   }
 
-  /** Takes over the files of processes that are gone, as far as they are of this database. Never rejects. */
+  /** Adopts the files of dead processes for this database. Never rejects. */
   async adoptOrphans(adopt: Adopt): Promise<void> {
     const directory = this.#spool_dir();
     try {
       if (directory === undefined || this.#database_id() === undefined) return;
       const found = await this.#disk.readdir(directory);
       this.#names.keepOnly(found);
-      for (const name of this.#told) if (!found.includes(name)) this.#told.delete(name);
+      for (const name of this.#logged) if (!found.includes(name)) this.#logged.delete(name);
       for (const name of found) {
-        await this.#takeOver(directory, name, adopt).catch((error) => {
-          if (!isMissing(error)) this.#tellOnce(name, { err: error }, 'a spool cannot be taken over');
+        await this.#adopt(directory, name, adopt).catch((error) => {
+          if (!isMissing(error)) this.#logOnce(name, { err: error }, 'a spool cannot be taken over');
         });
       }
     } catch (error) {
@@ -212,7 +212,7 @@ export class SpoolFiles {
     }
   }
 
-  /** Leaves the files to whoever comes next. Never rejects. */
+  /** Closes the files and gives up ownership, so that any process can adopt them. Never rejects. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#appending);
     this.#current = undefined;
@@ -223,8 +223,8 @@ export class SpoolFiles {
     }
   }
 
-  async #occupy(): Promise<OwnedFile> {
-    // Nothing is wrong with the disk.
+  async #openCurrent(): Promise<OwnedFile> {
+    // Not a disk failure.
     if (this.#database_id() === undefined) throw new SpoolError(NEVER_REACHED);
     try {
       while (this.#current === undefined || this.#current.database_id !== this.#database_id()) {
@@ -234,7 +234,7 @@ export class SpoolFiles {
         await this.#opening;
       }
     } catch (error) {
-      throw this.#noteTrouble(error);
+      throw this.#recordFailure(error);
     }
     this.#current.requests++;
     return this.#current;
@@ -252,7 +252,7 @@ export class SpoolFiles {
     this.#files.set(named.id, this.#current);
   }
 
-  async #takeOver(directory: string, name: string, adopt: Adopt): Promise<void> {
+  async #adopt(directory: string, name: string, adopt: Adopt): Promise<void> {
     const path = join(directory, name);
     const orphan = await this.#names.orphan(this.#disk, name, path);
     if (orphan === undefined || this.#files.has(orphan.id)) return;
@@ -261,7 +261,7 @@ export class SpoolFiles {
     if (own_database === undefined) return;
     if (database_id !== own_database) {
       const fields = { database_id: own_database, of_database_id: database_id };
-      return this.#tellOnce(name, fields, 'a spool file of another database is left alone');
+      return this.#logOnce(name, fields, 'a spool file belongs to another database; it is not read');
     }
     const named = { id, database_id };
     const own = join(directory, this.#names.own(named));
@@ -293,16 +293,16 @@ export class SpoolFiles {
     await this.vacate(owned);
   }
 
-  #tellOnce(name: string, fields: object, message: string): void {
-    if (this.#told.has(name)) return;
-    this.#told.add(name);
+  #logOnce(name: string, fields: object, message: string): void {
+    if (this.#logged.has(name)) return;
+    this.#logged.add(name);
     this.#log.warn({ spool_dir: this.#spool_dir(), name, ...fields }, message);
   }
 
-  #noteTrouble(error: unknown): unknown {
-    if (!this.#in_trouble)
+  #recordFailure(error: unknown): unknown {
+    if (!this.#is_failing)
       this.#log.error({ spool_dir: this.#spool_dir(), err: error }, 'the spool cannot be written to');
-    this.#in_trouble = true;
+    this.#is_failing = true;
     return error;
   }
 }
@@ -314,14 +314,14 @@ function isMissing(error: unknown): boolean {
 const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: 'no space is left on its disk',
   EDQUOT: 'no space is left on its disk',
-  EACCES: 'its directory may not be written to',
-  EPERM: 'its directory may not be written to',
+  EACCES: 'its directory is not writable',
+  EPERM: 'its directory is not writable',
   EROFS: 'its disk is read-only',
   ENOTDIR: 'its directory is a file',
   EEXIST: 'its directory is a file',
 };
 
-/** What keeps a request out of the spool, as an error that names no path. */
+/** Converts a disk error into a SpoolError without a path. */
 export function asSpoolError(error: unknown): SpoolError {
   if (error instanceof SpoolError) return error;
   const { code = 'unknown' } = error as NodeJS.ErrnoException;

@@ -5,25 +5,25 @@ import type { GatewayProcess } from '../../kit/process/gateway-process.ts';
 import { isRunning } from '../../kit/process/process-identity.ts';
 import type { Disk } from './spool-file.ts';
 
-/** Which file, and which database its rows and records belong to: nothing of it is ever written to another. */
+/** Id of a spool file, and of its database; records are never written to another database. */
 export interface SpoolFileId {
   readonly id: string;
   readonly database_id: string;
 }
 
 interface ParsedName extends SpoolFileId {
-  /** Of its owner; both or none. */
+  /** Owner: machine and process; both or neither. */
   readonly machine: string | undefined;
   readonly identity: string | undefined;
 }
 
-/** How long the file of a process on another machine must not change until it counts as dead. */
-const FOREIGN_PATIENCE_MS = 60_000;
+/** A process on another machine counts as dead if its file has not changed for this long. */
+const FOREIGN_TIMEOUT_MS = 60_000;
 
-/** `database.id.spool`, or with a living or dead owner `database.machine.process.id.spool`. */
+/** `database.id.spool`, or with an owner `database.machine.process.id.spool`. */
 const NAME = /^([0-9a-f-]{36})\.(?:([0-9a-f]{16})\.([0-9a-z-]+)\.)?([0-9a-f-]{36})\.spool$/;
 
-/** Name of a file that every gateway of its database may take over. */
+/** Name of a file without an owner; any gateway of its database may adopt it. */
 export function ownerlessName({ id, database_id }: SpoolFileId): string {
   return `${database_id}.${id}.spool`;
 }
@@ -33,10 +33,7 @@ function parseSpoolName(name: string): ParsedName | undefined {
   return id === undefined || database_id === undefined ? undefined : { id, database_id, machine, identity };
 }
 
-/**
- * The files in a spool directory that no gateway of a database takes over, because they belong to another; none where there is
- * no directory. Raises what `readdir` raises.
- */
+/** The spool files of other databases in a directory; empty for a missing directory. Raises errors of `readdir`. */
 export async function listForeignSpools(
   directory: string,
   database_id: string,
@@ -52,14 +49,14 @@ export async function listForeignSpools(
 }
 
 /**
- * Names of one process. Whose a file in a spool directory is, its name says, so that taking it over is one renaming, which only
- * one of several processes can win, and which a crash leaves done or undone.
+ * The spool file names of one process. The name of a file contains its owner, so adoption is one atomic rename, which only one of
+ * several processes can win.
  */
 export class SpoolNames {
   readonly #process: GatewayProcess;
   readonly #clock: Clock;
   readonly #machine: string;
-  /** When a file of another machine was last seen to change; no clocks are compared. */
+  /** When a file of another machine last changed, by the local monotonic clock. */
   readonly #seen = new Map<string, { readonly stamp: string; readonly since_ms: number }>();
 
   constructor(process: GatewayProcess, clock: Clock) {
@@ -72,7 +69,7 @@ export class SpoolNames {
     return `${database_id}.${this.#machine}.${this.#process.identity}.${id}.spool`;
   }
 
-  /** A file whose owner has ended; `undefined` for any other. Raises what `stat` raises. */
+  /** The id of a file whose owner has ended; otherwise `undefined`. Raises errors of `stat`. */
   async orphan(disk: Disk, name: string, path: string): Promise<SpoolFileId | undefined> {
     const file = parseSpoolName(name);
     if (file === undefined) return undefined;
@@ -82,7 +79,7 @@ export class SpoolNames {
     return (await this.#isSilent(disk, name, path)) ? file : undefined;
   }
 
-  /** Forgets what was noticed about files that are not there any more. */
+  /** Forgets files that no longer exist. */
   keepOnly(names: readonly string[]): void {
     for (const name of this.#seen.keys()) if (!names.includes(name)) this.#seen.delete(name);
   }
@@ -91,7 +88,7 @@ export class SpoolNames {
     const { mtimeMs, size } = await disk.stat(path);
     const stamp = `${mtimeMs} ${size}`;
     const before = this.#seen.get(name);
-    if (before?.stamp === stamp) return this.#clock.monotonic() - before.since_ms >= FOREIGN_PATIENCE_MS;
+    if (before?.stamp === stamp) return this.#clock.monotonic() - before.since_ms >= FOREIGN_TIMEOUT_MS;
     this.#seen.set(name, { stamp, since_ms: this.#clock.monotonic() });
     return false;
   }

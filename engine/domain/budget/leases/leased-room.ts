@@ -1,52 +1,129 @@
 import { LRUCache } from 'lru-cache';
-import type { CounterName, LimitDemand, LimitStatus, ReservationRequest } from '../../../base/contract/services.ts';
+import type { CounterName, LimitStatus, ReservationRequest } from '../../../base/contract/services.ts';
 import { atMost } from '../../../base/kit/memory.ts';
-import { counterName } from '../ledger/batch-request.ts';
-import { type CountedDemand, type CounterNumbers, isLimit, neededIn, statusesOf } from '../limits/room.ts';
+import type { BatchCounterState } from '../ledger/batch-answer.ts';
+import { counterName, type Lot } from '../ledger/batch-request.ts';
+import { type CountedDemand, type CounterNumbers, isLimit, neededIn, statusesOf } from '../limits/headroom.ts';
 
-/** An amount on a counter, in its unit: what is likely, the most it can come to, and how many requests it is for. */
+/** Amounts on a counter in its unit: the reserved amount, the worst case (`most`), and the number of requests. */
 export interface Amounts {
   amount: number;
   most: number;
   requests: number;
 }
 
-interface Use {
-  /** Of the monotonic clock; `now` is what was asked for in it, `before` in the one before it. */
-  second: number;
-  now: Amounts;
-  before: Amounts;
-  largest: Amounts;
-  /** The smallest limit that was asked for, in this second and the one before. */
-  limit: number;
-  limit_before: number;
-  /** Nothing is leased before this moment of the monotonic clock. */
-  rests_until: number;
-}
-
-const SECOND_MS = 1000;
-/** The counters that are remembered, those that were used last. */
-const MAX_COUNTERS = 20_000;
-
-/** When a counter gets a lease, and how large it is. */
+/** When a process takes a lease on a counter, and how large the lot is. */
 export interface LeasePolicy {
-  /** A counter that is used less often in a second than this is not worth a lease. */
+  /** Least requests per second on a counter for a lease. */
   readonly busy: number;
-  /** A lease is for as much as so many seconds of use, */
+  /** A lot covers this many seconds of the recent rate, */
   readonly seconds: number;
-  /** and for so many requests of the largest kind at least. */
+  /** and at least this many requests of the largest recent size. */
   readonly requests: number;
-  /** It is taken only where so many times as much is left of the limit. */
+  /** A lot is taken only if the remaining headroom is at least this many times as large. */
   readonly share: number;
 }
 
-/** What gateways go by. */
+/** The policy of a gateway. */
 export const LEASE_POLICY: LeasePolicy = { busy: 4, seconds: 2, requests: 4, share: 16 };
 
-const nothing = (): Amounts => ({ amount: 0, most: 0, requests: 0 });
+/**
+ * A budget lease: headroom on a counter that this process took in advance. `free` is the part that no request has taken yet.
+ */
+export interface Lease {
+  readonly counter: string;
+  readonly id: number;
+  readonly free: Amounts;
+  /** The largest limit that any lot was taken under; requests with a smaller limit do not use the lease. */
+  limit: number;
+  /** Milliseconds since the epoch by the database's clock; infinity if the lease does not expire. */
+  readonly ends_at: number;
+  /** The last known state of the counter, including the lease. */
+  numbers: { -readonly [Name in keyof CounterNumbers]: CounterNumbers[Name] };
+  /** Time of the last use, by the monotonic clock in milliseconds. */
+  used_at: number;
+}
 
-/** What is asked of counters in one process, by which leases are measured. */
-export class CounterUse {
+/** The share of a request on one of its counters. */
+export interface CounterShare extends Amounts {
+  readonly counter: string;
+  readonly name: CounterName;
+  /** The smallest limit of the request on the counter, shadow mode included; infinity without a limit. */
+  limit: number;
+  is_shadowed: boolean;
+}
+
+/** A request whose amounts were taken from leases; `leases` has the order of `shares`. */
+export interface Placement {
+  readonly request: ReservationRequest;
+  readonly shares: readonly CounterShare[];
+  readonly leases: readonly Lease[];
+}
+
+/** A part of the lease on a counter. */
+export interface LeasePart extends Amounts {
+  readonly id: number;
+}
+
+/** A finished request, and what it spent per share, in the unit of the counter. */
+export interface Ending {
+  readonly shares: readonly CounterShare[];
+  readonly spent: readonly number[];
+  /** Whether the settlement was sent, so that counters read from now on include it. */
+  sent: boolean;
+}
+
+/** The same moment by both clocks, in milliseconds. */
+export interface Moment {
+  readonly monotonic: number;
+  /** By the database's clock, since the epoch. */
+  readonly database: number;
+}
+
+/** The shares of a request, one per counter. */
+export function sharesOf(request: ReservationRequest): CounterShare[] {
+  const shares: CounterShare[] = [];
+  for (const demand of request.demands) {
+    const counter = counterName(demand);
+    const limit = demand.limit ?? Number.POSITIVE_INFINITY;
+    const { shadow: is_shadowed = false } = demand;
+    const known = shares.find((share) => share.counter === counter);
+    if (known === undefined) {
+      shares.push({ counter, name: demand, limit, is_shadowed, ...neededIn(demand.unit, request), requests: 1 });
+      continue;
+    }
+    known.limit = Math.min(known.limit, limit);
+    known.is_shadowed ||= is_shadowed;
+  }
+  return shares;
+}
+
+const SECOND_MS = 1000;
+/** Size of the LRU cache of counters. */
+const MAX_COUNTERS = 20_000;
+
+/** The demand on a counter within one second. */
+interface Second extends Amounts {
+  largest: number;
+  largest_most: number;
+  limit: number;
+}
+
+interface Use {
+  /** By the monotonic clock. */
+  second: number;
+  now: Second;
+  before: Second;
+  /** Monotonic time before which no lot is taken (backoff). */
+  backoff_until: number;
+}
+
+const nothing = (): Second => {
+  return { amount: 0, most: 0, requests: 0, largest: 0, largest_most: 0, limit: Number.POSITIVE_INFINITY };
+};
+
+/** The recent demand per counter in this process, which decides the size of lots. */
+class CounterUse {
   readonly #policy: LeasePolicy;
   readonly #uses = new LRUCache<string, Use>(atMost(MAX_COUNTERS));
 
@@ -54,353 +131,222 @@ export class CounterUse {
     this.#policy = policy;
   }
 
-  /** Takes note of a request. @returns whether the counter is busy enough for a lease, and not to be left alone. */
-  note(counter: string, amount: number, most: number, limit: number, monotonic: number): boolean {
-    const use = this.#at(counter, monotonic);
-    use.now.amount += amount;
-    use.now.most += most;
-    use.now.requests++;
-    use.largest.amount = Math.max(use.largest.amount, amount);
-    use.largest.most = Math.max(use.largest.most, most);
-    use.limit = Math.min(use.limit, limit);
-    return Math.max(use.now.requests, use.before.requests) >= this.#policy.busy && use.rests_until <= monotonic;
+  /** Records the demand of a request. @returns whether the counter is busy enough for a lease, and not in backoff. */
+  record({ counter, amount, most, limit }: CounterShare, monotonic: number): boolean {
+    const { now, before, backoff_until } = this.#at(counter, monotonic);
+    now.amount += amount;
+    now.most += most;
+    now.requests++;
+    now.largest = Math.max(now.largest, before.largest, amount);
+    now.largest_most = Math.max(now.largest_most, before.largest_most, most);
+    now.limit = Math.min(now.limit, limit);
+    return Math.max(now.requests, before.requests) >= this.#policy.busy && backoff_until <= monotonic;
   }
 
-  /** What a lease should have room for, and the limit that it is to be within. */
+  /** The target size of the lease, and the limit it must fit. */
   wanted(counter: string, monotonic: number): Amounts & { readonly limit: number } {
-    const { now, before, largest, limit, limit_before } = this.#at(counter, monotonic);
+    const { now, before } = this.#at(counter, monotonic);
     const { seconds, requests } = this.#policy;
-    const want = (of: (amounts: Amounts) => number) =>
-      Math.min(Number.MAX_SAFE_INTEGER, Math.max(Math.max(of(now), of(before)) * seconds, of(largest) * requests));
+    const want = (of: keyof Amounts, largest: number) =>
+      Math.min(Number.MAX_SAFE_INTEGER, Math.max(Math.max(now[of], before[of]) * seconds, largest * requests));
     return {
-      amount: want(({ amount }) => amount),
-      most: want(({ most }) => most),
-      requests: Math.max(
-        requests,
-        want((amounts) => amounts.requests),
-      ),
-      limit: Math.min(limit, limit_before),
+      amount: want('amount', Math.max(now.largest, before.largest)),
+      most: want('most', Math.max(now.largest_most, before.largest_most)),
+      requests: want('requests', 1),
+      limit: Math.min(now.limit, before.limit),
     };
   }
 
-  /** Leaves a counter alone for a time. */
-  rest(counter: string, monotonic: number, milliseconds: number): void {
+  backOff(counter: string, monotonic: number, milliseconds: number): void {
     const use = this.#at(counter, monotonic);
-    use.rests_until = Math.max(use.rests_until, monotonic + milliseconds);
+    use.backoff_until = Math.max(use.backoff_until, monotonic + milliseconds);
   }
 
-  rests(counter: string, monotonic: number): boolean {
-    return (this.#uses.get(counter)?.rests_until ?? 0) > monotonic;
+  isBackingOff(counter: string, monotonic: number): boolean {
+    return (this.#uses.get(counter)?.backoff_until ?? 0) > monotonic;
   }
 
   #at(counter: string, monotonic: number): Use {
     const second = Math.floor(monotonic / SECOND_MS);
     let use = this.#uses.get(counter);
     if (use === undefined) {
-      const none = Number.POSITIVE_INFINITY;
-      use = {
-        second,
-        now: nothing(),
-        before: nothing(),
-        largest: nothing(),
-        limit: none,
-        limit_before: none,
-        rests_until: 0,
-      };
+      use = { second, now: nothing(), before: nothing(), backoff_until: 0 };
       this.#uses.set(counter, use);
     }
     if (use.second !== second) {
-      const is_next = use.second + 1 === second;
-      use.before = is_next ? use.now : nothing();
-      use.limit_before = is_next ? use.limit : Number.POSITIVE_INFINITY;
-      if (!is_next) use.largest = nothing();
+      use.before = use.second + 1 === second ? use.now : nothing();
       use.now = nothing();
-      use.limit = Number.POSITIVE_INFINITY;
       use.second = second;
     }
     return use;
   }
 }
 
-/**
- * A process that makes more reservations in a second than this makes them in batches that are full: it waits for them less than
- * it would pay for leases.
- */
-const CROWD = 2500;
-
-/** Knows whether so many reservations are asked for that they need no leases. */
-export class Crowd {
-  #second = 0;
-  #now = 0;
-  #before = 0;
-
-  /** @param more that are asked for now. */
-  isThere(monotonic: number, more = 0): boolean {
-    const second = Math.floor(monotonic / SECOND_MS);
-    if (this.#second !== second) {
-      this.#before = this.#second + 1 === second ? this.#now : 0;
-      this.#now = 0;
-      this.#second = second;
-    }
-    this.#now += more;
-    return Math.max(this.#now, this.#before) > CROWD;
-  }
-}
-
-/** Room on a counter that this process has taken and not yet placed. */
-export interface Lease {
-  readonly counter: string;
-  readonly id: number;
-  readonly free: Amounts;
-  /** The largest limit that some of it was taken under; requests under a smaller one do not use it. */
-  limit: number;
-  /** Milliseconds since the epoch by the database's clock; infinity where it never ends. */
-  readonly ends_at: number;
-  /** The counter, with what is leased, as far as this process knows. */
-  numbers: { -readonly [Name in keyof CounterNumbers]: CounterNumbers[Name] };
-  /** Monotonic. */
-  used_at: number;
-}
-
-/** What a request takes of one counter. */
-export interface Part extends Amounts {
-  readonly counter: string;
-  readonly name: CounterName;
-  /** The smallest limit that the request comes under there, also in shadow mode; infinity without any. */
-  limit: number;
-  is_shadowed: boolean;
-}
-
-/** A request that was placed in leases. */
-export interface Placement {
-  readonly request: ReservationRequest;
-  readonly parts: readonly Part[];
-  /** In the order of the parts. */
-  readonly leases: readonly Lease[];
-}
-
-/** So much of a lease that is to be given back. */
-export interface Return extends Amounts {
-  readonly id: number;
-}
-
-/** So much that is to be leased. */
-export interface Wish extends Amounts {
-  readonly counter: string;
-  readonly name: CounterName;
-  readonly limit: number;
-}
-
-/** What became of a wish. */
-export interface Granted {
-  readonly taken: boolean;
-  readonly id: number;
-  readonly ends_at: number | null;
-  readonly numbers: CounterNumbers;
-}
-
-/** A request that is over. */
-export interface Ending {
-  readonly parts: readonly Part[];
-  /** In the unit of each part. */
-  readonly spent: readonly number[];
-  /** Whether what the database tells from now on includes it. */
-  sent: boolean;
-}
-
-/** A moment by both clocks. */
-export interface Moment {
-  readonly monotonic: number;
-  /** By the database's clock, in milliseconds since the epoch. */
-  readonly database: number;
-}
-
-/** What a request takes of each of its counters. */
-export function partsOf(request: ReservationRequest): Part[] {
-  const parts: Part[] = [];
-  for (const demand of request.demands) {
-    const counter = counterName(demand);
-    const limit = demand.limit ?? Number.POSITIVE_INFINITY;
-    const { shadow: is_shadowed = false } = demand;
-    const known = parts.find((part) => part.counter === counter);
-    if (known === undefined) {
-      parts.push({ counter, name: demand, limit, is_shadowed, ...neededIn(demand.unit, request), requests: 1 });
-      continue;
-    }
-    known.limit = Math.min(known.limit, limit);
-    known.is_shadowed ||= is_shadowed;
-  }
-  return parts;
-}
-
-/** Windows and grants end by the database's clock, which is known to about that. */
+/** Safety margin before a window or a grant ends: the database's clock is known to about this much. */
 const MARGIN_MS = 2000;
 const IDLE_MS = 2000;
-/** So long nothing is leased where a lease was refused, and where one was asked back. */
+/** Backoff after a refused lot, and after a recall by another process. */
 const REFUSED_MS = 1000;
 const RECALLED_MS = 5000;
 
-/** The room that a process has leased, in memory. */
+/** The leases of a process, in memory: like local token buckets that are refilled in lots from the shared counters. */
 export class LeasedRoom {
   readonly #use: CounterUse;
   readonly #leases = new Map<string, Lease>();
-  readonly #hungry = new Map<string, CounterName>();
+  /** Counters whose lease needs a refill. */
+  readonly #low = new Map<string, CounterName>();
   readonly #endings = new Set<Ending>();
-  /** Counters whose leases were asked back, with until when nothing is taken there. */
+  /** Recalled counters by id, with the monotonic end of their backoff. */
   readonly #recalled = new Map<number, number>();
-  #returns: Return[] = [];
+  #returns: LeasePart[] = [];
 
   constructor(policy: LeasePolicy = LEASE_POLICY) {
     this.#use = new CounterUse(policy);
   }
 
-  /** Whether there is something to take or to give back. */
-  get has_errands(): boolean {
-    return this.#hungry.size > 0 || this.#returns.length > 0;
+  /** Whether there are lots to take or leases to return. */
+  get has_changes(): boolean {
+    return this.#low.size > 0 || this.#returns.length > 0;
   }
 
-  /** Whether something is leased, or still to be given back. */
-  get is_empty(): boolean {
-    return this.#leases.size === 0 && this.#returns.length === 0;
+  /**
+   * Records the demand of a request, whether a lease had headroom or not. If all its counters are busy, queues refills for
+   * those that run low.
+   */
+  record(shares: readonly CounterShare[], monotonic: number): void {
+    let is_busy = true;
+    for (const share of shares) is_busy = this.#use.record(share, monotonic) && is_busy;
+    if (!is_busy) return;
+    for (const share of shares) if (this.#isLow(share, monotonic)) this.#low.set(share.counter, share.name);
   }
 
-  note(parts: readonly Part[], monotonic: number): void {
-    let busy = true;
-    for (const { counter, amount, most, limit } of parts)
-      busy = this.#use.note(counter, amount, most, limit, monotonic) && busy;
-    if (!busy) return;
-    for (const part of parts) if (this.#isLow(part, monotonic)) this.#hungry.set(part.counter, part.name);
-  }
-
-  /** Places a request on all its counters, or nowhere. */
-  place(request: ReservationRequest, parts: readonly Part[], at: Moment): Placement | undefined {
+  /** Takes the amounts of a request from leases: on all its counters or none. */
+  place(request: ReservationRequest, shares: readonly CounterShare[], at: Moment): Placement | undefined {
     const leases: Lease[] = [];
-    for (const part of parts) {
-      const lease = this.#leases.get(part.counter);
-      if (lease === undefined || !hasRoom(lease, part, at.database)) return undefined;
+    for (const share of shares) {
+      const lease = this.#leases.get(share.counter);
+      if (lease === undefined || !hasRoom(lease, share, at.database)) return undefined;
       leases.push(lease);
     }
-    for (let i = 0; i < parts.length; i++) {
-      takeOff(leases[i]!.free, parts[i]!);
+    for (let i = 0; i < shares.length; i++) {
+      add(leases[i]!.free, shares[i]!, -1);
       leases[i]!.used_at = at.monotonic;
     }
-    return { request, parts, leases };
+    return { request, shares, leases };
   }
 
-  /** Takes back a placement whose row was never sent. */
-  undo({ parts, leases }: Placement): void {
-    for (let i = 0; i < parts.length; i++) {
-      const [lease, part] = [leases[i]!, parts[i]!];
-      if (this.#leases.get(lease.counter) === lease) addTo(lease.free, part);
-      else this.#returns.push({ id: lease.id, ...amountsOf(part) });
+  /** Reverts a placement whose row was never sent. */
+  undo({ shares, leases }: Placement): void {
+    for (let i = 0; i < shares.length; i++) {
+      const [lease, share] = [leases[i]!, shares[i]!];
+      if (this.#leases.get(lease.counter) === lease) add(lease.free, share, 1);
+      else this.#returns.push({ id: lease.id, ...amountsOf(share) });
     }
   }
 
-  /** Every limit in money that applies to a request, with it in the numbers and without what is leased and free. */
-  statuses({ request, parts, leases }: Placement): readonly LimitStatus[] {
-    const told = leases.map(({ numbers, free }): CounterNumbers => ({ ...numbers, ...less(numbers, free) }));
+  /** The status of every money limit of a request, including the request, excluding the free part of leases. */
+  statuses({ request, shares, leases }: Placement): readonly LimitStatus[] {
+    const numbers = leases.map(withoutFree);
     const counted: CountedDemand[] = [];
     for (const demand of request.demands) {
       if (demand.unit !== 'nano_usd') continue;
-      counted.push([demand, told[indexOf(parts, demand)]!]);
+      const counter = shares.length === 1 ? undefined : counterName(demand);
+      counted.push([
+        demand,
+        numbers[counter === undefined ? 0 : shares.findIndex((share) => share.counter === counter)]!,
+      ]);
     }
     return statusesOf(counted).filter(isLimit);
   }
 
-  /** Statuses that the database told, which are news about leased counters, without what is leased and free. */
-  learn(statuses: readonly LimitStatus[]): readonly LimitStatus[] {
-    return statuses.map((status) => {
-      const lease = this.#leases.get(counterName(status));
-      if (lease === undefined) return status;
-      const { spent, reserved, most, in_flight } = status;
-      this.#tell(lease, { ...lease.numbers, spent, reserved, most, in_flight });
-      return { ...status, spent: lease.numbers.spent, ...less(lease.numbers, lease.free) };
-    });
+  /** Updates the known state of a counter. @returns the state without the free part of this process's lease. */
+  learn(counter: string, numbers: CounterNumbers): CounterNumbers {
+    const lease = this.#leases.get(counter);
+    if (lease === undefined) return numbers;
+    this.#update(lease, numbers);
+    return withoutFree(lease);
   }
 
   /**
-   * A request is over; it cost so much in the unit of each part. What the database tells does not include that before it is
-   * sent, and again what is told here does at once. `ended` when it is written.
+   * Applies a finished request to the known counters at once, and to every state read from the database until the settlement
+   * is `sent`.
    */
-  over(parts: readonly Part[], spent: readonly number[]): Ending {
-    const ending: Ending = { parts, spent, sent: false };
+  over(shares: readonly CounterShare[], spent: readonly number[]): Ending {
+    const ending: Ending = { shares, spent, sent: false };
     this.#endings.add(ending);
-    for (let i = 0; i < parts.length; i++) this.#end(ending, i);
+    for (let i = 0; i < shares.length; i++) this.#end(ending, i);
     return ending;
   }
 
-  /** What is known of an ending is in all that the database tells. */
+  /** The settlement was written, or failed for good. */
   ended(ending: Ending): void {
     this.#endings.delete(ending);
   }
 
-  /** What is to be leased now; it is the caller's to say what became of each. */
-  takeWishes(monotonic: number): Wish[] {
-    const wishes: Wish[] = [];
-    for (const [counter, name] of this.#hungry) {
-      if (this.#use.rests(counter, monotonic)) continue;
+  /** Takes the queued refills. The caller must report the result of each with `granted`. */
+  takeLots(monotonic: number): Lot[] {
+    const lots: Lot[] = [];
+    for (const [counter, name] of this.#low) {
+      if (this.#use.isBackingOff(counter, monotonic)) continue;
       const { limit, ...wanted } = this.#use.wanted(counter, monotonic);
       const free = this.#leases.get(counter)?.free;
-      if (free !== undefined) takeOff(wanted, free);
-      for (const each of ['amount', 'most', 'requests'] as const) wanted[each] = Math.max(0, wanted[each]);
-      // What is likely is never more than the most.
-      wishes.push({ counter, name, limit, ...wanted, most: Math.max(wanted.most, wanted.amount) });
+      if (free !== undefined) add(wanted, free, -1);
+      const amount = Math.max(0, wanted.amount);
+      // The reserved amount never exceeds the worst case.
+      lots.push({ name, limit, amount, most: Math.max(amount, wanted.most), requests: Math.max(1, wanted.requests) });
     }
-    this.#hungry.clear();
-    return wishes;
+    this.#low.clear();
+    return lots;
   }
 
-  takeReturns(): Return[] {
+  takeReturns(): readonly LeasePart[] {
     const returns = this.#returns;
     this.#returns = [];
     return returns;
   }
 
-  granted(wish: Wish, { taken, id, ends_at, numbers }: Granted, monotonic: number): void {
-    const { counter, limit } = wish;
+  granted(lot: Lot, { is_leased, id, ends_at, numbers }: BatchCounterState, monotonic: number): void {
+    const counter = counterName(lot.name);
     const known = this.#leases.get(counter);
-    if (!taken) {
-      this.#use.rest(counter, monotonic, REFUSED_MS);
-      if (known?.id === id) this.#tell(known, numbers);
+    if (!is_leased) {
+      this.#use.backOff(counter, monotonic, REFUSED_MS);
       return;
     }
-    // It was asked back while it was on its way.
-    if (this.#use.rests(counter, monotonic) || (this.#recalled.get(id) ?? 0) > monotonic) {
-      this.#returns.push({ id, ...amountsOf(wish) });
+    // The lease was recalled while the statement was in flight.
+    if (this.#use.isBackingOff(counter, monotonic) || (this.#recalled.get(id) ?? 0) > monotonic) {
+      this.#returns.push({ id, ...amountsOf(lot) });
       return;
     }
     if (known?.id === id) {
-      addTo(known.free, wish);
-      known.limit = Math.max(known.limit, limit);
-      this.#tell(known, numbers);
+      add(known.free, lot, 1);
+      known.limit = Math.max(known.limit, lot.limit);
       return;
     }
     if (known !== undefined) this.#close(known);
     const lease: Lease = {
-      ...{ counter, id, limit, used_at: monotonic },
-      free: amountsOf(wish),
-      ends_at: ends_at ?? Number.POSITIVE_INFINITY,
-      numbers: { ...numbers },
+      ...{ counter, id, limit: lot.limit, used_at: monotonic, ends_at },
+      ...{ free: amountsOf(lot), numbers },
     };
     this.#leases.set(counter, lease);
-    this.#tell(lease, numbers);
+    this.#update(lease, numbers);
   }
 
-  /** Gives back what is leased on some counters, and takes nothing there for a time. */
+  /** Returns the leases on these counters, and starts their backoff. */
   recall(ids: readonly number[], monotonic: number): void {
     for (const id of ids) this.#recalled.set(id, monotonic + RECALLED_MS);
-    for (const lease of [...this.#leases.values()]) if (ids.includes(lease.id)) this.giveBack(lease.counter, monotonic);
+    for (const lease of [...this.#leases.values()])
+      if (ids.includes(lease.id)) this.returnLease(lease.counter, monotonic);
   }
 
-  /** Gives back what is leased on a counter, and takes nothing there for a time. @returns whether anything was. */
-  giveBack(counter: string, monotonic: number): boolean {
-    this.#use.rest(counter, monotonic, RECALLED_MS);
+  /** Returns the lease on a counter, and starts its backoff. @returns whether there was a lease. */
+  returnLease(counter: string, monotonic: number): boolean {
+    this.#use.backOff(counter, monotonic, RECALLED_MS);
     const lease = this.#leases.get(counter);
     if (lease !== undefined) this.#close(lease);
     return lease !== undefined;
   }
 
-  giveBackIdle(at: Moment): void {
+  returnIdle(at: Moment): void {
     for (const [id, until] of this.#recalled) if (until <= at.monotonic) this.#recalled.delete(id);
     for (const lease of [...this.#leases.values()]) {
       const is_idle = at.monotonic - lease.used_at > IDLE_MS;
@@ -408,30 +354,30 @@ export class LeasedRoom {
     }
   }
 
-  giveBackAll(): void {
+  returnAll(): void {
     for (const lease of [...this.#leases.values()]) this.#close(lease);
-    this.#hungry.clear();
+    this.#low.clear();
   }
 
-  /** Forgets everything: what was leased is given back as a whole. */
+  /** Drops all state; the caller returns the leases as a whole in the database. */
   forget(): void {
     this.#leases.clear();
     this.#returns = [];
-    this.#hungry.clear();
+    this.#low.clear();
   }
 
-  /** The database told of a counter: what it could not know yet comes to it. */
-  #tell(lease: Lease, numbers: CounterNumbers): void {
+  /** Stores a state from the database, and applies the finished requests it does not include yet. */
+  #update(lease: Lease, numbers: CounterNumbers): void {
     lease.numbers = { ...numbers };
     for (const ending of this.#endings) {
       if (ending.sent) continue;
-      const at = ending.parts.findIndex(({ counter }) => counter === lease.counter);
+      const at = ending.shares.findIndex(({ counter }) => counter === lease.counter);
       if (at >= 0) this.#end(ending, at);
     }
   }
 
-  #end({ parts, spent }: Ending, at: number): void {
-    const { counter, amount, most, requests } = parts[at]!;
+  #end({ shares, spent }: Ending, at: number): void {
+    const { counter, amount, most, requests } = shares[at]!;
     const numbers = this.#leases.get(counter)?.numbers;
     if (numbers === undefined) return;
     numbers.spent += spent[at]!;
@@ -442,43 +388,37 @@ export class LeasedRoom {
 
   #close(lease: Lease): void {
     this.#leases.delete(lease.counter);
-    // Also where nothing is left: the row of the lease ends with it.
+    // An empty lease is returned as well, because that deletes its row.
     this.#returns.push({ id: lease.id, ...amountsOf(lease.free) });
   }
 
-  /** Whether less than half is left of what a lease should have room for. */
-  #isLow(part: Part, monotonic: number): boolean {
-    const lease = this.#leases.get(part.counter);
-    if (lease === undefined) return true;
-    const wanted = this.#use.wanted(part.counter, monotonic);
-    const { free } = lease;
+  /** Whether less than half of the target size is free. */
+  #isLow({ counter }: CounterShare, monotonic: number): boolean {
+    const free = this.#leases.get(counter)?.free;
+    if (free === undefined) return true;
+    const wanted = this.#use.wanted(counter, monotonic);
     return free.requests * 2 < wanted.requests || free.amount * 2 < wanted.amount || free.most * 2 < wanted.most;
   }
 }
 
-function hasRoom({ free, limit, ends_at, numbers }: Lease, part: Part, now: number): boolean {
+function hasRoom({ free, limit, ends_at, numbers }: Lease, share: CounterShare, now: number): boolean {
   return (
-    // What is set and granted is no part of a limit in shadow mode, and a lease is within what is in force.
-    (!part.is_shadowed || (numbers.set === null && numbers.granted === 0)) &&
-    free.requests >= part.requests &&
-    free.amount >= part.amount &&
-    free.most >= part.most &&
-    limit <= part.limit &&
+    // A lease is within the limit in force, but run-time limits and grants do not change a limit in shadow mode.
+    (!share.is_shadowed || (numbers.set === null && numbers.granted === 0)) &&
+    free.requests >= share.requests &&
+    free.amount >= share.amount &&
+    free.most >= share.most &&
+    limit <= share.limit &&
     now < ends_at - MARGIN_MS
   );
 }
 
-function indexOf(parts: readonly Part[], demand: LimitDemand): number {
-  if (parts.length === 1) return 0;
-  const counter = counterName(demand);
-  return parts.findIndex((part) => part.counter === counter);
-}
-
-function less(of: Pick<CounterNumbers, 'reserved' | 'most' | 'in_flight'>, free: Amounts) {
+function withoutFree({ numbers, free }: Pick<Lease, 'numbers' | 'free'>): CounterNumbers {
   return {
-    reserved: Math.max(0, of.reserved - free.amount),
-    most: Math.max(0, of.most - free.most),
-    in_flight: Math.max(0, of.in_flight - free.requests),
+    ...numbers,
+    reserved: Math.max(0, numbers.reserved - free.amount),
+    most: Math.max(0, numbers.most - free.most),
+    in_flight: Math.max(0, numbers.in_flight - free.requests),
   };
 }
 
@@ -486,14 +426,8 @@ function amountsOf({ amount, most, requests }: Amounts): Amounts {
   return { amount, most, requests };
 }
 
-function takeOff(from: Amounts, amounts: Amounts): void {
-  from.amount -= amounts.amount;
-  from.most -= amounts.most;
-  from.requests -= amounts.requests;
-}
-
-function addTo(to: Amounts, amounts: Amounts): void {
-  to.amount += amounts.amount;
-  to.most += amounts.most;
-  to.requests += amounts.requests;
+function add(to: Amounts, { amount, most, requests }: Amounts, times: 1 | -1): void {
+  to.amount += times * amount;
+  to.most += times * most;
+  to.requests += times * requests;
 }

@@ -1,64 +1,66 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type {
   Clock,
+  CounterName,
   LimitStatus,
   Log,
   MoveDecision,
-  ReservationDecision,
   ReservationRequest,
 } from '../../../base/contract/services.ts';
 import type { Every } from '../../../base/kit/clock.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import type { Database } from '../../../base/store/database.ts';
-import { counterName } from '../ledger/batch-request.ts';
+import type { BatchCounterState } from '../ledger/batch-answer.ts';
+import { counterName, type Lot } from '../ledger/batch-request.ts';
 import type { Heartbeat } from '../ledger/heartbeat.ts';
-import { hasMoreRoom, type LeaseStatements } from './lease-statements.ts';
+import type { Batch, LedgerStatements, LookedAt } from '../ledger/ledger-statements.ts';
+import type { CounterNumbers } from '../limits/headroom.ts';
 import {
-  Crowd,
+  type CounterShare,
   type Ending,
-  type Granted,
   LEASE_POLICY,
   LeasedRoom,
   type LeasePolicy,
   type Moment,
-  type Part,
   type Placement,
-  type Wish,
 } from './leased-room.ts';
 import { RowSender, type SentRow } from './row-sender.ts';
 
-/** Where processes ask each other for leases, with the ids of counters. */
+/** The NOTIFY channel for recalls; the payload is a list of counter ids. */
 const LEASES_CHANNEL = 'appscli_leases';
 
 const TICK_MS = 500;
-/** Pauses before a limit that has leases is asked again; together what a refusal may wait for them. */
+/** Pauses between decisions while leases are recalled, in milliseconds; the sum is the longest delay of a rejection. */
 const RECALL_PAUSES_MS = [2, 5, 10, 20, 40, 80, 160, 320, 320];
 
-/** What leases need. */
+/** Dependencies of the leases. */
 export interface LeasesOptions {
   readonly database: Pick<Database, 'lanes' | 'listen'>;
-  readonly statements: LeaseStatements;
+  readonly statements: Pick<
+    LedgerStatements,
+    'place' | 'placeAgain' | 'release' | 'returnLeases' | 'endLeases' | 'recall'
+  >;
   readonly heartbeat: Pick<Heartbeat, 'isFresh' | 'databaseNow' | 'doubt' | 'sayAlive'>;
   readonly clock: Clock;
   readonly log: Log;
   readonly every: Every;
-  /** Asked each time, because a reload can change it. */
+  /** Read on each use, because a reload can change it. */
   readonly is_on: () => boolean;
-  /** Windows are in it. */
+  /** The time zone of windows. */
   readonly time_zone: () => string;
   readonly policy?: LeasePolicy | undefined;
-  /** Does something while nothing is settled or reserved. */
-  between(task: () => Promise<void>): Promise<void>;
-  /** What was sent already, or store_unavailable when the database takes too long. */
+  /** Sends a batch with the `changes`: at once, or with the next one. Raises store_unavailable. */
+  send(when: 'now' | 'soon'): Promise<void>;
+  /** Waits for a sent statement. Raises store_unavailable after the reservation timeout. */
   inTime<Answer>(sent: Promise<Answer>): Promise<Answer>;
 }
 
-/** A reservation that was placed in leases. */
+/** A reservation taken from leases. */
 export interface Leased extends SentRow {
   readonly statuses: readonly LimitStatus[];
 }
 
-/** How reservations were made, and what was done about leases, since the start. */
+/** Counts since the start: reservations with and without a lease, and lots taken, refused and recalled. */
 export interface LeaseCounts {
   leased: number;
   waited: number;
@@ -67,7 +69,13 @@ export interface LeaseCounts {
   recalled: number;
 }
 
-/** The leases of one process. */
+/** Leases to return and lots to take with the next batch. */
+export type LeaseChanges = Required<Pick<Batch, 'lease_id' | 'returns' | 'lots' | 'share'>>;
+
+/**
+ * The budget leases of one process: takes requests from them, refills them in lots, and returns them when they are idle or
+ * recalled.
+ */
 export class Leases {
   readonly counts: LeaseCounts = { leased: 0, waited: 0, taken: 0, refused: 0, recalled: 0 };
   readonly #options: LeasesOptions;
@@ -76,15 +84,14 @@ export class Leases {
   readonly #sender: RowSender;
   readonly #retry = createRetryPause();
   readonly #stopTimer: () => void;
-  /** What is leased in the database is under this id. */
+  /** The id of this process's current leases in the database. */
   #lease_id = crypto.randomUUID() as string;
-  /** The leases of an id that is given up are on their way back. */
-  #starting_anew: Promise<void> | undefined;
-  #keeping: Promise<void> | undefined;
-  #returning_others = false;
+  /** Set while the leases of an abandoned id are being returned. */
+  #starting_over: Promise<void> | undefined;
+  /** Statements in flight that use the id. */
+  #under_way = 0;
   #closed = false;
-  readonly #crowd = new Crowd();
-  /** Known once it is first asked: leases are opened before the configuration is in force. */
+  /** Unset before the first use: leases are opened before the configuration is loaded. */
   #time_zone: string | undefined;
 
   constructor(options: LeasesOptions) {
@@ -92,92 +99,135 @@ export class Leases {
     this.#options = options;
     this.#room = new LeasedRoom(policy);
     this.#share = policy.share;
-    const onFailure = (error: unknown) => this.#startAnew(error);
+    const onFailure = (error: unknown) => this.#startOver(error);
     const mayBeSent = () => options.heartbeat.isFresh();
     this.#sender = new RowSender({ lanes: database.lanes, statements, log, mayBeSent, onFailure });
     this.#stopTimer = every(TICK_MS, () => this.#tick());
     void database.listen(
       LEASES_CHANNEL,
-      (ids) => this.#recall(ids.split(',').map(Number)),
-      () => this.#giveBackAll(),
+      (ids) => {
+        this.#room.recall(ids.split(',').map(Number), options.clock.monotonic());
+        this.#sendChanges('now');
+      },
+      () => {
+        // A recall may have been missed while the listener was disconnected.
+        this.#room.returnAll();
+        this.#sendChanges('now');
+      },
     );
   }
 
-  /** Takes note of a request, whichever way it goes. */
-  note(parts: readonly Part[]): void {
-    const now = this.#options.clock.monotonic();
-    // Without a lane nothing can be placed: behind a connection pooler, or while the server has no connection to spare.
-    if (!this.#is_usable || !this.#sender.is_well || this.#crowd.isThere(now)) return;
-    this.#room.note(parts, now);
-    if (this.#room.has_errands) this.#keepSoon();
+  /**
+   * Takes a request's amounts from leases and sends its row; `undefined` if it cannot, without any effect. Raises
+   * store_unavailable.
+   */
+  async place(request: ReservationRequest, shares: readonly CounterShare[]): Promise<Leased | undefined> {
+    const leased = await this.#place(request, shares);
+    this.counts[leased === undefined ? 'waited' : 'leased']++;
+    return leased;
   }
 
-  /** Places a request in leases and sends its row; `undefined` where that cannot be: nothing has happened then. */
-  async place(request: ReservationRequest, parts: readonly Part[]): Promise<Leased | undefined> {
-    const is_crowded = this.#crowd.isThere(this.#options.clock.monotonic(), 1);
-    const placement = is_crowded ? undefined : this.#place(request, parts);
-    if (placement === undefined) {
-      this.counts.waited++;
-      return undefined;
-    }
+  async #place(request: ReservationRequest, shares: readonly CounterShare[]): Promise<Leased | undefined> {
+    this.#checkTimeZone();
+    // Leases need a pipelined connection: there is none behind a connection pooler, or while the server is out of
+    // connections.
+    if (!this.#is_usable || shares.length === 0 || !this.#sender.is_healthy) return undefined;
+    const at = this.#options.heartbeat.isFresh() ? this.#moment() : undefined;
+    const placement = at && this.#room.place(request, shares, at);
+    this.#room.record(shares, this.#options.clock.monotonic());
+    if (placement === undefined) return undefined;
+    this.#sendChanges('soon');
+    return this.#sendRow(placement);
+  }
+
+  async #sendRow(placement: Placement): Promise<Leased | undefined> {
     const statuses = this.#room.statuses(placement);
     const lease_id = this.#lease_id;
     const sent = await this.#sender.send({ lease_id, placement });
     if (sent === undefined) {
       if (lease_id === this.#lease_id) this.#room.undo(placement);
-      this.counts.waited++;
       return undefined;
     }
     const is_sure = sent.is_handed && this.#options.heartbeat.isFresh();
-    if (!is_sure && (await this.#options.inTime(this.#takeBack(request, sent)))) {
-      this.counts.waited++;
-      return undefined;
-    }
-    this.counts.leased++;
-    return { ...sent, statuses };
+    const was_taken_back = !is_sure && (await this.#options.inTime(this.#takeBack(placement.request, sent)));
+    return was_taken_back ? undefined : { ...sent, statuses };
   }
 
   /**
-   * The process slept while a row was sent, and others may have given its leases away before; or the row may not have been sent at
-   * all. Where they recorded the request as one that nobody settles, its row had come before that. Raises store_unavailable.
+   * Handles a row that was sent late or perhaps not in full: the process slept and others may have recovered its leases, or
+   * the connection broke. Releases the reservation; false if it was recovered before. Raises store_unavailable.
    */
   async #takeBack({ request_id }: ReservationRequest, { written }: SentRow): Promise<boolean> {
-    return (await written) && this.#options.statements.takeBack(request_id);
+    return (await written) && (await this.#options.statements.release([request_id])) > 0;
   }
 
-  /** What the database told of limits, without what is leased here. */
-  learn(statuses: readonly LimitStatus[]): readonly LimitStatus[] {
-    return this.#room.is_empty ? statuses : this.#room.learn(statuses);
+  /** Changes for the next batch; `undefined` if there are none. The caller reports the result with `done` or `failed`. */
+  changes(): LeaseChanges | undefined {
+    if (this.#starting_over !== undefined || this.#closed || !this.#room.has_changes) return undefined;
+    const returns = this.#room.takeReturns();
+    const lots = this.#is_usable ? this.#room.takeLots(this.#options.clock.monotonic()) : [];
+    if (returns.length + lots.length === 0) return undefined;
+    this.#under_way++;
+    return { lease_id: this.#lease_id, returns, lots, share: this.#share };
   }
 
-  /** A reservation is over, which came to so much in the unit of each part; `ended` when that is written. */
-  over(parts: readonly Part[], spent: readonly number[]): Ending {
-    return this.#room.over(parts, spent);
+  /** Must run right after the batch's reply, so that later settlements are not part of the counters. */
+  learn(
+    names: readonly CounterName[],
+    news: readonly BatchCounterState[],
+    lots: readonly Lot[] = [],
+  ): readonly CounterNumbers[] {
+    const counters = names.map(counterName);
+    for (const lot of this.#starting_over === undefined ? lots : []) {
+      const state = news[counters.indexOf(counterName(lot.name))]!;
+      this.counts[state.is_leased ? 'taken' : 'refused']++;
+      this.#room.granted(lot, state, this.#options.clock.monotonic());
+    }
+    return news.map(({ numbers }, i) => this.#room.learn(counters[i]!, numbers));
   }
 
-  /** The end of a reservation is written, or never will be. */
+  /** The batch with the last `changes` was committed. */
+  done(time_zone: string): void {
+    this.#under_way--;
+    if (time_zone !== this.#options.time_zone()) this.#room.returnAll();
+    this.#sendChanges('now');
+  }
+
+  failed(error: unknown): void {
+    this.#under_way--;
+    this.#startOver(error);
+  }
+
+  /** Applies a finished reservation with its spending per share; the caller reports the settlement with `ended`. */
+  over(shares: readonly CounterShare[], spent: readonly number[]): Ending {
+    return this.#room.over(shares, spent);
+  }
+
+  /** The settlement was written, or failed for good. */
   ended(ending: Ending): void {
     this.#room.ended(ending);
   }
 
   /**
-   * Asks for the leases on limits that had no room, and decides again: until there is room, or nobody keeps any, or it takes too
-   * long. Raises store_unavailable.
-   * @param is_moved whether what is told of the limits is without what the request has there, and can't be compared
+   * Recalls the leases on limits without headroom and decides again: until there is headroom, no process has a lease, or the
+   * pauses are used up. Raises store_unavailable.
+   * @param is_moved whether the statuses exclude the request's own reservation (a move), so that they cannot be compared
    */
-  async withoutLeases<Decision extends Pick<ReservationDecision & MoveDecision, 'exceeded'>>(
+  async recallAndDecide<Decision extends Pick<MoveDecision, 'exceeded'>>(
     first: Decision,
     decide: () => Promise<Decision>,
     is_moved: boolean,
   ): Promise<Decision> {
     let decision = first;
-    // What others fill at once, whenever some of it is free, is no reason to decide for ever.
+    // Once no leases are left, one more decision is enough: other requests may take freed headroom again and again.
     let was_leased = true;
     for (const pause_ms of RECALL_PAUSES_MS) {
       const { exceeded } = decision;
       if (exceeded.length === 0) break;
-      if (exceeded.some((limit) => this.#room.giveBack(counterName(limit), this.#options.clock.monotonic())))
-        await this.#keep();
+      const own = exceeded.filter((limit) =>
+        this.#room.returnLease(counterName(limit), this.#options.clock.monotonic()),
+      );
+      if (own.length > 0) await this.#options.send('now');
       const looked_at = await this.#options.statements.recall(exceeded);
       const is_leased = looked_at.some(({ leased }) => leased);
       const has_changed = is_moved || looked_at.some((counter, i) => hasMoreRoom(counter, exceeded[i]!));
@@ -190,32 +240,34 @@ export class Leases {
     return decision;
   }
 
-  /** Gives back what may have been leased under other ids; for times of doubt. */
+  /** Returns leases under earlier ids; called by heartbeats after an error. */
   async returnOthers(): Promise<void> {
-    this.#returning_others = true;
+    this.#under_way++;
     try {
-      await this.#options.statements.returnAll(this.#lease_id);
+      await this.#options.statements.returnLeases(this.#lease_id);
     } finally {
-      this.#returning_others = false;
+      this.#under_way--;
     }
   }
 
-  /** The process was away for so long that others may have given its leases away. */
+  /** The process was silent for so long that others may have recovered its leases, or the server lost unlogged rows. */
   lapse(): void {
-    this.#startAnew(new Error('the database did not hear of this process for too long'));
+    this.#startOver(new Error('the database received no heartbeat of this process for too long, or was restarted'));
   }
 
-  /** Places nothing any more, and gives back everything. Rows are tried to the end of their writing. */
+  /** Stops using leases and returns them. Keeps them while a row is unwritten, because that row may be lost. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopTimer();
-    this.#sender.giveUp();
+    this.#sender.discardQueue();
     this.#room.forget();
-    await this.#keeping;
-    await this.#options.statements.returnAll(null).catch(() => {});
+    // Waits for the statement in flight.
+    await this.#options.send('now').catch(() => {});
+    while (this.#sender.unwritten > 0 && !this.#retry.over) await this.#retry.wait();
+    if (this.#sender.unwritten === 0) await this.#options.statements.endLeases().catch(() => {});
   }
 
-  /** Tries no more to write rows. */
+  /** Stops the retries of unwritten rows. */
   end(): void {
     this.#retry.end();
     this.#sender.end();
@@ -223,24 +275,16 @@ export class Leases {
 
   get #is_usable(): boolean {
     const { is_on, database } = this.#options;
-    return this.#starting_anew === undefined && !this.#closed && is_on() && database.lanes().count > 0;
+    return this.#starting_over === undefined && !this.#closed && is_on() && database.lanes().count > 0;
   }
 
-  #place(request: ReservationRequest, parts: readonly Part[]): Placement | undefined {
-    this.#noteTimeZone();
-    if (!this.#is_usable || parts.length === 0 || this.#room.is_empty) return undefined;
-    if (!this.#options.heartbeat.isFresh() || !this.#sender.is_well) return undefined;
-    const at = this.#moment();
-    return at && this.#room.place(request, parts, at);
-  }
-
-  /** In another time zone windows begin and end at other times: what was leased in them is of no use. */
-  #noteTimeZone(): void {
+  /** Another time zone has other windows: returns the leases on the old ones. */
+  #checkTimeZone(): void {
     const time_zone = this.#options.time_zone();
     if (time_zone === this.#time_zone) return;
     const is_first = this.#time_zone === undefined;
     this.#time_zone = time_zone;
-    if (!is_first) this.#room.giveBackAll();
+    if (!is_first) this.#room.returnAll();
   }
 
   #moment(): Moment | undefined {
@@ -249,93 +293,56 @@ export class Leases {
   }
 
   #tick(): void {
-    if (!this.#options.is_on()) this.#room.giveBackAll();
-    this.#noteTimeZone();
+    if (!this.#options.is_on()) this.#room.returnAll();
+    this.#checkTimeZone();
     const at = this.#moment();
-    if (at !== undefined) this.#room.giveBackIdle(at);
-    if (this.#room.has_errands) this.#keepSoon();
+    if (at !== undefined) this.#room.returnIdle(at);
+    this.#sendChanges('now');
   }
 
-  #recall(ids: readonly number[]): void {
-    this.#room.recall(ids, this.#options.clock.monotonic());
-    if (this.#room.has_errands) this.#keepSoon();
+  /** The batch reports the result to `done` or `failed`. */
+  #sendChanges(when: 'now' | 'soon'): void {
+    if (this.#room.has_changes && this.#starting_over === undefined) this.#options.send(when).catch(() => {});
   }
 
-  /** Somebody may have asked, and was not heard. */
-  #giveBackAll(): void {
-    this.#room.giveBackAll();
-    this.#keepSoon();
-  }
-
-  #keepSoon(): void {
-    if (this.#keeping === undefined && this.#starting_anew === undefined) void this.#keep();
-  }
-
-  /** Gives back and takes what is to be; resolves when what was to be given back at this moment is. */
-  async #keep(): Promise<void> {
-    await this.#keeping;
-    if (this.#starting_anew !== undefined || !this.#room.has_errands) return;
-    this.#keeping ??= this.#keepNow().finally(() => {
-      this.#keeping = undefined;
-      if (this.#room.has_errands) this.#keepSoon();
-    });
-    await this.#keeping;
-  }
-
-  async #keepNow(): Promise<void> {
-    const { statements, clock, between } = this.#options;
-    try {
-      await between(async () => {
-        const lease_id = this.#lease_id;
-        const { time_zone } = this.#options;
-        const zone = time_zone();
-        const returns = this.#room.takeReturns();
-        const wishes = this.#room.takeWishes(clock.monotonic());
-        if (returns.length + wishes.length === 0) return;
-        const granted = await statements.keep(lease_id, returns, wishes, this.#share);
-        // At once: what is settled next is no part of what was told.
-        if (this.#starting_anew === undefined) this.#granted(wishes, granted);
-        if (time_zone() !== zone) this.#room.giveBackAll();
-      });
-    } catch (error) {
-      this.#startAnew(error);
-    }
-  }
-
-  #granted(wishes: readonly Wish[], granted: readonly Granted[]): void {
-    for (let i = 0; i < wishes.length; i++) {
-      this.#room.granted(wishes[i]!, granted[i]!, this.#options.clock.monotonic());
-      if (granted[i]!.taken) this.counts.taken++;
-      else this.counts.refused++;
-    }
-  }
-
-  /** What the database has of these leases is not known any more: they are given back, and others taken. */
-  #startAnew(error: unknown): void {
-    if (this.#starting_anew !== undefined || this.#closed) return;
-    this.#options.log.debug({ err: error }, 'all leases are given back');
+  /**
+   * Recovers from an error after which the state of the leases in the database is unknown: returns them all, then starts
+   * over with a new id.
+   */
+  #startOver(error: unknown): void {
+    if (this.#starting_over !== undefined || this.#closed) return;
+    this.#options.log.debug({ err: error }, 'returning all leases');
     this.#room.forget();
-    this.#sender.giveUp();
+    this.#sender.discardQueue();
     this.#options.heartbeat.doubt();
-    this.#starting_anew = this.#returnAll().finally(() => {
-      this.#starting_anew = undefined;
+    this.#starting_over = this.#returnAll().finally(() => {
+      this.#starting_over = undefined;
     });
   }
 
   async #returnAll(): Promise<void> {
     while (!this.#retry.over) {
       await this.#retry.wait();
-      // Rows that were sent take their amounts from the leases they were placed in, and what returns others knows the id so far.
-      if (this.#sender.unwritten > 0 || this.#keeping !== undefined || this.#returning_others) continue;
+      // Sent rows still take their amounts from these leases, and statements in flight use the id.
+      if (this.#sender.unwritten + this.#under_way > 0) continue;
       try {
         await this.#options.heartbeat.sayAlive();
-        await this.#options.statements.returnAll(null);
+        await this.#options.statements.endLeases();
         this.#lease_id = crypto.randomUUID();
         this.#retry.reset();
         return;
       } catch (error) {
-        this.#options.log.debug({ err: error }, 'leases could not be given back yet');
+        this.#options.log.debug({ err: error }, 'leases could not be returned yet');
       }
     }
   }
+}
+
+/** Whether a limit may have headroom by now. */
+function hasMoreRoom({ numbers }: LookedAt, decided: LimitStatus): boolean {
+  return (
+    numbers.spent + numbers.reserved < decided.spent + decided.reserved ||
+    numbers.spent + numbers.most < decided.spent + decided.most ||
+    numbers.in_flight < decided.in_flight
+  );
 }

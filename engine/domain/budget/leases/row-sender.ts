@@ -1,22 +1,22 @@
 import type { Log } from '../../../base/contract/services.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
-import type { Lanes, SentStatement } from '../../../base/store/lanes.ts';
+import type { PipelinedConnections, SentStatement } from '../../../base/store/pipelined-connections.ts';
 import { isPermanent } from '../../../base/store/store-errors.ts';
-import type { LeasedRow, LeaseStatements } from './lease-statements.ts';
+import type { LeasedRow, LedgerStatements } from '../ledger/ledger-statements.ts';
 
-/** A row that is on its way to the database, whatever becomes of this process. */
+/** A row that reaches the database even if this process is killed. */
 export interface SentRow {
-  /** Whether all of it is known to be with the operating system. */
+  /** Whether the operating system has all of it. */
   readonly is_handed: boolean;
-  /** Resolves with whether the row could be written; it is tried until it can. Never rejects. */
+  /** Resolves with whether the row was written; retried until it is, or fails for good. Never rejects. */
   readonly written: Promise<boolean>;
 }
 
 interface Waiting {
   readonly row: LeasedRow;
-  /** Real time, also where the ledger's clock stands still. */
+  /** Milliseconds of `performance.now()`; the ledger's clock may be frozen. */
   readonly since: number;
-  /** With nothing where the row could not be sent. */
+  /** Called with `undefined` if the row was not sent. */
   resolve(sent: SentRow | undefined): void;
 }
 
@@ -26,26 +26,27 @@ interface Unwritten {
   end(written: boolean): void;
 }
 
-/** What a sender needs. */
+/** Dependencies of the sender. */
 export interface RowSenderOptions {
-  /** Opened when they are first needed. */
-  lanes(): Pick<Lanes, 'free'>;
-  readonly statements: Pick<LeaseStatements, 'place' | 'placeAgain'>;
+  /** The pipelined connections, opened on first use. */
+  lanes(): Pick<PipelinedConnections, 'free'>;
+  readonly statements: Pick<LedgerStatements, 'place' | 'placeAgain'>;
   readonly log: Log;
-  /** Asked at the last moment before rows are sent: whether they may be. */
+  /** Checked right before rows are sent: whether this process may still use its leases. */
   mayBeSent(): boolean;
-  /** Called when a statement failed. */
+  /** Called after each failed statement. */
   onFailure(error: unknown): void;
 }
 
-/** Longest wait for a lane, and for an answer before nothing more is placed. */
+/**
+ * Milliseconds to wait for a free connection. Also the age of an unanswered statement at which leases are no longer used.
+ */
 const OVERDUE_MS = 250;
 const MAX_ROWS = 500;
-const MAX_AGAIN = 100;
-/** While more rows than this are unanswered, what comes next waits for them and shares a statement. */
+/** With more unanswered rows than this, new rows wait and share a statement. */
 const FEW = 8;
 
-/** Sends rows of reservations that were placed in leases, and sees to it that they are written. */
+/** Sends the rows of leased reservations over pipelined connections, and retries them until they are written. */
 export class RowSender {
   readonly #options: RowSenderOptions;
   readonly #queue: Waiting[] = [];
@@ -55,20 +56,20 @@ export class RowSender {
   #unanswered = 0;
   #unwritten = 0;
   #scheduled = false;
-  #patience: NodeJS.Timeout | undefined;
+  #timeout: NodeJS.Timeout | undefined;
   #trying = false;
 
   constructor(options: RowSenderOptions) {
     this.#options = options;
   }
 
-  /** Rows that were sent and are not known to be written. */
+  /** Sent rows without a confirmed write. */
   get unwritten(): number {
     return this.#unwritten;
   }
 
-  /** Whether rows are answered, so that more may be sent. */
-  get is_well(): boolean {
+  /** Whether the database confirms rows in time, so that more may be sent. */
+  get is_healthy(): boolean {
     if (this.#again.length > 0) return false;
     const late = performance.now() - OVERDUE_MS;
     for (const { at } of this.#sent) if (at < late) return false;
@@ -76,8 +77,8 @@ export class RowSender {
   }
 
   /**
-   * Resolves when the row is with the operating system or its connection broke on the way, or with nothing where no lane was free
-   * for too long: then it is not sent any more.
+   * Resolves when the operating system has the row, or its connection broke while sending. Resolves with `undefined` if no
+   * connection was free in time: the row is then never sent.
    */
   send(row: LeasedRow): Promise<SentRow | undefined> {
     return new Promise((resolve) => {
@@ -86,18 +87,18 @@ export class RowSender {
     });
   }
 
-  /** Sends nothing of what still waits. */
-  giveUp(): void {
+  /** Drops the queue without sending it. */
+  discardQueue(): void {
     for (const { resolve } of this.#queue.splice(0)) resolve(undefined);
   }
 
-  /** Tries no more to write what could not be written. */
+  /** Stops retries and drops the queue. */
   end(): void {
     this.#retry.end();
-    this.giveUp();
+    this.discardQueue();
   }
 
-  // Everything that arrives in one turn of the event loop shares a statement.
+  // Rows of one event-loop turn share a statement.
   #schedule(): void {
     if (this.#scheduled || this.#queue.length === 0) return;
     this.#scheduled = true;
@@ -108,7 +109,7 @@ export class RowSender {
   }
 
   #pump(): void {
-    if (!this.#options.mayBeSent()) this.giveUp();
+    if (!this.#options.mayBeSent()) this.discardQueue();
     while (this.#queue.length > 0) {
       const lane = this.#unanswered > FEW ? undefined : this.#options.lanes().free();
       if (lane === undefined) {
@@ -116,16 +117,9 @@ export class RowSender {
         return;
       }
       const batch = this.#queue.splice(0, MAX_ROWS);
-      const rows = batch.map(({ row }) => toWrite(row));
-      this.#unwritten += rows.length;
-      void this.#follow(
-        this.#options.statements.place(
-          lane,
-          batch.map(({ row }) => row),
-        ),
-        batch,
-        rows,
-      );
+      const sent = batch.map(({ row }) => row);
+      this.#unwritten += sent.length;
+      void this.#follow(this.#options.statements.place(lane, sent), batch, sent.map(toWrite));
     }
   }
 
@@ -133,27 +127,26 @@ export class RowSender {
     const sent = { at: performance.now() };
     this.#sent.add(sent);
     this.#unanswered += rows.length;
-    const tell = (is_handed: boolean) => {
+    const report = (is_handed: boolean) => {
       for (let i = 0; i < batch.length; i++) batch[i]!.resolve({ is_handed, written: rows[i]!.written });
     };
-    let is_told = statement.handed === undefined;
-    if (is_told) tell(true);
-    else {
-      statement.handed!.then(
-        () => {
-          is_told = true;
-          tell(true);
-        },
-        () => {},
-      );
-    }
+    let is_reported = statement.handed === undefined;
+    if (is_reported) report(true);
+    statement.handed?.then(
+      () => {
+        is_reported = true;
+        report(true);
+      },
+      () => {},
+    );
     try {
       await statement.answered;
-      if (!is_told) tell(true);
-      this.#written(rows);
+      if (!is_reported) report(true);
+      this.#unwritten -= rows.length;
+      for (const { end } of rows) end(true);
     } catch (error) {
-      // Whether all of it was sent is not known: it is written, and whoever waits for it takes it back.
-      if (!is_told) tell(false);
+      // The row may have been sent in part: it is retried, and the caller releases it.
+      if (!is_reported) report(false);
       this.#options.onFailure(error);
       this.#again.push(...rows);
       void this.#tryAgain();
@@ -164,59 +157,43 @@ export class RowSender {
     }
   }
 
-  #written(rows: readonly Unwritten[]): void {
-    this.#unwritten -= rows.length;
-    for (const { end } of rows) end(true);
-  }
-
-  /** What waits for too long for a lane is not sent. */
+  /** Drops rows that waited too long for a connection. */
   #watch(): void {
-    this.#patience ??= setTimeout(() => {
-      this.#patience = undefined;
+    this.#timeout ??= setTimeout(() => {
+      this.#timeout = undefined;
       const late = performance.now() - OVERDUE_MS;
       while (this.#queue.length > 0 && this.#queue[0]!.since <= late) this.#queue.shift()!.resolve(undefined);
       if (this.#queue.length > 0) this.#watch();
     }, OVERDUE_MS);
   }
 
+  /** Retries one row at a time: some may exist already, and one may be the cause of the error. */
   async #tryAgain(): Promise<void> {
     if (this.#trying) return;
     this.#trying = true;
     while (this.#again.length > 0) {
-      const { lease_id } = this.#again[0]!.row;
-      const rows = this.#again.filter(({ row }) => row.lease_id === lease_id).slice(0, MAX_AGAIN);
-      const gone = await this.#writeAgain(rows);
-      for (const each of gone) this.#again.splice(this.#again.indexOf(each), 1);
-      if (gone.length < rows.length) await this.#retry.wait();
-    }
-    this.#trying = false;
-  }
-
-  /** @returns those that need not be tried any more. */
-  async #writeAgain(rows: readonly Unwritten[]): Promise<readonly Unwritten[]> {
-    try {
-      await this.#options.statements.placeAgain(rows.map(({ row }) => row));
-      this.#retry.reset();
-      this.#written(rows);
-      return rows;
-    } catch (error) {
-      if (isPermanent(error) && rows.length > 1) {
-        const gone: Unwritten[] = [];
-        for (const each of rows) gone.push(...(await this.#writeAgain([each])));
-        return gone;
-      }
-      if (!isPermanent(error) && !this.#retry.over) return [];
-      this.#unwritten -= rows.length;
-      for (const { row, end } of rows) {
+      const { row, end } = this.#again[0]!;
+      try {
+        await this.#options.statements.placeAgain(row);
+        this.#retry.reset();
+        end(true);
+      } catch (err) {
+        if (!isPermanent(err)) {
+          if (!this.#retry.over) {
+            await this.#retry.wait();
+            continue;
+          }
+          // The row counts as unwritten, so that the lease is not returned and orphan recovery finds it.
+          this.#unwritten++;
+        }
         const { request_id } = row.placement.request;
-        this.#options.log.error(
-          { err: error, request_id },
-          'the reservation of a forwarded request could not be written',
-        );
+        this.#options.log.error({ err, request_id }, 'the reservation of a forwarded request could not be written');
         end(false);
       }
-      return rows;
+      this.#again.shift();
+      this.#unwritten--;
     }
+    this.#trying = false;
   }
 }
 

@@ -1,32 +1,46 @@
 import type { AttemptRecord } from '../../../base/contract/forwarding.ts';
-import type { ChargedAttempt, ModelCatalog, Outcome, Provenance, Services } from '../../../base/contract/services.ts';
+import type {
+  ChargedAttempt,
+  ModelCatalog,
+  Outcome,
+  Provenance,
+  Services,
+  TokenCounts,
+} from '../../../base/contract/services.ts';
 import type { StageContext } from '../../../base/contract/stage.ts';
 import { costOf, NO_TOKENS } from '../prices/prices.ts';
+import { settleUnmetered } from './ending.ts';
 
-type AskedContext = Pick<
+type RequestContext = Pick<
   StageContext<'request.model' | 'request.received_at' | 'request.input_tokens_estimate', 'request.context_window'>,
   'get'
 >;
 
-/** What the input of a request costs at an upstream, by its estimate, in nano-USD: what is surely read when it is accepted. */
-export function inputCost(ctx: AskedContext, models: ModelCatalog, upstream: string): number {
+/**
+ * The cost of a request's input at an upstream, by its estimate, in nano-USD: an upstream that accepts the request bills at
+ * least that.
+ */
+export function inputCost(ctx: RequestContext, models: ModelCatalog, upstream: string): number {
   const model = models.charged(ctx.get('request.model'))!;
   const window = Math.max(model.context_window, ctx.get('request.context_window') ?? 0);
   const input = Math.min(ctx.get('request.input_tokens_estimate'), window);
   return costOf(models.price(model, { upstream, at: ctx.get('request.received_at') }), { ...NO_TOKENS, input });
 }
 
-/** How attempts are charged that did not serve. */
+/** How failed attempts are charged. */
 export interface AttemptPrices {
-  /** What an attempt may be billed by its upstream, in nano-USD; 0 where it surely is not. */
+  /** What the upstream may bill for an attempt, in nano-USD; 0 if it certainly bills nothing. */
   mayBeBilled(attempt: AttemptRecord): number;
   /** Whether that counts against limits: `reserve: worst_case`. */
   readonly counts_possible: boolean;
 }
 
-/** How attempts of a request are charged: those that `isBilled` says may be billed, if the request costs anything. */
+/**
+ * Prices of a request's failed attempts.
+ * @param isBilled whether the upstream may bill an attempt
+ */
 export function attemptPrices(
-  ctx: AskedContext,
+  ctx: RequestContext,
   { config, models }: Pick<Services, 'config' | 'models'>,
   isBilled: (attempt: AttemptRecord) => boolean,
 ): AttemptPrices {
@@ -36,8 +50,8 @@ export function attemptPrices(
   };
 }
 
-/** What an attempt costs that did not serve. */
-export function chargeFailed(attempt: AttemptRecord, { mayBeBilled, counts_possible }: AttemptPrices): ChargedAttempt {
+/** The charge of a failed attempt. */
+function chargeFailed(attempt: AttemptRecord, { mayBeBilled, counts_possible }: AttemptPrices): ChargedAttempt {
   const possible = mayBeBilled(attempt);
   if (possible === 0) return { ...attempt, cost_nano_usd: 0, provenance: 'refused' };
   return {
@@ -49,8 +63,8 @@ export function chargeFailed(attempt: AttemptRecord, { mayBeBilled, counts_possi
 }
 
 /**
- * An outcome of the last attempt with all attempts: what earlier ones may be billed is in its cost where that counts. Without
- * them where the first was the only one and served, sent once: then only with its time and id.
+ * Adds all attempts to the outcome of the last one; possibly billed amounts of earlier ones are added to the cost if they
+ * count. A first attempt that succeeded in one send adds only its duration and upstream request id.
  */
 export function withAttempts(outcome: Outcome, attempts: readonly AttemptRecord[], prices: AttemptPrices): Outcome {
   const last = attempts.at(-1);
@@ -75,5 +89,36 @@ export function withAttempts(outcome: Outcome, attempts: readonly AttemptRecord[
     provenance: counted > 0 ? { ...outcome.provenance, cost: 'possible' } : outcome.provenance,
     attempts: [...earlier, charged],
     ...(possible > 0 && { possibly_billed_nano_usd: possible }),
+  };
+}
+
+type EndedContext = StageContext<
+  'request.model' | 'request.received_at' | 'request.input_tokens_estimate',
+  'request.context_window' | 'upstream.status' | 'error.code',
+  never
+>;
+
+/**
+ * Creates the charges of requests without metered usage.
+ * @param isBilled whether the upstream may bill an attempt
+ */
+export function createAttemptCharges(
+  services: Pick<Services, 'config' | 'models'>,
+  isBilled: (attempt: AttemptRecord) => boolean,
+) {
+  return {
+    /** The charges of the attempts so far, all failed. */
+    failed(ctx: EndedContext): readonly ChargedAttempt[] {
+      const prices = attemptPrices(ctx, services, isBilled);
+      return ctx.attempts.map((attempt) => chargeFailed(attempt, prices));
+    },
+    /** The outcome of a forwarded request that no stage metered, from its reserved amount. */
+    unmetered(ctx: EndedContext, amount_nano_usd: number, tokens: TokenCounts): Outcome {
+      const prices = attemptPrices(ctx, services, isBilled);
+      const { aborted, relayed_bytes } = ctx;
+      const ended = { status: ctx.get('upstream.status'), error: ctx.get('error.code'), aborted, relayed_bytes };
+      const outcome = settleUnmetered({ amount_nano_usd, tokens, ended, counts_possible: prices.counts_possible });
+      return withAttempts(outcome, ctx.attempts, prices);
+    },
   };
 }

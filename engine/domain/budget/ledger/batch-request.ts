@@ -7,17 +7,17 @@ import type {
   TokenCounts,
 } from '../../../base/contract/services.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
-import { percentToPpm } from '../limits/room.ts';
+import { percentToPpm } from '../limits/headroom.ts';
 import { alwaysCounted } from '../limits/spend-limits.ts';
 import { isCount } from './reservation.ts';
 
-/** What a row can have in a column. */
+/** A column value of a packed row. */
 type Cell = string | number | bigint | boolean | null;
 
-/** Texts that are written as they are. */
+/** Texts that need no quotes. */
 const PLAIN = /^[\w@.:/+-]+$/;
 
-/** Within a quoted row in an array: what PostgreSQL can't store is replaced. */
+/** Quotes a text inside a row of an array; characters that PostgreSQL cannot store are replaced. */
 function quoted(text: string): string {
   const inner = storable(text).replace(/["\\]/g, (character) => (character === '"' ? '\\"\\"' : '\\\\\\\\'));
   return `\\"${inner}\\"`;
@@ -28,7 +28,7 @@ export function rowCell(row: readonly Cell[]): string {
   return `(${cells.join(',')})`;
 }
 
-/** Rows as a parameter that is an array of a composite type: PostgreSQL reads one faster than an array for each column. */
+/** Packs rows as an array of a composite type: PostgreSQL parses one such parameter faster than an array per column. */
 export function rowArray(rows: readonly (readonly Cell[])[]): string {
   let text = '{';
   for (let i = 0; i < rows.length; i++) {
@@ -45,42 +45,43 @@ export function rowArray(rows: readonly (readonly Cell[])[]): string {
   return `${text}}`;
 }
 
-/** Tells a counter from all others. */
+/** A unique name of a counter. */
 export function counterName({ scope, key, window, unit }: CounterName): string {
-  // Nothing but the last part can have a blank.
+  // Only the key can contain blanks, so it comes last.
   return `${scope} ${window} ${unit} ${key}`;
 }
 
 /** Counters of a batch, each once, as parallel columns; a position counts from 1, like an SQL array. */
 export class CounterList {
-  /** Scopes, keys, windows, units. */
-  readonly columns: readonly [string[], string[], string[], string[]] = [[], [], [], []];
+  readonly names: CounterName[] = [];
   /** Each window once. */
   readonly windows: string[] = [];
   /** Per counter, the index of its window, from 1. */
   readonly window_ns: number[] = [];
   readonly #positions = new Map<string, number>();
 
+  /** Columns: scopes, keys, windows, units. */
+  get columns(): readonly [string[], string[], string[], string[]] {
+    const column = (of: 'scope' | 'key' | 'window' | 'unit') => this.names.map((name) => storable(name[of]));
+    return [column('scope'), column('key'), column('window'), column('unit')];
+  }
+
   position(counter: CounterName): number {
-    const { scope, key, window, unit } = counter;
     const name = counterName(counter);
     const known = this.#positions.get(name);
     if (known !== undefined) return known;
-    const [scopes, keys, windows, units] = this.columns;
-    scopes.push(scope);
-    keys.push(storable(key));
-    windows.push(window);
+    const { window } = counter;
     this.window_ns.push(this.windows.indexOf(window) + 1 || this.windows.push(window));
-    const position = units.push(unit);
+    const position = this.names.push(counter);
     this.#positions.set(name, position);
     return position;
   }
 }
 
-/** A reservation as the database is asked for it. */
+/** A reservation request, packed for the database. */
 export interface PackedReservation {
   readonly request: ReservationRequest;
-  /** Those of money first, which the row counts on. */
+  /** Money demands first: the ledger row names their counters. */
   readonly demands: readonly LimitDemand[];
   /** Per demand, the index of its counter among those of the request. */
   readonly indexes: readonly number[];
@@ -91,11 +92,11 @@ export interface PackedReservation {
   readonly limits: readonly (number | null)[];
   /** Likewise in shadow mode; `undefined` without any. */
   readonly shadow_limits: readonly (number | null)[] | undefined;
-  /** By how many millionths of a limit all that is in flight may pass it; `undefined` where nothing may. */
+  /** By how many millionths requests in flight may exceed a limit; `undefined` if they may not. */
   readonly ppm: number | undefined;
 }
 
-/** A request counts once on each counter, however many demands it has on it, and the smallest limit decides. */
+/** Packs a request. It counts once per counter, and the smallest limit on the counter decides. */
 export function packReservation(request: ReservationRequest, counters: CounterList): PackedReservation {
   const demands = moneyFirst(request.demands);
   const indexes: number[] = [];
@@ -124,7 +125,7 @@ export function packReservation(request: ReservationRequest, counters: CounterLi
   return { request, demands, indexes, counters: positions, money, limits, shadow_limits, ppm };
 }
 
-/** Ledger rows name the counters of money only, which therefore come first. */
+/** Ledger rows name money counters only, so these come first. */
 function moneyFirst(demands: readonly LimitDemand[]): readonly LimitDemand[] {
   if (demands.every(({ unit }) => unit === 'nano_usd')) return demands;
   return demands.toSorted((a, b) => Number(a.unit !== 'nano_usd') - Number(b.unit !== 'nano_usd'));
@@ -140,18 +141,18 @@ export interface LateSettlement {
   readonly counters: readonly CounterName[];
   /** Milliseconds since the epoch. */
   readonly at_ms: number;
-  /** The database it belongs to; nothing is written in any other. */
+  /** The database it belongs to; other databases reject it. */
   readonly database_id: string;
 }
 
-/** Where the counters of money are that an attempt counts on, if not where its request does. */
+/** An attempt that counts on other money counters than its request. */
 type CountedAttempt = ChargedAttempt & { readonly counters?: readonly CounterName[] };
 
 /**
- * Settlements as `carry_batch` takes them. A row must be written whatever a number looks like: what is no count becomes 0, and a
- * cost that is none the reserved amount.
- * @param late where they are settled late, the same ones with what only these have
- * @returns the rows, and what they have in common as JSON.
+ * Packs settlements for `spend`. A row is written even with invalid numbers: invalid counts become 0, and an invalid cost
+ * becomes the reserved amount.
+ * @param late the same settlements with their late fields, if they are late
+ * @returns the rows, and the values they share as JSON
  */
 export function settlementRows(
   settlements: readonly Settlement[],
@@ -177,7 +178,10 @@ export function settlementRows(
   return [rowArray(rows), `[${[...notes.keys()].join(',')}]`];
 }
 
-/** Who asked for what, and what it counts on, is in the reservation, where there is one; not where it went last, after several attempts. */
+/**
+ * The extra fields of a settlement. With a reservation, identity and counters come from it; without one, they are here. The
+ * last upstream is here after several attempts.
+ */
 function restOf(
   settlement: Settlement,
   counters: CounterList,
@@ -199,7 +203,7 @@ function restOf(
   ]);
 }
 
-/** What many rows have in common, so that it is sent and parsed once. */
+/** Values that many rows share, so that they are sent and parsed once. */
 function noteOf(settlement: Settlement): string {
   const { server_tools, billed, cache_requested_ttl, cache_effective_ttl, possibly_billed_nano_usd } = settlement;
   const provenance = {
@@ -210,7 +214,7 @@ function noteOf(settlement: Settlement): string {
   return storableJson({ provenance, server_tools, billed, cache_requested_ttl, cache_effective_ttl });
 }
 
-/** Token counts with 0 for what is no count. */
+/** Token counts with 0 for invalid values. */
 export function countsOf(tokens: TokenCounts): TokenCounts {
   const count = (value: number) => (isCount(value) ? value : 0);
   return {
@@ -222,85 +226,57 @@ export function countsOf(tokens: TokenCounts): TokenCounts {
   };
 }
 
-interface Asked {
-  requests: number;
-  amount: number | bigint;
-  most: number | bigint;
-  tokens: number | bigint;
-  limit: number | null;
-  shadow_limit: number | null;
-  ppm: number | null;
+/** A lot to lease on a counter, in its unit; an infinite limit is not checked. */
+export interface Lot {
+  readonly name: CounterName;
+  readonly amount: number;
+  readonly most: number;
+  readonly requests: number;
+  /** The smallest limit of recent requests on the counter. */
+  readonly limit: number;
 }
 
-/** Beyond 2^53 a number would lose money. */
-function plus(a: number | bigint, b: number): number | bigint {
-  if (typeof a === 'bigint') return a + BigInt(b);
-  const sum = a + b;
-  return Number.isSafeInteger(sum) ? sum : BigInt(a) + BigInt(b);
+/** Packs the counters of a batch for `spend`, with the lots to lease. */
+export function counterRows(lots: readonly Lot[], counters: CounterList): string {
+  const wanted = new Map(lots.map((lot) => [counters.position(lot.name), lot]));
+  return rowArray(
+    counters.names.map(({ scope, key, unit }, i) => {
+      const { requests = 0, amount = 0, most = 0, limit = 0 } = wanted.get(i + 1) ?? {};
+      return [scope, key, counters.window_ns[i]!, unit, requests, amount, most, Number.isFinite(limit) ? limit : null];
+    }),
+  );
 }
 
-/** Of a counter that nothing limits. */
-const UNLIMITED = 2n ** 63n - 1n;
-
-/** How far a limit may be passed by what is in flight, as `bound_of` has it. */
-function boundOf(limit: number, ppm: number): number | bigint {
-  if (ppm === 0) return limit;
-  const [whole, rest] = [BigInt(limit) / 1_000_000n, BigInt(limit) % 1_000_000n];
-  return BigInt(limit) + whole * BigInt(ppm) + (rest * BigInt(ppm)) / 1_000_000n;
+/** Reservation requests for `spend` and `place_rows`: the rows, the positions of their counters, and the limits at each. */
+export interface RequestRows {
+  readonly rows: string;
+  readonly at: readonly number[];
+  readonly limits: readonly (number | null)[];
+  readonly shadows: readonly (number | null)[] | null;
 }
 
-function askedOf(packed: readonly PackedReservation[], counters: number): readonly Asked[] {
-  const asked: Asked[] = Array.from({ length: counters }, () => {
-    return { requests: 0, amount: 0, most: 0, tokens: 0, limit: null, shadow_limit: null, ppm: null };
-  });
-  for (const { request, counters: positions, limits, shadow_limits, ppm = 0 } of packed) {
-    for (let index = 0; index < positions.length; index++) {
-      const counter = asked[positions[index]! - 1]!;
-      counter.requests++;
-      counter.amount = plus(counter.amount, request.amount_nano_usd);
-      counter.most = plus(counter.most, request.most_nano_usd);
-      counter.tokens = plus(counter.tokens, request.tokens);
-      counter.limit = smaller(counter.limit, limits[index]!);
-      counter.shadow_limit = smaller(counter.shadow_limit, shadow_limits?.[index] ?? null);
-      counter.ppm = smaller(counter.ppm, ppm);
-    }
-  }
-  return asked;
-}
-
-/** The counters of a batch as `carry_batch` takes them, and what is asked of each. */
-export function counterRows(
-  packed: readonly PackedReservation[],
-  counters: CounterList,
-): readonly [rows: string, asked: string] {
-  const [scopes, keys, , units] = counters.columns;
-  const asked = askedOf(packed, scopes.length);
-  const rows = asked.map(({ limit, shadow_limit, ppm }, i): readonly Cell[] => [
-    ...[scopes[i]!, keys[i]!, counters.window_ns[i]!, units[i]!, limit, shadow_limit, ppm],
-  ]);
-  const least = asked.map(({ limit, shadow_limit }) => smaller(limit, shadow_limit));
-  const columns = [
-    ...(['requests', 'amount', 'most', 'tokens'] as const).map((name) => asked.map((counter) => counter[name])),
-    least.map((limit) => limit ?? UNLIMITED),
-    least.map((limit, i) => (limit === null ? UNLIMITED : boundOf(limit, asked[i]!.ppm ?? 0))),
-  ];
-  return [rowArray(rows), `(${columns.map((column) => `"{${column.join(',')}}"`).join(',')})`];
-}
-
-/** Reservations as `carry_batch` and `place_rows` take them: rows and, for all together, the positions of their counters. */
+/** Packs reservation requests for `spend` and `place_rows`. */
 export function reservationRows(
-  packed: readonly Pick<PackedReservation, 'request' | 'counters' | 'money'>[],
-): readonly [rows: string, at: readonly number[]] {
+  packed: readonly (Pick<PackedReservation, 'request' | 'counters' | 'money'> & Partial<PackedReservation>)[],
+): RequestRows {
   let counted = 0;
-  const rows = packed.map(({ request, counters, money }): readonly Cell[] => {
+  const rows = packed.map(({ request, counters, money, ppm = null }): readonly Cell[] => {
     const { request_id, amount_nano_usd, most_nano_usd, tokens } = request;
     const { protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model } = request;
     const first = counted + 1;
     counted += counters.length;
     return [
       ...[request_id, amount_nano_usd, most_nano_usd, tokens, protocol, principal_id, user, team, project, token_id],
-      ...[model, upstream, upstream_model, first, first + money, counted],
+      ...[model, upstream, upstream_model, ppm, first, first + money, counted],
     ];
   });
-  return [rowArray(rows), packed.flatMap(({ counters }) => counters)];
+  const is_shadowed = packed.some(({ shadow_limits }) => shadow_limits !== undefined);
+  return {
+    rows: rowArray(rows),
+    at: packed.flatMap(({ counters }) => counters),
+    limits: packed.flatMap(({ limits = [] }) => limits),
+    shadows: is_shadowed
+      ? packed.flatMap(({ counters, shadow_limits }) => counters.map((_, i) => shadow_limits?.[i] ?? null))
+      : null,
+  };
 }

@@ -2,117 +2,89 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock, ReservationDecision, ReservationRequest, Settlement } from '../../../base/contract/services.ts';
 import { createGroupCommit, type GroupCommit } from '../../../base/kit/group-commit.ts';
 import { isPermanent, StoreTimeout } from '../../../base/store/store-errors.ts';
+import type { Ending } from '../leases/leased-room.ts';
+import type { Leases } from '../leases/leases.ts';
 import type { Heartbeat } from './heartbeat.ts';
 import type { BatchResult, LedgerStatements } from './ledger-statements.ts';
 
 const MAX_BATCH = 500;
-/** A settlement that nobody can wait for waits this long for a reservation to share its statement with. */
-const SETTLE_PATIENCE_MS = 10;
+/** How long entries without a waiting client, such as settlements, wait to share a statement. */
+const DELAY_MS = 25;
+/** Longer than the usual reservation timeout, and shorter than the time a stopping gateway waits for its ledger. */
+const CLOSE_TIMEOUT_MS = 6500;
+const STEP_MS = 50;
 
-/** A reservation on its way; nobody waits for one that is given up, and it need not be made any more. */
-interface Wish {
+/** A request waiting for its reservation; `given_up` after the timeout, so that it is left out of the next batch. */
+interface Waiting {
   readonly reserve: ReservationRequest;
   given_up: boolean;
 }
-/** Something else that is done while nothing is settled or reserved; it never rejects. */
-interface Errand {
-  run(): Promise<void>;
-}
 interface SettleEntry {
   readonly settle: Settlement;
-  readonly ending: Sendable | undefined;
+  readonly ending: Ending | undefined;
 }
-type Entry = Wish | SettleEntry | Errand;
-/** For a reservation what was decided, for a settlement whether it was written. */
+/** Every batch carries lease changes; this entry only triggers a batch. */
+const LEASE_CHANGES = { lease_changes: true } as const;
+type Entry = Waiting | SettleEntry | typeof LEASE_CHANGES;
+/** The decision of a reservation, or whether a settlement was written. */
 type EntryResult = ReservationDecision | boolean;
 
-/** Whether a settlement was sent, so that what the database tells from now on includes it. */
-export interface Sendable {
-  sent: boolean;
-}
-
-/** Nothing was reserved, and nothing will be. */
+/** The reservation came after its deadline: nothing is reserved. */
 const LATE: ReservationDecision = { exceeded: [], shadows: [], statuses: [], unreserved: true };
-/** Nobody looks at it. */
-const GIVEN_UP: ReservationDecision = { ...LATE };
+/** Placeholder of entries without a result. */
+const NOTHING: ReservationDecision = { ...LATE };
 
-/** What reservations and settlements need on their way to the database. */
+/** Dependencies of the batches. */
 export interface BatchesOptions {
-  readonly statements: Pick<LedgerStatements, 'batch'>;
+  readonly statements: Pick<LedgerStatements, 'spend'>;
   readonly heartbeat: Pick<Heartbeat, 'register' | 'sayAlive' | 'databaseTimeOf'>;
+  readonly leases: Pick<Leases, 'changes' | 'learn' | 'done' | 'failed'> | undefined;
   readonly clock: Clock;
+  readonly time_zone: () => string;
   readonly reserve_timeout_ms: () => number;
-  /** Called with what was reserved after all, when nobody waited for it any more. */
-  giveBack(request_id: string): Promise<void>;
+  /** Releases a reservation that was made after its caller timed out. */
+  releaseLate(request_id: string): Promise<void>;
 }
 
-/** Longer than most waits for a reservation, and shorter than a gateway that stops waits for its ledger. */
-const PATIENCE_MS = 6500;
-const STEP_MS = 50;
-
-/** Knows how long the database may still make reservations that this process, which sends one batch at a time, has not heard of. */
-export class UndecidedReservations {
-  readonly #clock: Pick<Clock, 'monotonic' | 'frozen'>;
-  #until = Number.NEGATIVE_INFINITY;
-
-  constructor(clock: Pick<Clock, 'monotonic' | 'frozen'>) {
-    this.#clock = clock;
-  }
-
-  /**
-   * Sends a batch, and notes until when it may reserve something where no answer comes.
-   * @param valid_until by the monotonic clock
-   */
-  async await<Answer>(valid_until: number, send: () => Promise<Answer>): Promise<Answer> {
-    const former = this.#until;
-    this.#until = Math.max(former, valid_until);
-    const answer = await send();
-    this.#until = former;
-    return answer;
-  }
-
-  /** Resolves when nothing can be reserved any more, whether the database answers or not; at the latest after its patience. */
-  async over(): Promise<void> {
-    const clock = this.#clock;
-    // A stopped clock never gets there.
-    if (clock.frozen) return;
-    const patience_ends = clock.monotonic() + PATIENCE_MS;
-    while (clock.monotonic() < Math.min(this.#until, patience_ends)) await delay(STEP_MS);
-  }
-}
-
-/** Reservations and settlements of one process on their way to the database, in batches, one at a time. */
+/**
+ * The group commit of one process: settlements, lease changes and reservations in batches, one statement at a time, so that
+ * counters arrive in commit order.
+ */
 export class Batches {
   readonly #options: BatchesOptions;
-  readonly #undecided: UndecidedReservations;
   readonly #entries: GroupCommit<Entry, EntryResult>;
+  /** Until this monotonic time the database may still make reservations without this process knowing. */
+  #undecided_until = Number.NEGATIVE_INFINITY;
 
   constructor(options: BatchesOptions) {
     this.#options = options;
-    this.#undecided = new UndecidedReservations(options.clock);
     this.#entries = createGroupCommit({
       lanes: 1,
       max_items: MAX_BATCH,
-      patience_ms: SETTLE_PATIENCE_MS,
+      patience_ms: DELAY_MS,
       isolates: isPermanent,
       execute: (entries) => this.#execute(entries),
     });
   }
 
-  /** Raises store_unavailable when the database takes too long; what is reserved all the same is given back. */
+  /** Reserves. Raises store_unavailable on timeout; a reservation that is made later is released. */
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
-    const wish: Wish = { reserve: request, given_up: false };
-    const decided = this.#entries.run(wish) as Promise<ReservationDecision>;
-    const giveUp = () => {
-      wish.given_up = true;
-      decided.then((decision) => this.#giveBack(request, decision)).catch(() => {});
-    };
-    const decision = await this.inTime(decided, giveUp);
+    const waiting: Waiting = { reserve: request, given_up: false };
+    const decided = this.#entries.run(waiting) as Promise<ReservationDecision>;
+    const decision = await this.inTime(decided, () => {
+      waiting.given_up = true;
+      decided
+        .then(async (late) => {
+          if (late !== LATE && late !== NOTHING && late.exceeded.length === 0)
+            await this.#options.releaseLate(request.request_id);
+        })
+        .catch(() => {});
+    });
     if (decision === LATE) throw new StoreTimeout();
     return decision;
   }
 
-  /** What was sent already, or store_unavailable when the database takes too long. */
+  /** Waits for a sent statement. Raises store_unavailable on timeout. */
   async inTime<Answer>(sent: Promise<Answer>, onGivenUp = () => {}): Promise<Answer> {
     const { promise: too_late, reject } = Promise.withResolvers<never>();
     let over = false;
@@ -121,7 +93,7 @@ export class Batches {
       onGivenUp();
       reject(new StoreTimeout());
     };
-    // An answer that is here already and waits to be read, because this process is the slow one, is not late.
+    // setImmediate: a reply that has arrived but is not processed yet, because this process is busy, is not late.
     const timer = this.#options.clock.after(this.#options.reserve_timeout_ms(), () => setImmediate(giveUp));
     try {
       return await Promise.race([sent, too_late]);
@@ -131,78 +103,70 @@ export class Batches {
     }
   }
 
-  /** Tries once. @returns whether the row was written; false for one that was there. */
-  settle(settle: Settlement, at_once: boolean, ending?: Sendable): Promise<boolean> {
+  /** Settles, without retries. @returns whether the row was written; false if it existed. */
+  settle(settle: Settlement, at_once: boolean, ending?: Ending): Promise<boolean> {
     const entry: SettleEntry = { settle, ending };
     return (at_once ? this.#entries.run(entry) : this.#entries.runSoon(entry)) as Promise<boolean>;
   }
 
-  /** Does something while nothing is settled or reserved: what the database tells of counters then is in the order of all else. */
-  async between(task: () => Promise<void>): Promise<void> {
-    let failure: { readonly error: unknown } | undefined;
-    const run = async () => {
-      try {
-        await task();
-      } catch (error) {
-        failure = { error };
-      }
-    };
-    await this.#entries.run({ run });
-    if (failure !== undefined) throw failure.error;
+  /** Sends the lease changes. Raises store_unavailable. */
+  async sendChanges(when: 'now' | 'soon'): Promise<void> {
+    await (when === 'now' ? this.#entries.run(LEASE_CHANGES) : this.#entries.runSoon(LEASE_CHANGES));
   }
 
-  /** Resolves when nothing that this process asked for can be reserved any more. */
-  over(): Promise<void> {
-    return this.#undecided.over();
+  /** Resolves when no reservation can be made any more: all deadlines have passed, or the maximum wait is over. */
+  async over(): Promise<void> {
+    const { clock } = this.#options;
+    // A frozen clock never reaches the deadline.
+    if (clock.frozen) return;
+    const close_deadline = clock.monotonic() + CLOSE_TIMEOUT_MS;
+    while (clock.monotonic() < Math.min(this.#undecided_until, close_deadline)) await delay(STEP_MS);
   }
 
   async #execute(entries: readonly Entry[]): Promise<readonly EntryResult[]> {
-    for (const entry of entries) if ('run' in entry) await entry.run();
     const ended = entries.filter((entry) => 'settle' in entry);
-    const wanted = () => entries.flatMap((entry) => ('reserve' in entry && !entry.given_up ? [entry] : []));
+    const wanted = () => entries.filter((entry) => 'reserve' in entry).filter(({ given_up }) => !given_up);
     if (wanted().length > 0) await this.#options.heartbeat.register();
-    const wishes = wanted();
-    if (ended.length + wishes.length === 0) return entries.map(() => GIVEN_UP);
-    const { written, decisions } = await this.#settleAndReserve(ended, wishes);
+    const waiting = wanted();
+    const { written, decisions } = await this.#spend(ended, waiting);
     let [settled, reserved] = [0, 0];
     return entries.map((entry) => {
       if ('settle' in entry) return written[settled++]!;
-      if (entry !== wishes[reserved]) return GIVEN_UP;
+      if (entry !== waiting[reserved]) return NOTHING;
       reserved++;
       return decisions?.[reserved - 1] ?? LATE;
     });
   }
 
-  async #settleAndReserve(ended: readonly SettleEntry[], wishes: readonly Wish[]): Promise<BatchResult> {
-    const note = (sent: boolean) => {
-      for (const { ending } of ended) if (ending !== undefined) ending.sent = sent;
+  async #spend(ended: readonly SettleEntry[], waiting: readonly Waiting[]): Promise<BatchResult> {
+    const { statements, heartbeat, leases, clock, time_zone, reserve_timeout_ms } = this.#options;
+    const changes = leases?.changes();
+    if (ended.length + waiting.length === 0 && changes === undefined) return { written: [], decisions: [] };
+    const valid_until = waiting.length > 0 ? clock.monotonic() + reserve_timeout_ms() : Number.NEGATIVE_INFINITY;
+    const undecided_until = this.#undecided_until;
+    this.#undecided_until = Math.max(undecided_until, valid_until);
+    for (const { ending } of ended) if (ending !== undefined) ending.sent = true;
+    const zone = time_zone();
+    const batch = {
+      settlements: ended.map(({ settle }) => settle),
+      requests: waiting.map(({ reserve }) => reserve),
+      ...(waiting.length > 0 && { valid_until: heartbeat.databaseTimeOf(valid_until) }),
+      ...changes,
     };
-    note(true);
     try {
-      return await this.#executeInTime(
-        ended.map(({ settle }) => settle),
-        wishes,
+      const result = await statements.spend(
+        batch,
+        leases && ((names, news) => leases.learn(names, news, changes?.lots)),
       );
+      this.#undecided_until = undecided_until;
+      if (changes !== undefined) leases!.done(zone);
+      // The database's clock may have been changed: a heartbeat measures it again.
+      if (result.decisions === undefined) heartbeat.sayAlive().catch(() => {});
+      return result;
     } catch (error) {
-      note(false);
+      for (const { ending } of ended) if (ending !== undefined) ending.sent = false;
+      if (changes !== undefined) leases!.failed(error);
       throw error;
     }
-  }
-
-  async #executeInTime(settlements: readonly Settlement[], wishes: readonly Wish[]): Promise<BatchResult> {
-    const requests = wishes.map(({ reserve }) => reserve);
-    if (requests.length === 0) return this.#options.statements.batch(settlements, requests);
-    const valid_until = this.#options.clock.monotonic() + this.#options.reserve_timeout_ms();
-    const database_time = this.#options.heartbeat.databaseTimeOf(valid_until);
-    const send = () => this.#options.statements.batch(settlements, requests, database_time);
-    const result = await this.#undecided.await(valid_until, send);
-    // The database's clock may have been set; the next ones then go by the new time.
-    if (result.decisions === undefined) this.#options.heartbeat.sayAlive().catch(() => {});
-    return result;
-  }
-
-  /** What was reserved when nobody waited for it any more. */
-  async #giveBack({ request_id }: ReservationRequest, decision: ReservationDecision): Promise<void> {
-    if (decision !== LATE && decision.exceeded.length === 0) await this.#options.giveBack(request_id);
   }
 }

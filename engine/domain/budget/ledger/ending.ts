@@ -3,79 +3,80 @@ import { newUsageReading, type UsageReading } from '../../protocols/index.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**
- * How well a forwarded request's bill is known. `known`: by the answer. `refused`: there is none, by the upstream's word.
- * `left`: not in full, because its caller went away, or has a whole answer that could not be read. `failed`: not in full or
- * not at all, by a failure of the upstream or the gateway.
+ * How well the bill of a forwarded request is known.
+ * `known`: reported by the response. `refused`: the upstream rejected the request and bills nothing. `left`: incomplete,
+ * because the client disconnected or the response could not be read. `failed`: incomplete or unknown, because the upstream
+ * or the gateway failed.
  */
 export type Ending = 'known' | 'refused' | 'left' | 'failed';
 
-/** What is known of how a forwarded request ended, beside what the answer said of its usage. */
+/** How a forwarded request ended, besides its reported usage. */
 export interface EndingCircumstances {
-  /** `undefined`: the upstream never answered. */
+  /** `undefined` without a response. */
   readonly status: number | undefined;
-  /** Whether the caller went away. */
+  /** Whether the client disconnected. */
   readonly aborted: boolean;
-  /** Whether the answer was read to its end all the same. */
+  /** Whether the response was read to its end anyway. */
   readonly drained: boolean;
-  /** Code of the gateway's own error, if the request ended with one. */
+  /** Code of the gateway's error, if the request ended with one. */
   readonly error: string | undefined;
-  /** Whether any event of an answer came, or a document. */
+  /** Whether a response document or an event arrived. */
   readonly heard: boolean;
-  /** Whether nobody here could read the answer: compressed in an unknown way or wrongly, or too large. */
+  /** Whether the response could not be read: unknown or invalid compression, or too large. */
   readonly unread: boolean;
   readonly relayed_bytes: number;
 }
 
-/** Statuses of 500 and above with which an upstream says that it did not take the request. */
+/** Statuses from 500 that say the upstream did not process the request. */
 const NOT_TAKEN: ReadonlySet<number> = new Set([501, 503, 529]);
 
-/** Errors by which the upstream ended a request: that its caller went away before has no part in that. */
+/** Errors of the upstream; with these an earlier disconnect of the client does not matter. */
 const BY_UPSTREAM: ReadonlySet<string> = new Set(['upstream_failed', 'upstream_unreachable', 'upstream_invalid']);
 
-/** Says how well the bill of a forwarded request is known. */
+/** Classifies how well the bill of a forwarded request is known. */
 export function endingOf(reading: UsageReading, circumstances: EndingCircumstances): Ending {
   const { status, aborted, drained, error, heard, unread, relayed_bytes } = circumstances;
   const has_left = aborted && !drained && !BY_UPSTREAM.has(error!);
   if (status === undefined) return has_left ? 'left' : 'failed';
   if (status >= 500 && !NOT_TAKEN.has(status)) return 'failed';
   if (status < 200 || status > 299) return 'refused';
-  // A page says that no model was asked; nothing at all says nothing.
+  // An HTML page comes from a proxy, not from a model; an empty response proves nothing.
   if (error === 'upstream_invalid' && !heard) return relayed_bytes > 0 ? 'refused' : 'failed';
   if (reading.failed && !reading.seen && reading.deltas === 0) return 'refused';
   const is_whole = drained || (!aborted && error === undefined);
-  // Chat completions tell that they are complete before they tell what they used.
+  // Chat completions report completion before usage.
   if (reading.complete && (reading.counted || is_whole)) return 'known';
-  // Some upstreams do not say what a whole document used; a stream that does not say that it is complete broke off.
+  // Some upstreams report no usage in documents. A stream without an end event was cut off.
   if (heard && is_whole && !reading.streamed) return 'known';
-  // The caller has it all.
+  // The client has the whole response.
   if (unread && !heard && is_whole) return 'left';
   return has_left && !reading.failed ? 'left' : 'failed';
 }
 
-/** What a request is charged, and what the upstream may charge beyond that. */
+/** The charge of a request, and what the upstream may bill beyond it. */
 export interface Settled {
   readonly cost_nano_usd: number;
-  /** What a request cost at most of which nobody knows whether the upstream bills it; 0 where that is known. */
+  /** The part of the worst case that the upstream may or may not bill; 0 if the bill is known. */
   readonly possibly_billed_nano_usd: number;
-  /** Where the cost comes from, when not from the usage. */
+  /** The source of the cost, if not the reported usage. */
   readonly by: Extract<Provenance, 'learned' | 'most' | 'possible'> | undefined;
 }
 
-/** What is known of the cost of a request whose bill is not. */
+/** Bounds on the cost of a request with an unknown bill, in nano-USD. */
 export interface CostBounds {
-  /** By what was reported and relayed. */
+  /** The cost of the reported and relayed usage. */
   readonly known: number;
-  /** The most it can cost. */
+  /** The worst case. */
   readonly most: number;
-  /** What 95 of 100 such requests cost at most; `undefined` while too little is known, and where no limit may be passed. */
+  /** The 95th percentile of similar requests; `undefined` with too few samples, or if no limit may be exceeded. */
   readonly usual: number | undefined;
   /** Whether what is possibly billed counts against limits: `reserve: worst_case`. */
   readonly counts_possible: boolean;
 }
 
 /**
- * What a request costs whose bill is not known in full. Who leaves early pays what such requests cost, at least what is known
- * and at most the most. What fails costs what is known; the rest is kept apart, as possibly billed.
+ * Charges a request with an incomplete bill. After a disconnect it costs the typical amount, between the known cost and the
+ * worst case. After a failure it costs the known amount; the rest is recorded as possibly billed.
  */
 export function settleUnknown(ending: 'left' | 'failed', bounds: CostBounds): Settled {
   const { most, usual, counts_possible } = bounds;
@@ -91,9 +92,9 @@ export function settleUnknown(ending: 'left' | 'failed', bounds: CostBounds): Se
   return { cost_nano_usd: likely, possibly_billed_nano_usd, by: 'possible' };
 }
 
-/** A request that left and that nobody metered. */
+/** A forwarded request that no stage metered. */
 export interface Unmetered {
-  /** What was reserved. */
+  /** The reserved amount. */
   readonly amount_nano_usd: number;
   readonly tokens: TokenCounts;
   readonly ended: Pick<EndingCircumstances, 'status' | 'aborted' | 'error' | 'relayed_bytes'>;
@@ -102,8 +103,8 @@ export interface Unmetered {
 }
 
 /**
- * The bill of a request that left and that nobody metered: what was reserved. What the upstream refused costs nothing; what
- * failed there costs nothing either, unless what may be billed counts.
+ * The bill of a forwarded request that no stage metered: the reserved amount. Rejected requests cost nothing; failed ones
+ * cost nothing unless possibly billed amounts count.
  */
 export function settleUnmetered(request: Unmetered): Outcome {
   const { amount_nano_usd, tokens, ended, counts_possible } = request;

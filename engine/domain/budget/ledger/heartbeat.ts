@@ -6,21 +6,24 @@ import { databaseTime, type LedgerStatements, type LedgerStore } from './ledger-
 
 const FIRST_BEAT_MS = 100;
 const BEAT_MS = 5000;
-const PATIENCE_SECONDS = 30;
-/** A process that itself just came back can't tell who is dead: it first lives as long as it has patience. */
-const BEATS_BEFORE_RECOVERY = PATIENCE_SECONDS / (BEAT_MS / 1000);
+const DEAD_AFTER_SECONDS = 30;
+/** A process that just resumed cannot judge others: it must be alive for the timeout itself first. */
+const BEATS_BEFORE_RECOVERY = DEAD_AFTER_SECONDS / (BEAT_MS / 1000);
 const BEATS_BETWEEN_PARTITIONS = 720;
 const BEATS_BETWEEN_MINUTES = 12;
-/** Few enough that nobody waits for their locks. */
+/** Small, so that other statements do not wait for the locks. */
 const MINUTE_BATCH = 1000;
 const MAX_MINUTE_BATCHES = 100;
-/** Far less than others have patience for: a clock may be wrong, and a beat late. */
+/** Far below the heartbeat timeout: a clock may be wrong, and a heartbeat late. */
 const FRESH_MS = 12_000;
-/** For how many beats a doubt lasts: longer than a statement can run after its connection broke. */
-const BEATS_OF_DOUBT = 6;
+/**
+ * Heartbeats that look for unknown reservations after an error: together longer than a statement can run after its
+ * connection broke.
+ */
+const BEATS_AFTER_ERROR = 6;
 const MAX_RECOVERED = 500;
 
-/** What the heartbeat of a process needs. */
+/** Dependencies of the heartbeat. */
 export interface HeartbeatOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
@@ -30,15 +33,18 @@ export interface HeartbeatOptions {
   readonly process: GatewayProcess;
   isLive(request_id: string): boolean;
   readonly statements: Pick<LedgerStatements, 'release'>;
-  /** Done once the database is known to be there; it may fail. */
+  /** Runs after the first heartbeat; may fail. */
   onFirstBeat(): Promise<void>;
-  /** Called when the database hears of this process again that others may have taken for dead. */
+  /** Called after a heartbeat gap long enough to be declared dead, and after a new server life. */
   onLapse?(): void;
-  /** Done by every beat that follows trouble. */
+  /** Runs with each heartbeat after `doubt`. */
   onDoubt?(): Promise<void>;
 }
 
-/** How a process stays known as alive, and how the money of dead ones is recorded. It beats by itself until it is stopped. */
+/**
+ * The heartbeat of a process, and orphan recovery: reservations of dead processes become ledger rows. Runs on a timer until
+ * `stop`.
+ */
 export class Heartbeat {
   readonly #options: HeartbeatOptions;
   #registered: Promise<void> | undefined;
@@ -48,8 +54,10 @@ export class Heartbeat {
   #beating = false;
   #is_alive = false;
   #ahead_ms: number | undefined;
-  /** When the last statement was sent that told the database of this process, by both clocks of this machine. */
-  #heard: { readonly monotonic: number; readonly now: number } | undefined;
+  /** When the last confirmed heartbeat was sent, by both clocks of this machine. */
+  #confirmed: { readonly monotonic: number; readonly now: number } | undefined;
+  /** The server life of the last heartbeat. */
+  #life: string | undefined;
   #stopTimer: () => void;
 
   constructor(options: HeartbeatOptions) {
@@ -57,12 +65,12 @@ export class Heartbeat {
     this.#stopTimer = options.every(FIRST_BEAT_MS, () => this.#beatInBackground());
   }
 
-  /** Whether the last try to tell the database that this process lives worked. */
+  /** Whether the last heartbeat succeeded. */
   get is_alive(): boolean {
     return this.#is_alive;
   }
 
-  /** Makes this process known; nothing is reserved before. */
+  /** Registers this process by its first heartbeat; reservations need it. */
   register(): Promise<void> {
     this.#registered ??= this.sayAlive().catch((error) => {
       this.#registered = undefined;
@@ -71,22 +79,22 @@ export class Heartbeat {
     return this.#registered;
   }
 
-  /** The part of a beat that every beat has. Raises store_unavailable. */
+  /** Writes the heartbeat. Raises store_unavailable. */
   async sayAlive(): Promise<void> {
     const { database, clock, process_id, process } = this.#options;
-    const asked_at = clock.monotonic();
-    const asked_now = clock.now();
-    const [row] = await database.query<{ heartbeat_at: Date }>(
+    const sent_at = clock.monotonic();
+    const sent_now = clock.now();
+    const [row] = await database.query<{ heartbeat_at: Date; life: string }>(
       'process_alive',
-      `insert into processes (id, machine, identity, heartbeat_at) values ($1, $2, $3, coalesce($4, now()))
-       on conflict (id) do update set heartbeat_at = excluded.heartbeat_at returning heartbeat_at`,
+      'select heartbeat_at, life from say_alive($1, $2, $3, $4)',
       [process_id, process.machine, process.identity, databaseTime(clock)],
     );
     this.#is_alive = true;
-    if (this.#heard !== undefined && !this.isFresh()) this.#options.onLapse?.();
-    this.#heard = { monotonic: asked_at, now: asked_now };
-    // A stopped clock says nothing about the server's, and of the others the answer was on its way a little.
-    if (!clock.frozen && row !== undefined) this.#ahead_ms = row.heartbeat_at.getTime() - asked_at;
+    if (this.#confirmed !== undefined && !(this.isFresh() && row?.life === this.#life)) this.#options.onLapse?.();
+    this.#life = row?.life;
+    this.#confirmed = { monotonic: sent_at, now: sent_now };
+    // Offset of the database's clock, late by the time the reply took. A frozen clock has none.
+    if (!clock.frozen && row !== undefined) this.#ahead_ms = row.heartbeat_at.getTime() - sent_at;
   }
 
   async beat(): Promise<void> {
@@ -95,7 +103,9 @@ export class Heartbeat {
     else await this.sayAlive();
     if (this.#beats === 0) {
       await this.#recordPredecessors();
-      await onFirstBeat().catch((error) => log.debug({ err: error }, 'what costs are typical is not known'));
+      await onFirstBeat().catch((error) =>
+        log.debug({ err: error }, 'could not read recent costs for typical reservations'),
+      );
     }
     if (this.#doubtful_beats > 0) {
       await this.#releaseUnknown();
@@ -109,20 +119,20 @@ export class Heartbeat {
     this.#beats++;
   }
 
-  /** Records the reservations of processes that have not been heard of for long. Returns how many. */
+  /** Recovers the orphans of processes without a heartbeat for 30 s. @returns how many. */
   recover(): Promise<number> {
     return this.#recordOrphans([]);
   }
 
   /**
-   * A moment by the database's clock, as far as that is known; `undefined` before it was first heard of.
+   * Converts a time to the database's clock; `undefined` before the first heartbeat.
    * @param at by this process's monotonic clock
    */
   databaseTimeOf(at: number): Date | undefined {
     return this.#ahead_ms === undefined ? undefined : new Date(this.#ahead_ms + at);
   }
 
-  /** The time by the database's clock, in milliseconds since the epoch, as far as that is known. */
+  /** The database's time in milliseconds since the epoch; `undefined` before the first heartbeat. */
   databaseNow(): number | undefined {
     const { clock } = this.#options;
     if (clock.frozen) return clock.now();
@@ -130,33 +140,33 @@ export class Heartbeat {
   }
 
   /**
-   * Whether the database heard of this process so lately that nobody takes it for dead. The monotonic clock stands still
-   * while a machine sleeps, and the other one may be set.
+   * Whether the last heartbeat is so recent that no process declares this one dead. Checks both clocks: the monotonic one
+   * stops during sleep, and the wall clock may be changed.
    */
   isFresh(): boolean {
     const { clock } = this.#options;
-    if (this.#heard === undefined) return false;
-    const { monotonic, now } = this.#heard;
+    if (this.#confirmed === undefined) return false;
+    const { monotonic, now } = this.#confirmed;
     return clock.monotonic() - monotonic < FRESH_MS && Math.abs(clock.now() - now) < FRESH_MS;
   }
 
-  /** Says that there may be reservations of this process that it knows nothing of; the next beats release them. */
+  /** Reports that the database may have reservations unknown to this process; the next heartbeats release them. */
   doubt(): void {
-    this.#doubtful_beats = BEATS_OF_DOUBT;
+    this.#doubtful_beats = BEATS_AFTER_ERROR;
   }
 
   stop(): void {
     this.#stopTimer();
   }
 
-  /** Makes this process unknown; what it left is an orphan from now on. */
+  /** Deregisters this process; its remaining reservations are orphans from now on. */
   async leave(): Promise<void> {
     const { database, log, process_id } = this.#options;
     try {
       if (this.#doubtful_beats > 0) await this.#releaseUnknown();
       await database.query('process_gone', 'delete from processes where id = $1', [process_id]);
     } catch (error) {
-      log.debug({ err: error }, 'this process could not say goodbye to the database');
+      log.debug({ err: error }, 'could not deregister this process');
     }
   }
 
@@ -191,16 +201,17 @@ export class Heartbeat {
         // A stopped clock says nothing about when the server started.
         `select recover_orphans($1::timestamptz, $2, make_interval(secs => $3),
            case when $1::timestamptz is null then pg_postmaster_start_time() else '-infinity' end) as orphans`,
-        [databaseTime(clock), dead, PATIENCE_SECONDS],
+        [databaseTime(clock), dead, DEAD_AFTER_SECONDS],
       );
       total += row!.orphans;
       if (row!.orphans < MAX_RECOVERED) break;
     }
-    if (total > 0) log.warn({ requests: total }, 'recorded requests of a gateway that died, at their estimates');
+    if (total > 0)
+      log.warn({ requests: total }, 'recorded the requests of a dead gateway process at their reserved amounts');
     return total;
   }
 
-  /** Those that have provably ended on this machine. */
+  /** Recovers orphans of processes on this machine that no longer run. */
   async #recordPredecessors(): Promise<void> {
     const { database, process, process_id } = this.#options;
     const others = await database.query<{ id: string; identity: string }>(

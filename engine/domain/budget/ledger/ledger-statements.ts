@@ -1,6 +1,7 @@
 import type {
   ChargedAttempt,
   Clock,
+  CounterName,
   CounterStatus,
   LimitDemand,
   MoveDecision,
@@ -10,12 +11,16 @@ import type {
 } from '../../../base/contract/services.ts';
 import { storableJson } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
-import { statusesOf } from '../limits/room.ts';
+import type { PipelinedConnection, SentStatement } from '../../../base/store/pipelined-connections.ts';
+import type { LeasePart, Placement } from '../leases/leased-room.ts';
+import { type CounterNumbers, statusesOf } from '../limits/headroom.ts';
 import { addSpentByDay } from '../reports/spending.ts';
 import {
   type BatchAnswer,
+  type BatchCounterState,
   type LookedAtCounter,
   type MovesAnswer,
+  readCounters,
   readDecisions,
   readMoves,
   unpackCounter,
@@ -24,48 +29,79 @@ import {
   CounterList,
   counterRows,
   type LateSettlement,
-  type PackedReservation,
+  type Lot,
   packReservation,
   reservationRows,
+  rowArray,
   settlementRows,
 } from './batch-request.ts';
 
-/** What the ledger needs of the database. */
+/** The database access of the ledger. */
 export type LedgerStore = Pick<Database, 'query'>;
 
-/** What came of a batch, in the order of what was asked. */
+/** One batch of the group commit. */
+export interface Batch {
+  readonly settlements: readonly Settlement[];
+  readonly requests: readonly ReservationRequest[];
+  /** Deadline of reservations, by the database's clock. */
+  readonly valid_until?: Date | undefined;
+  readonly lease_id?: string;
+  /** Leases to return, and lots to take if the remaining headroom is at least `share` times as large. */
+  readonly returns?: readonly LeasePart[];
+  readonly lots?: readonly Lot[];
+  readonly share?: number;
+}
+
+/** The result of a batch, in the order of its input. */
 export interface BatchResult {
   /** Whether each settlement was written; false for one that was written before. */
   readonly written: readonly boolean[];
-  /** `undefined` when they came too late, so that nothing was reserved. */
+  /** `undefined` after the deadline: nothing was reserved. */
   readonly decisions: readonly ReservationDecision[] | undefined;
 }
 
-/** A reservation on its way to another upstream; see `Reservation.move`. */
+/** Receives all counters after a batch. @returns their state as reported to clients. */
+export type Learn = (names: readonly CounterName[], news: readonly BatchCounterState[]) => readonly CounterNumbers[];
+
+/** A leased reservation, and the id of its leases. */
+export interface LeasedRow {
+  readonly lease_id: string;
+  readonly placement: Placement;
+}
+
+/** A counter without headroom. */
+export interface LookedAt {
+  /** Whether a live process has a lease on it. */
+  readonly leased: boolean;
+  readonly numbers: CounterNumbers;
+}
+
+/** A move of a reservation to another upstream; see `Reservation.move`. */
 export interface Move {
   readonly request: ReservationRequest;
   readonly held: readonly ChargedAttempt[];
 }
 
-/** How much shall be reserved for a request from now on. */
+/** The new amount of a reservation. */
 export interface TopUp {
   readonly request_id: string;
   readonly amount_nano_usd: number;
 }
 
-/** What a request cost. */
+/** The cost of a past request. */
 export interface RecentCost {
   readonly user: string;
   readonly model: string;
   readonly cost_nano_usd: number;
 }
 
-const BATCH = `call carry_batch(${Array.from({ length: 14 }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
-/** In every time zone days begin at a quarter of an hour of UTC: what is within one is in the same windows. */
+const SPEND = `call spend(${Array.from({ length: 17 }, (_, i) => `$${i + 1}`).join(', ')}, null)`;
+const PLACE = 'call place_rows($1, $2, $3, $4, $5, $6)';
+/** Every time zone starts its days at a quarter of an hour of UTC: times within one quarter share their windows. */
 const SAME_WINDOWS_MS = 900_000;
 const MAX_RECENT_COSTS = 20_000;
 
-/** What statements of a process need. */
+/** Dependencies of the statements. */
 export interface StatementOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
@@ -73,7 +109,7 @@ export interface StatementOptions {
   readonly process_id: string;
 }
 
-/** The ledger's statements, most for many requests at once. Errors are the database's. */
+/** The SQL statements of the ledger, most for many requests at once. Errors are the database's. */
 export class LedgerStatements {
   readonly #options: StatementOptions;
 
@@ -81,22 +117,28 @@ export class LedgerStatements {
     this.#options = options;
   }
 
-  /**
-   * Settles, then reserves, in one transaction.
-   * @param valid_until after this moment of the database's clock nothing is reserved any more
-   */
-  async batch(
-    settlements: readonly Settlement[],
-    requests: readonly ReservationRequest[],
-    valid_until?: Date,
-  ): Promise<BatchResult> {
+  /** Settles, returns leases, reserves, then takes lots, in one transaction. */
+  async spend(batch: Batch, learn: Learn = (_, news) => news.map(({ numbers }) => numbers)): Promise<BatchResult> {
     const counters = new CounterList();
-    const settled = settlementRows(settlements, counters);
-    const packed = requests.map((request) => packReservation(request, counters));
-    const answer = await this.#carry('ledger_batch', counters, settled, packed, { valid_until });
+    const settled = settlementRows(batch.settlements, counters);
+    const packed = batch.requests.map((request) => packReservation(request, counters));
+    const { at, limits, shadows, rows } = reservationRows(packed);
+    const { valid_until = null, lease_id = null, returns = [], lots = [] } = batch;
+    const share = lots.length > 0 ? (batch.share ?? 1) : null;
+    const answer = await this.#spend(
+      'ledger_batch',
+      counters,
+      settled,
+      [null, valid_until, null],
+      [
+        ...[lease_id, share, rowArray(returns.map(({ id, amount, most, requests }) => [id, amount, most, requests]))],
+        ...[counterRows(lots, counters), at, limits, shadows, rows],
+      ],
+    );
+    const numbers = learn(counters.names, readCounters(answer, counters.window_ns));
     return {
-      written: settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
-      decisions: answer.late === true ? undefined : readDecisions(packed, answer, counters.window_ns),
+      written: batch.settlements.map(({ request_id }) => !answer.repeated.includes(request_id)),
+      decisions: answer.late === true ? undefined : readDecisions(packed, answer, numbers),
     };
   }
 
@@ -113,36 +155,103 @@ export class LedgerStatements {
 
   async #settleTogether(late: readonly LateSettlement[]): Promise<readonly string[]> {
     const counters = new CounterList();
-    const settlements = late.map(({ settlement }) => ({ ...settlement, reserved: false }));
-    const answer = await this.#carry('ledger_batch_late', counters, settlementRows(settlements, counters, late), [], {
-      forwarded_at: new Date(Math.min(...late.map(({ at_ms }) => at_ms))),
-      database_id: late[0]!.database_id,
-    });
-    return answer.repeated;
+    const settled = settlementRows(
+      late.map(({ settlement }) => ({ ...settlement, reserved: false })),
+      counters,
+      late,
+    );
+    const forwarded_at = new Date(Math.min(...late.map(({ at_ms }) => at_ms)));
+    const about = [late[0]!.database_id, null, forwarded_at] as const;
+    const nothing = [null, null, '{}', counterRows([], counters), [], [], null, '{}'] as const;
+    return (await this.#spend('ledger_batch_late', counters, settled, about, nothing)).repeated;
   }
 
-  async #carry(
+  async #spend(
     name: string,
-    counters: CounterList,
-    settled: ReturnType<typeof settlementRows>,
-    packed: readonly PackedReservation[],
-    about: { readonly valid_until?: Date | undefined; readonly forwarded_at?: Date; readonly database_id?: string },
+    { windows }: CounterList,
+    [settlements, notes]: ReturnType<typeof settlementRows>,
+    [database_id, ...times]: readonly [database_id: string | null, valid_until: Date | null, forwarded_at: Date | null],
+    [lease_id, share, returns, counters, at, limits, shadows, requests]: readonly unknown[],
   ): Promise<BatchAnswer> {
     const { database, clock, time_zone, process_id } = this.#options;
-    const { valid_until = null, forwarded_at = null, database_id = null } = about;
-    const [row] = await database.query<{ answer: string | null }>(name, BATCH, [
-      ...[process_id, databaseTime(clock), time_zone(), valid_until, forwarded_at, database_id],
-      ...[counters.windows, ...counterRows(packed, counters), ...settled, ...reservationRows(packed)],
-      // Needed only where there is no room for all.
-      JSON.stringify(packed.map(({ limits, shadow_limits, ppm }) => ({ limits, shadow_limits, ppm }))),
+    const [row] = await database.query<{ answer: string | null }>(name, SPEND, [
+      ...[database_id, process_id, databaseTime(clock), time_zone(), ...times],
+      ...[lease_id, share, returns, windows, counters, at, limits, shadows, notes, settlements, requests],
     ]);
     return row?.answer == null ? { repeated: [] } : JSON.parse(row.answer);
+  }
+
+  /** Sends rows of leased reservations that share a lease id. */
+  place(lane: PipelinedConnection, rows: readonly LeasedRow[]): SentStatement {
+    return lane.send('place_rows', PLACE, this.#placed(rows));
+  }
+
+  /** Writes a row that may exist already. */
+  async placeAgain(row: LeasedRow): Promise<void> {
+    await this.#options.database.query('place_rows', PLACE, this.#placed([row]));
+  }
+
+  #placed(rows: readonly LeasedRow[]): readonly unknown[] {
+    const leased = new Map<number, LeasePart>();
+    for (const { placement } of rows) {
+      placement.shares.forEach(({ amount, most, requests }, i) => {
+        const { id } = placement.leases[i]!;
+        const sum = leased.get(id);
+        if (sum === undefined) leased.set(id, { id, amount, most, requests });
+        else {
+          sum.amount += amount;
+          sum.most += most;
+          sum.requests += requests;
+        }
+      });
+    }
+    const sums = [...leased.values()];
+    const positions = new Map(sums.map(({ id }, i) => [id, i + 1]));
+    const packed = rows.map(({ placement: { request, shares, leases } }) => {
+      const money = shares.flatMap(({ name }, i) => (name.unit === 'nano_usd' ? [positions.get(leases[i]!.id)!] : []));
+      const rates = shares.flatMap(({ name }, i) => (name.unit === 'nano_usd' ? [] : [positions.get(leases[i]!.id)!]));
+      return { request, money: money.length, counters: [...money, ...rates] };
+    });
+    const { at, rows: requests } = reservationRows(packed);
+    const { process_id, clock } = this.#options;
+    const off = rowArray(sums.map(({ id, amount, most, requests: many }) => [id, amount, most, many]));
+    return [process_id, rows[0]!.lease_id, databaseTime(clock), requests, at, off];
+  }
+
+  /** Returns all leases of this process except those of one id. */
+  async returnLeases(but: string | null): Promise<void> {
+    const { database, process_id } = this.#options;
+    await database.query('return_all_leases', 'select return_all_leases(array[$1::uuid], $2)', [process_id, but]);
+  }
+
+  /** Returns all leases once all rows are written, and reverses estimates made for rows believed lost. */
+  async endLeases(): Promise<void> {
+    await this.returnLeases(null);
+    const { database, clock, process_id } = this.#options;
+    await database.query('correct_leases', 'select correct_leases($1, $2)', [databaseTime(clock), process_id]);
+  }
+
+  /** Reads counters without headroom, and asks all processes to return their leases on them. */
+  async recall(names: readonly CounterName[]): Promise<readonly LookedAt[]> {
+    const counters = new CounterList();
+    for (const name of names) counters.position(name);
+    const [row] = await this.#options.database.query<{ told: string }>(
+      'recall_leases',
+      'select l.told, recall_leases(l.ids) from look_at_counters($1, $2, $3, $4, $5, $6) as l',
+      [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns],
+    );
+    const found = JSON.parse(row!.told) as LookedAtCounter[];
+    return names.map((name) => {
+      const [spent, reserved, in_flight, most, set, granted, resets_at, , , , leased] =
+        found[counters.position(name) - 1]!;
+      return { leased, numbers: unpackCounter([spent, reserved, in_flight, most, set, granted, resets_at]) };
+    });
   }
 
   async databaseId(): Promise<string> {
     const known = await this.#readId();
     if (known !== undefined) return known;
-    // Somebody has emptied all tables: what was kept for them is for another database by now.
+    // All tables were emptied: spooled rows now belong to another database.
     const text = 'insert into database_identity default values on conflict do nothing';
     await this.#options.database.query('database_identity_make', text, []);
     const made = await this.#readId();
@@ -156,26 +265,28 @@ export class LedgerStatements {
     return row?.id;
   }
 
-  /** Moves reservations, each or not at all; `undefined` for one that is not there any more. */
+  /** Moves each reservation in full or not at all; `undefined` if it no longer exists. */
   async move(moves: readonly Move[]): Promise<readonly (MoveDecision | undefined)[]> {
     const counters = new CounterList();
     const packed = moves.map(({ request }) => packReservation(request, counters));
-    const rows = packed.map(({ request, demands: _, indexes: __, ...asked }, i) => {
-      const { request_id, upstream, upstream_model, amount_nano_usd, most_nano_usd, tokens } = request;
-      const { held } = moves[i]!;
-      const meant = { request_id, upstream, upstream_model, amount_nano_usd, most_nano_usd, tokens, ...asked };
-      return held.length > 0 ? { ...meant, held } : meant;
-    });
+    const { at, limits, shadows, rows } = reservationRows(packed);
+    const held = moves.map((move) => (move.held.length > 0 ? move.held : null));
     const [row] = await this.#options.database.query<{ answer: string }>(
       'ledger_move',
-      'select move_reservations($1, $2, $3, $4, $5, $6, $7) as answer',
-      [databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns, storableJson(rows)],
+      'select move_reservations($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) as answer',
+      [
+        ...[databaseTime(this.#options.clock), this.#options.time_zone(), ...counters.columns],
+        ...[at, limits, shadows, storableJson(held), rows],
+      ],
     );
     return readMoves(packed, JSON.parse(row!.answer) as MovesAnswer);
   }
 
-  async release(request_ids: readonly string[]): Promise<void> {
-    await this.#options.database.query('ledger_release', 'select release_batch($1)', [request_ids]);
+  /** @returns how many reservations existed. */
+  async release(request_ids: readonly string[]): Promise<number> {
+    const text = 'select release_batch($1) as released';
+    const [row] = await this.#options.database.query<{ released: number }>('ledger_release', text, [request_ids]);
+    return row?.released ?? 0;
   }
 
   async topUp(top_ups: readonly TopUp[]): Promise<void> {
@@ -185,31 +296,29 @@ export class LedgerStatements {
     ]);
   }
 
-  /** The limits in money among some demands, and counters without a limit, by their status now. */
+  /** The current status of the money counters of these demands, also without a limit. */
   async statuses(demands: readonly LimitDemand[]): Promise<CounterStatus[]> {
-    const meant = demands.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
-    if (meant.length === 0) return [];
+    const money = demands.filter(({ unit, shadow = false }) => unit === 'nano_usd' && !shadow);
+    if (money.length === 0) return [];
     const counters = new CounterList();
-    const positions = meant.map((demand) => counters.position(demand));
+    const positions = money.map((demand) => counters.position(demand));
     const [now, time_zone] = [databaseTime(this.#options.clock), this.#options.time_zone()];
     const [row] = await this.#options.database.query<{ told: string }>(
       'ledger_statuses',
       'select told from look_at_counters($1, $2, $3, $4, $5, $6)',
       [now, time_zone, ...counters.columns],
     );
-    const counted = (JSON.parse(row!.told) as LookedAtCounter[]).map((told) => {
-      const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] = told;
+    const counted = (JSON.parse(row!.told) as LookedAtCounter[]).map((counter) => {
+      const [spent, reserved, in_flight, most, set, granted, resets_at, leased, leased_in_flight, leased_most] =
+        counter;
       const placed = [spent, reserved - leased, in_flight - leased_in_flight, most - leased_most] as const;
       return unpackCounter([...placed, set, granted, resets_at]);
     });
-    const statuses = statusesOf(meant.map((demand, i) => [demand, counted[positions[i]! - 1]!]));
+    const statuses = statusesOf(money.map((demand, i) => [demand, counted[positions[i]! - 1]!]));
     return addSpentByDay(statuses, { database: this.#options.database, now, time_zone });
   }
 
-  /**
-   * What requests of the last 24 hours cost, as far as they cost anything and the upstream said so; the latest 20,000, the
-   * earliest of them first.
-   */
+  /** Costs above 0 that upstreams reported in the last 24 hours; the latest 20,000, oldest first. */
   async recentCosts(): Promise<RecentCost[]> {
     const rows = await this.#options.database.query<RecentCost>(
       'recent_costs',
@@ -223,7 +332,7 @@ export class LedgerStatements {
   }
 }
 
-/** The time to tell the database; `null` lets it use its own clock, the one clock that all replicas share. */
+/** The time parameter of a statement; `null` uses the database's clock, which all replicas share. */
 export function databaseTime(clock: Pick<Clock, 'now' | 'frozen'>): Date | null {
   return clock.frozen ? new Date(clock.now()) : null;
 }

@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type {
   ChargedAttempt,
   Clock,
@@ -16,138 +15,59 @@ import type {
 } from '../../../base/contract/services.ts';
 import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
 import { createGroupCommit } from '../../../base/kit/group-commit.ts';
-import { atMost } from '../../../base/kit/memory.ts';
 import { type GatewayProcess, ownProcess } from '../../../base/kit/process/gateway-process.ts';
 import { createRetryPause } from '../../../base/kit/retry-pause.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { asStoreError, isPermanent } from '../../../base/store/store-errors.ts';
-import { LeaseStatements } from '../leases/lease-statements.ts';
-import { type Ending, type Part, partsOf } from '../leases/leased-room.ts';
+import { type CounterShare, type Ending, sharesOf } from '../leases/leased-room.ts';
 import { type LeaseCounts, Leases, type LeasesOptions } from '../leases/leases.ts';
 import type { LateSettlement } from './batch-request.ts';
 import { Batches } from './batches.ts';
 import { Heartbeat } from './heartbeat.ts';
 import { LedgerStatements, type LedgerStore, type Move, type TopUp } from './ledger-statements.ts';
 import { assertReservable, BookedReservation, type Books, isCount, nothingReserved } from './reservation.ts';
+import { TypicalCosts } from './typical-costs.ts';
 
-/** How many callers and models are remembered, those that were busy last. */
-const MAX_PAIRS = 5000;
-const MAX_MODELS = 1000;
-const MIN_SAMPLES = 20;
-/** Beyond it the older half counts half, so that a caller who changes is soon known anew. */
-const MAX_SAMPLES = 1000;
-const SHARE = 0.95;
-
-/** A bucket ends at 1.1 times the end of the one before it; the last is for whatever is above 2^53. */
-const GROWTH = Math.log(1.1);
-const BUCKETS = Math.ceil(Math.log(Number.MAX_SAFE_INTEGER) / GROWTH) + 1;
-
-interface Histogram {
-  readonly buckets: Uint16Array;
-  samples: number;
-}
-
-/** What requests have cost lately, by caller and model, in one process. */
-export class TypicalCosts {
-  readonly #pairs = new LRUCache<string, Histogram>(atMost(MAX_PAIRS));
-  readonly #models = new LRUCache<string, Histogram>({ max: MAX_MODELS });
-
-  /** Takes note of what a request cost, in nano-USD. */
-  add(user: string, model: string, cost_nano_usd: number): void {
-    const bucket = bucketOf(cost_nano_usd);
-    count(histogramOf(this.#pairs, nameOf(user, model)), bucket);
-    count(histogramOf(this.#models, model), bucket);
-  }
-
-  /**
-   * What 95 of 100 requests of a caller to a model cost at most, up to 10 % too high; what everybody's to the model do while
-   * too few of the caller's are known; `undefined` while too few of either are.
-   */
-  of(user: string, model: string): number | undefined {
-    return percentile(this.#pairs.get(nameOf(user, model))) ?? percentile(this.#models.get(model));
-  }
-}
-
-function nameOf(user: string, model: string): string {
-  // The length keeps names apart whatever characters are in them.
-  return `${user.length} ${user} ${model}`;
-}
-
-function histogramOf(known: LRUCache<string, Histogram>, name: string): Histogram {
-  let histogram = known.get(name);
-  if (histogram === undefined) {
-    histogram = { buckets: new Uint16Array(BUCKETS), samples: 0 };
-    known.set(name, histogram);
-  }
-  return histogram;
-}
-
-function bucketOf(cost_nano_usd: number): number {
-  if (!(cost_nano_usd > 1)) return 0;
-  return Math.min(BUCKETS - 1, Math.ceil(Math.log(cost_nano_usd) / GROWTH - 1e-9));
-}
-
-function count(histogram: Histogram, bucket: number): void {
-  const { buckets } = histogram;
-  buckets[bucket]! += 1;
-  histogram.samples++;
-  if (histogram.samples <= MAX_SAMPLES) return;
-  histogram.samples = 0;
-  for (let i = 0; i < BUCKETS; i++) {
-    // Rounded up: what is rare must not be forgotten by halving alone.
-    buckets[i] = (buckets[i]! + 1) >> 1;
-    histogram.samples += buckets[i]!;
-  }
-}
-
-function percentile(histogram: Histogram | undefined): number | undefined {
-  if (histogram === undefined || histogram.samples < MIN_SAMPLES) return undefined;
-  let above = histogram.samples - Math.ceil(histogram.samples * SHARE);
-  for (let bucket = BUCKETS - 1; bucket > 0; bucket--) {
-    above -= histogram.buckets[bucket]!;
-    if (above < 0) return Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(Math.exp(bucket * GROWTH)));
-  }
-  return 1;
-}
-
-/** What a ledger needs. It needs no database yet when it is opened. */
+/** Dependencies of the ledger. The database may be down when the ledger is opened. */
 export interface LedgerOptions {
   readonly database: LedgerStore;
   readonly clock: Clock;
   readonly log: Log;
-  /** IANA name; `spend_limits.time_zone`. Asked each time, because a reload can change it. */
+  /** IANA name; `spend_limits.time_zone`. Read on each use, because a reload can change it. */
   readonly time_zone?: () => string;
-  /** How long a reservation waits for the database at most; `spend_limits.store_timeout_seconds`. Asked each time. */
+  /** Timeout of a reservation; `spend_limits.store_timeout_seconds`. Read on each use. */
   readonly reserve_timeout_ms?: () => number;
   readonly process?: GatewayProcess;
   readonly every?: Every;
-  /** Where reservations may be placed in leases; `spend_limits.lease`. Absent: each is waited for. */
+  /** Budget leases; `spend_limits.lease`. Absent: each request waits for its own reservation. */
   readonly leases?: Pick<Database, 'lanes' | 'listen'> & Pick<LeasesOptions, 'is_on' | 'policy'>;
 }
 
-/** A request with a reservation, as far as leases are concerned. */
+/** A request with a reservation that may exist and is in use. */
 interface Open {
-  readonly parts: readonly Part[];
-  /** Whether its row could be written, while that is not known. */
-  readonly written: Promise<boolean> | undefined;
+  readonly shares: readonly CounterShare[];
+  /** Resolves with whether its row was written; `undefined` once it is known to be. */
+  written: Promise<boolean> | undefined;
+  /** Whether a concurrency limit applies: its end frees a slot, so it is settled at once. */
+  frees_slot: boolean;
+  is_over: boolean;
 }
 
-const CLOSE_PATIENCE_MS = 3000;
-const LEAVE_PATIENCE_MS = 500;
+const CLOSE_TIMEOUT_MS = 3000;
+const LEAVE_TIMEOUT_MS = 500;
 const RESERVE_TIMEOUT_MS = 5000;
 const MAX_BATCH = 500;
-/** They are done one by one, and every version of a counter within a transaction makes the next one slower to find. */
+/** Moves run one by one, and each version of a counter within a transaction makes the next one slower to find. */
 const MOVES_MAX = 32;
-/** One late settlement waits for the disk while another works. */
+/** Overlaps the disk write of one late settlement with the work of another. */
 const LATE_LANES = 2;
-/** What is topped up within this time shares a statement. */
-const TOP_UP_PATIENCE_MS = 20;
+/** Top-ups within this time share a statement. */
+const TOP_UP_DELAY_MS = 20;
 
 /**
- * The ledger of one process, in the database. Any number of them share a database. Windows are calendar windows in
- * `time_zone`, by the database's clock. A request counts in the window it was reserved in, also when it is settled after the
- * window's end.
+ * The ledger in the database. Any number of processes share it. Windows are calendar windows in `time_zone`, by the
+ * database's clock. A request counts in the windows of its reservation, even if it is settled after their end.
  */
 export class DatabaseLedger implements Ledger, Books {
   readonly #clock: Clock;
@@ -155,21 +75,16 @@ export class DatabaseLedger implements Ledger, Books {
   readonly #statements: LedgerStatements;
   readonly #heartbeat: Heartbeat;
   readonly #costs = new TypicalCosts();
-  /**
-   * Requests whose reservation row may exist and is still needed, and whether a limit on requests at once is among its
-   * own: then its end makes room for the next one, which may come at any moment. No Map: see the engine's `Bag`.
-   */
-  readonly #live: Record<string, { readonly makes_room: boolean }> = Object.create(null);
+  /** No Map: see the engine's `UnorderedSet`. */
+  readonly #open: Record<string, Open> = Object.create(null);
   #unwritten = 0;
-  /** When a settlement was last written, or began to wait where none did; monotonic. */
+  /** Monotonic time of the last written settlement, or since when settlements wait. */
   #written_at = 0;
   #onAllWritten = () => {};
   readonly #retry = createRetryPause();
   readonly #batches: Batches;
   readonly #leases: Leases | undefined;
   readonly #groups: ReturnType<typeof createGroups>;
-  /** Requests with a reservation, as far as leases are concerned. No Map: see the engine's `Bag`. */
-  readonly #open: Record<string, Open> = Object.create(null);
 
   constructor(options: LedgerOptions) {
     const {
@@ -188,7 +103,7 @@ export class DatabaseLedger implements Ledger, Books {
     this.#statements = statements;
     this.#heartbeat = new Heartbeat({
       ...{ database, clock, log, every, process_id, process, statements },
-      isLive: (request_id) => request_id in this.#live,
+      isLive: (request_id) => request_id in this.#open,
       onFirstBeat: () => this.#learnRecentCosts(),
       onLapse: () => this.#leases?.lapse(),
       onDoubt: async () => this.#leases?.returnOthers(),
@@ -196,15 +111,23 @@ export class DatabaseLedger implements Ledger, Books {
     this.#leases =
       options.leases &&
       new Leases({
-        ...{ database: options.leases, ...options.leases, time_zone, clock, log, every, heartbeat: this.#heartbeat },
-        statements: new LeaseStatements({ database, clock, time_zone, process_id }),
-        between: (task) => this.#batches.between(task),
+        ...{
+          database: options.leases,
+          ...options.leases,
+          time_zone,
+          clock,
+          log,
+          every,
+          heartbeat: this.#heartbeat,
+          statements,
+        },
+        send: (when) => this.#batches.sendChanges(when),
         inTime: (sent) => this.#batches.inTime(sent),
       });
     this.#batches = new Batches({
-      ...{ statements, clock, reserve_timeout_ms, heartbeat: this.#heartbeat },
-      giveBack: async (request_id) => {
-        if (!(request_id in this.#live)) await this.release(request_id);
+      ...{ statements, clock, time_zone, reserve_timeout_ms, heartbeat: this.#heartbeat, leases: this.#leases },
+      releaseLate: async (request_id) => {
+        if (!(request_id in this.#open)) await this.release(request_id);
       },
     });
     this.#groups = createGroups(statements);
@@ -213,16 +136,18 @@ export class DatabaseLedger implements Ledger, Books {
   async reserve(request: ReservationRequest): Promise<ReservationDecision> {
     assertReservable(request);
     const { request_id } = request;
-    this.#live[request_id] = { makes_room: makesRoom(request) };
+    const shares = sharesOf(request);
+    this.#open[request_id] = { shares, written: undefined, frees_slot: freesSlot(request), is_over: false };
     try {
-      const decision = await this.#reserve(request);
+      const placed = this.#leases && (await this.#place(this.#leases, request, shares));
+      const decision = placed ?? (await this.#wait(request));
       if (decision.exceeded.length === 0)
         return { ...decision, reservation: new BookedReservation(this, request, true) };
-      delete this.#live[request_id];
+      delete this.#open[request_id];
       return decision;
     } catch (error) {
-      delete this.#live[request_id];
-      // The statement may have been committed although nobody heard of it.
+      delete this.#open[request_id];
+      // The commit may have succeeded although its reply was lost.
       if (!isPermanent(error)) this.#heartbeat.doubt();
       throw asStoreError(error);
     }
@@ -239,7 +164,7 @@ export class DatabaseLedger implements Ledger, Books {
       await this.#groups.top_ups.runSoon({ request_id, amount_nano_usd });
     };
     raise().catch((error) => {
-      this.#log.debug({ err: error, request_id }, 'a reservation could not be topped up');
+      this.#log.debug({ err: error, request_id }, 'could not top up a reservation');
     });
   }
 
@@ -252,7 +177,8 @@ export class DatabaseLedger implements Ledger, Books {
       };
       const decision = await this.#batches.inTime(moved());
       if (decision === undefined) throw nothingReserved();
-      if (decision.exceeded.length === 0) this.#live[request.request_id] = { makes_room: makesRoom(request) };
+      const open = this.#open[request.request_id];
+      if (decision.exceeded.length === 0 && open !== undefined) open.frees_slot = freesSlot(request);
       return decision;
     } catch (error) {
       throw asStoreError(error);
@@ -264,7 +190,7 @@ export class DatabaseLedger implements Ledger, Books {
     const written = this.#open[settlement.request_id]?.written;
     const ending = this.#over(settlement.request_id, settlement);
     try {
-      // What could not be reserved is written all the same.
+      // A request whose reservation row failed is settled anyway.
       const is_lost = written !== undefined && !(await written);
       await this.#settleUntilWritten(is_lost ? { ...settlement, reserved: false } : settlement, ending);
     } finally {
@@ -277,14 +203,14 @@ export class DatabaseLedger implements Ledger, Books {
     const written = this.#open[request_id]?.written;
     const ending = this.#over(request_id);
     try {
-      if (written !== undefined) await written;
+      await written;
       await this.#groups.releases.run(request_id);
     } catch (error) {
-      this.#log.debug({ err: error, request_id }, 'a reservation could not be released yet');
+      this.#log.debug({ err: error, request_id }, 'could not release a reservation yet');
       this.#heartbeat.doubt();
     } finally {
       if (ending !== undefined) this.#leases!.ended(ending);
-      delete this.#live[request_id];
+      delete this.#open[request_id];
     }
   }
 
@@ -297,10 +223,9 @@ export class DatabaseLedger implements Ledger, Books {
   }
 
   /**
-   * Writes the ledger row of a request that went out with nothing reserved, as of `at_ms` (since the epoch): its money counts
-   * on these counters, in the windows of that time. Tried once. A reservation that was made under its id after all is
-   * settled instead. @returns false when the row was there already. Raises store_unavailable, also when the store is another
-   * database than the one it belongs to.
+   * Writes the ledger row of a request forwarded without a reservation, as of `at_ms` (since the epoch): its cost counts on
+   * these counters, in the windows of that time. No retries. If its reservation exists after all, that is settled. @returns
+   * false if the row existed. Raises store_unavailable, also if the database is not `database_id`.
    */
   async settleAt(
     settlement: Settlement,
@@ -317,12 +242,12 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#unwritten;
   }
 
-  /** For how long they have waited without one being written, in milliseconds. */
+  /** Milliseconds for which waiting settlements made no progress. */
   get lag_ms(): number {
     return this.#unwritten === 0 ? 0 : this.#clock.monotonic() - this.#written_at;
   }
 
-  /** How reservations were made, and what was done about leases. */
+  /** Counts of reservations and lease operations since the start. */
   get lease_counts(): LeaseCounts | undefined {
     return this.#leases?.counts;
   }
@@ -331,47 +256,48 @@ export class DatabaseLedger implements Ledger, Books {
     return this.#heartbeat.is_alive;
   }
 
-  /** Which database it is in. Raises store_unavailable. */
+  /** The id of the database. Raises store_unavailable. */
   databaseId(): Promise<string> {
     return this.#statements.databaseId();
   }
 
   /**
-   * Says that a request goes out although its reservation failed: if that turns out to have been made, it is not given
-   * back. To be called in the same turn in which `reserve` failed.
+   * Records that a request is forwarded although its reservation failed: if it exists after all, it is not released. Call it
+   * in the same event-loop turn in which `reserve` failed.
    */
   keep(request_id: string): void {
-    this.#live[request_id] = { makes_room: false };
+    this.#open[request_id] = { shares: [], written: undefined, frees_slot: false, is_over: false };
   }
 
-  /** Ends `keep`: what may still be reserved under the id is given back. */
+  /** Ends `keep`: a reservation under the id is released. */
   forget(request_id: string): void {
-    delete this.#live[request_id];
+    delete this.#open[request_id];
     this.#heartbeat.doubt();
   }
 
   /**
-   * Tells the other processes that this one lives. A timer calls it; so may a test. The first one records the orphans
-   * of processes that have provably ended on this machine. Raises store_unavailable.
+   * Sends a heartbeat. A timer calls it; tests may. The first one recovers the orphans of ended processes on this machine.
+   * Raises store_unavailable.
    */
   beat(): Promise<void> {
     return this.#heartbeat.beat();
   }
 
-  /** Writes that this process lives, and nothing else. Raises store_unavailable. */
+  /** Writes the heartbeat without other upkeep. Raises store_unavailable. */
   sayAlive(): Promise<void> {
     return this.#heartbeat.sayAlive();
   }
 
   /**
-   * Records the orphans of processes that have not been heard of for 30 s: a ledger row at the amount reserved, an estimate.
+   * Recovers the orphans of processes without a heartbeat for 30 s: a ledger row at the reserved amount, marked as an
+   * estimate.
    * @returns how many. Raises store_unavailable.
    */
   recover(): Promise<number> {
     return this.#heartbeat.recover();
   }
 
-  /** Writes what is still unwritten, for at most 3 seconds, and leaves. What can't be written becomes an orphan. */
+  /** Flushes settlements for at most 3 seconds and deregisters. Unwritten requests become orphans. */
   async close(): Promise<void> {
     this.#heartbeat.stop();
     const given_back = this.#leases?.close();
@@ -380,89 +306,82 @@ export class DatabaseLedger implements Ledger, Books {
       const all_written = new Promise<void>((resolve) => {
         this.#onAllWritten = resolve;
       });
-      await waitAtMost(CLOSE_PATIENCE_MS, all_written);
+      await waitAtMost(CLOSE_TIMEOUT_MS, all_written);
     }
     await decided;
     this.#retry.end();
     this.#leases?.end();
-    await waitAtMost(LEAVE_PATIENCE_MS, given_back ?? Promise.resolve());
+    await waitAtMost(LEAVE_TIMEOUT_MS, given_back ?? Promise.resolve());
     if (this.#unwritten > 0) {
       const fields = { requests: this.#unwritten };
-      this.#log.error(fields, 'some requests could not be settled; they will be recorded as estimates');
+      this.#log.error(
+        fields,
+        'could not settle all requests before stopping; they will be recorded at their reserved amounts',
+      );
     }
-    await waitAtMost(LEAVE_PATIENCE_MS, this.#heartbeat.leave());
+    await waitAtMost(LEAVE_TIMEOUT_MS, this.#heartbeat.leave());
   }
 
-  /** In leases where that can be, and else in the database, where it is waited for. */
-  async #reserve(request: ReservationRequest): Promise<ReservationDecision> {
-    const leases = this.#leases;
-    if (leases === undefined) return this.#batches.reserve(request);
-    const parts = partsOf(request);
-    const decision = (await this.#placeIn(leases, request, parts)) ?? (await this.#ask(leases, request, parts));
-    leases.note(parts);
-    return decision;
-  }
-
-  async #placeIn(
+  /** Reserves from leases; `undefined` if they have no headroom. */
+  async #place(
     leases: Leases,
     request: ReservationRequest,
-    parts: readonly Part[],
+    shares: readonly CounterShare[],
   ): Promise<ReservationDecision | undefined> {
-    const leased = await leases.place(request, parts);
+    const leased = await leases.place(request, shares);
     if (leased === undefined) return undefined;
-    const { written, statuses } = leased;
-    const open: Open = { parts, written };
-    this.#open[request.request_id] = open;
-    // A row that could not be written stays known as such.
-    void written.then((is_written) => {
-      if (is_written && this.#open[request.request_id] === open)
-        this.#open[request.request_id] = { parts, written: undefined };
+    const open = this.#open[request.request_id]!;
+    open.written = leased.written;
+    // A leased limit has ample headroom: no request waits for this one's slot.
+    open.frees_slot = false;
+    // If the write failed, `written` stays set.
+    void leased.written.then((is_written) => {
+      if (is_written) open.written = undefined;
     });
-    return { exceeded: [], shadows: [], statuses, unreserved: false };
+    return { exceeded: [], shadows: [], statuses: leased.statuses, unreserved: false };
   }
 
-  async #ask(leases: Leases, request: ReservationRequest, parts: readonly Part[]): Promise<ReservationDecision> {
-    const ask = () => this.#batches.reserve(request);
-    const first = await ask();
-    const decision = first.exceeded.length === 0 ? first : await leases.withoutLeases(first, ask, false);
-    if (decision.exceeded.length > 0) return decision;
-    this.#open[request.request_id] = { parts, written: undefined };
-    return { ...decision, statuses: leases.learn(decision.statuses) };
+  /** Reserves in the database; recalls leases of other processes before a rejection. */
+  async #wait(request: ReservationRequest): Promise<ReservationDecision> {
+    const decide = () => this.#batches.reserve(request);
+    const first = await decide();
+    if (first.exceeded.length === 0 || this.#leases === undefined) return first;
+    return this.#leases.recallAndDecide(first, decide, false);
   }
 
-  /** Decides on a move, and again where it was refused for room that is leased; `undefined` where nothing is there to move. */
+  /** Moves a reservation; recalls leases before a rejection. `undefined` if it no longer exists. */
   async #move(move: Move): Promise<MoveDecision | undefined> {
     const decide = () => this.#groups.moves.run(move);
     const first = await decide();
     if (this.#leases === undefined || first === undefined || first.exceeded.length === 0) return first;
-    const decision = await this.#leases.withoutLeases(first, async () => (await decide()) ?? GONE, true);
+    const decision = await this.#leases.recallAndDecide(first, async () => (await decide()) ?? GONE, true);
     return decision === GONE ? undefined : decision;
   }
 
-  /** A request is over, with what it came to where it was forwarded; `Leases.ended` when that is written. */
+  /** Marks a request as finished, with its spending if it was forwarded; call `Leases.ended` after the settlement. */
   #over(request_id: string, settlement?: Settlement): Ending | undefined {
     const open = this.#open[request_id];
-    if (open === undefined) return undefined;
-    delete this.#open[request_id];
-    const spent = open.parts.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
-    return this.#leases!.over(open.parts, spent);
+    if (open === undefined || open.is_over) return undefined;
+    open.is_over = true;
+    const spent = open.shares.map(({ name }) => (settlement === undefined ? 0 : spentOn(name, settlement)));
+    return this.#leases?.over(open.shares, spent);
   }
 
   async #settleUntilWritten(settlement: Settlement, ending?: Ending): Promise<void> {
     const { request_id } = settlement;
     for (;;) {
       try {
-        const written = await this.#batches.settle(settlement, this.#live[request_id]?.makes_room === true, ending);
+        const written = await this.#batches.settle(settlement, this.#open[request_id]?.frees_slot === true, ending);
         this.#written_at = this.#clock.monotonic();
         this.#retry.reset();
-        delete this.#live[request_id];
+        delete this.#open[request_id];
         if (written) this.#learn(settlement);
-        else this.#log.warn({ request_id }, 'this request was in the ledger already; what it reported now is dropped');
+        else this.#log.warn({ request_id }, 'the ledger already has a row for this request; discarded its settlement');
         return;
       } catch (error) {
         if (isPermanent(error)) {
-          // Its reservation stays, and becomes a ledger row when this process ends.
-          this.#log.error({ err: error, request_id }, 'the ledger refused to settle this request');
+          // Its reservation stays, and orphan recovery turns it into a ledger row after this process ends.
+          this.#log.error({ err: error, request_id }, 'the database rejected the settlement of this request');
           throw error;
         }
         if (this.#retry.over) throw asStoreError(error);
@@ -472,7 +391,7 @@ export class DatabaseLedger implements Ledger, Books {
   }
 
   #learn({ user, model, cost_nano_usd, provenance }: Settlement): void {
-    // Counting tokens and errors of the upstream cost nothing, and say nothing about requests that do.
+    // Token counting and upstream errors cost nothing: no sample for billed requests.
     if (provenance.cost === 'upstream' && isCount(cost_nano_usd) && cost_nano_usd > 0) {
       this.#costs.add(user, model, cost_nano_usd);
     }
@@ -484,7 +403,7 @@ export class DatabaseLedger implements Ledger, Books {
   }
 }
 
-function makesRoom({ demands }: ReservationRequest): boolean {
+function freesSlot({ demands }: ReservationRequest): boolean {
   return demands.some(({ window }) => window === 'open');
 }
 
@@ -492,7 +411,7 @@ function raiseStoreError(error: unknown): never {
   throw asStoreError(error);
 }
 
-/** What is told of a move of something that is not there any more. */
+/** The decision on a reservation that no longer exists. */
 const GONE: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
 
 function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settlement): number {
@@ -502,28 +421,23 @@ function spentOn({ unit, window }: CounterName, { cost_nano_usd, tokens }: Settl
   return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write_5m + tokens.cache_write_1h;
 }
 
-/** What a ledger does for many requests at once, beside reserving and settling. */
+/** The group commits besides that of reservations and settlements. */
 function createGroups(statements: LedgerStatements) {
-  const batches = { max_items: MAX_BATCH, isolates: isPermanent };
+  const group = <Item, Result>(
+    execute: (items: readonly Item[]) => Promise<readonly Result[]>,
+    more: { readonly lanes?: number; readonly max_items?: number; readonly patience_ms?: number } = {},
+  ) => createGroupCommit({ lanes: 1, max_items: MAX_BATCH, ...more, isolates: isPermanent, execute });
+  const forAll =
+    <Item>(run: (items: readonly Item[]) => Promise<unknown>) =>
+    (items: readonly Item[]) =>
+      run(items).then(() => items.map(() => undefined));
   return {
-    late: createGroupCommit({
-      ...batches,
-      lanes: LATE_LANES,
-      execute: (late: readonly LateSettlement[]) => statements.settleLate(late),
-    }),
-    moves: createGroupCommit({
-      ...batches,
-      max_items: MOVES_MAX,
-      lanes: 1,
-      execute: (moves: readonly Move[]) => statements.move(moves),
-    }),
-    releases: createGroupCommit({
-      ...{ ...batches, lanes: 1 },
-      execute: async (ids: readonly string[]) => Array<void>(ids.length).fill(await statements.release(ids)),
-    }),
-    top_ups: createGroupCommit({
-      ...{ ...batches, lanes: 1, patience_ms: TOP_UP_PATIENCE_MS },
-      execute: async (top_ups: readonly TopUp[]) => Array<void>(top_ups.length).fill(await statements.topUp(top_ups)),
-    }),
+    late: group((late: readonly LateSettlement[]) => statements.settleLate(late), { lanes: LATE_LANES }),
+    moves: group((moves: readonly Move[]) => statements.move(moves), { max_items: MOVES_MAX }),
+    releases: group(forAll((ids: readonly string[]) => statements.release(ids))),
+    top_ups: group(
+      forAll((top_ups: readonly TopUp[]) => statements.topUp(top_ups)),
+      { patience_ms: TOP_UP_DELAY_MS },
+    ),
   };
 }

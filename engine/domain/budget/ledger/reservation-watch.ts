@@ -3,23 +3,23 @@ import { cacheTokens, relayedOutput, type UsageReading } from '../../protocols/i
 import { inputTokens, toolsUsed, withAudio } from '../prices/charge.ts';
 import { costOf } from '../prices/prices.ts';
 
-/** Part of what is reserved that is spent when more is asked for. */
+/** The percentage of the reserved amount that triggers a top-up when spent. */
 const FULL_PERCENT = 80;
 
-/** What is reserved for a typical request and what decides how far it goes. */
+/** The state that decides when a typical reservation is topped up. */
 export interface ReservationWatch {
   /** The most the request can cost, in nano-USD. */
   readonly most: number;
   readonly price: EffectivePrice;
-  /** Input tokens while the upstream has not said how many there are. */
+  /** Input tokens until the upstream reports them. */
   readonly input_estimate: number;
   readonly cache_asked: CacheLifetime;
   readonly asked: Served;
-  /** What is reserved by now, in nano-USD. */
+  /** The currently reserved amount, in nano-USD. */
   reserved: number;
-  /** Output in tokens from which on the reservation is looked at again. */
+  /** Output tokens at which the cost is computed again. */
   next_output: number;
-  /** What the upstream had said when `next_output` was computed. */
+  /** The reported usage when `next_output` was computed. */
   known: number;
 }
 
@@ -31,8 +31,8 @@ export function watchReservation(
 }
 
 /**
- * What should be reserved now, in nano-USD, when that is more than is reserved: twice the cost so far, at most the most it can
- * cost. Two comparisons, unless the output relayed since has used up what was reserved.
+ * The new amount to reserve in nano-USD, if a top-up is due: twice the cost so far, at most the worst case. Costs two
+ * comparisons until then.
  */
 export function moreToReserve(watch: ReservationWatch, reading: UsageReading): number | undefined {
   if (watch.reserved >= watch.most) return undefined;
@@ -48,7 +48,7 @@ export function moreToReserve(watch: ReservationWatch, reading: UsageReading): n
   return watch.reserved > before ? watch.reserved : undefined;
 }
 
-/** Changes whenever the upstream has told something that costs money beside its output. */
+/** Changes when the upstream reports billed usage other than output. */
 function whatIsKnown({ reported, tools_begun }: UsageReading): number {
   let known = reported.input === undefined ? 0 : 1;
   for (const tool in tools_begun) known += tools_begun[tool]!;
@@ -64,7 +64,7 @@ function costSoFar(watch: ReservationWatch, reading: UsageReading, output: numbe
   return costOf(watch.price, { ...tokens, served, ...(server_tools && { server_tools }) });
 }
 
-/** The output in tokens at which the reservation is full, found without a price per delta. */
+/** The output tokens at which the next top-up is due, so that deltas need no price computation. */
 function outputThatFills(watch: ReservationWatch, reading: UsageReading, output: number): number {
   const now = costSoFar(watch, reading, output);
   const thousand = costSoFar(watch, reading, output + 1000) - now;

@@ -12,7 +12,7 @@ import type {
 import type { StageContext } from '../../../base/contract/stage.ts';
 import { isStorable } from '../../../base/kit/storable.ts';
 
-/** What a ledger does with requests that it knows by their ids. */
+/** Operations of a ledger on reservations, by request id. */
 export interface Books {
   topUp(request_id: string, amount_nano_usd: number): void;
   move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<MoveDecision>;
@@ -21,18 +21,19 @@ export interface Books {
 }
 
 /**
- * A reservation is not there any more: its process was away for so long that it was taken for dead, and what it was to cost is
- * spent. Nothing can be reserved elsewhere under its id.
+ * The error of a request whose reservation was recovered as an orphan, because its process was silent for too long. Its cost
+ * is recorded, and nothing can be reserved under its id.
  */
 export function nothingReserved(): StageError {
-  const message = 'Nothing is reserved for this request any more: the gateway was away for too long. Send it again.';
+  const message =
+    'The reservation expired: the gateway was paused or lost its database for too long. Send the request again.';
   return new StageError('store_unavailable', message);
 }
 
-/** What is told of a move that needs nothing in the database. */
+/** The decision on a move without a reservation. */
 export const MOVED: MoveDecision = { exceeded: [], shadows: [], statuses: [] };
 
-/** The reservation of one request on the books of a ledger; says who asked whom for what in its row. */
+/** A handle on the reservation of one request; adds the request's identity to the settlement. */
 export class BookedReservation implements Reservation {
   readonly #books: Books;
   #identity: LedgerIdentity;
@@ -65,7 +66,7 @@ export class BookedReservation implements Reservation {
   }
 }
 
-/** The facts that say who asks whom for what, for a stage that reserves or settles. */
+/** Facts of a request's identity in the ledger. */
 export const IDENTITY_FACTS = {
   reads: [
     'request.id',
@@ -85,7 +86,7 @@ type IdentityContext = StageContext<
   (typeof IDENTITY_FACTS)['reads_if_set'][number]
 >;
 
-/** Who asks whom for what, by the facts of a request. */
+/** The identity of a request in the ledger, from its facts. */
 export function requestIdentity(ctx: Pick<IdentityContext, 'get'>): LedgerIdentity {
   return {
     request_id: ctx.get('request.id'),
@@ -101,7 +102,7 @@ export function requestIdentity(ctx: Pick<IdentityContext, 'get'>): LedgerIdenti
   };
 }
 
-/** Hands a ledger row over. It is not waited for: the ledger keeps and retries what it cannot write yet. */
+/** Settles in the background: the ledger retries what it cannot write yet. */
 export function settleLater(
   ctx: Pick<StageContext<'request.id', never, never>, 'get' | 'trace'>,
   reservation: Reservation,
@@ -113,7 +114,7 @@ export function settleLater(
   settled.catch((err: unknown) => log.error({ err, ...fields }, 'a request could not be settled'));
 }
 
-/** Who asked whom for what, of something that says more. */
+/** The identity fields of an object that has more. */
 export function ledgerIdentity(of: LedgerIdentity): LedgerIdentity {
   const { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model } = of;
   return { request_id, protocol, principal_id, user, team, project, token_id, model, upstream, upstream_model };
@@ -124,7 +125,7 @@ export function isCount(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0;
 }
 
-/** Raises TypeError or RangeError for a request that no caller can mean, before it could spoil a batch. */
+/** Validates a reservation request, because an invalid one would fail its whole batch. Raises TypeError or RangeError. */
 export function assertReservable(request: ReservationRequest): void {
   const { request_id, amount_nano_usd, most_nano_usd, tokens, overshoot_percent = 0, demands } = request;
   if (!isStorable(request_id)) throw new TypeError('a request id cannot contain NUL or half a surrogate pair');

@@ -5,26 +5,26 @@ import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 import { databaseTime } from './ledger-statements.ts';
 
-/** How many months are kept; what is absent is kept forever as well. */
+/** Months to keep; absent means forever. */
 export type RetentionMonths = Partial<RetentionConfig>;
 
 const MINUTE_MS = 60_000;
 const MINUTES_BETWEEN = 60;
-/** Old counters are deleted so many at a time, so that no statement takes long. */
+/** Batch size, so that no statement takes long. */
 const COUNTERS_AT_ONCE = 5000;
-/** More months than anybody keeps; a loop that goes on longer has gone wrong. */
+/** Safety limit on the loop. */
 const MONTHS_MAX = 1200;
 
 /**
- * Drops whole months of the ledger and of the audit log once they are older than `retention` says: a minute after the
- * start, and every hour. Any number of processes may do this: one at a time does. Nothing waits for a report that reads the
- * tables: the month is dropped an hour later. Trouble is logged and never raised, except by `sweep`.
+ * Drops whole months (partitions) of the ledger and of the audit log that are older than `retention`: a minute after the
+ * start, then hourly. Processes take turns by a lock. A month whose table is in use is dropped an hour later. Errors are
+ * logged and only raised by `sweep`.
  */
 export function startRetention(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
-  /** Asked before each sweep, so that a reload changes it. */
+  /** Read before each sweep, because a reload can change it. */
   readonly retention: () => RetentionMonths | undefined;
   readonly every: Every;
 }) {
@@ -40,13 +40,10 @@ export function startRetention(options: {
       );
       if (row === undefined) break;
       if (row.dropped === null) {
-        log.info({ table }, 'a month that is too old stays another hour, because its table is in use');
+        log.info({ table }, 'an expired month is in use; retrying in an hour');
         break;
       }
-      log.info(
-        { table: row.dropped, rows_before: row.rows_before, months_kept: months },
-        'dropped a month that is too old',
-      );
+      log.info({ table: row.dropped, rows_before: row.rows_before, months_kept: months }, 'dropped an expired month');
       dropped.push(row.dropped);
     }
     return dropped;
@@ -74,24 +71,24 @@ export function startRetention(options: {
 
   let sweeping = false;
   let minutes = 0;
-  // A minute after the start already: some gateways never live for an hour.
+  // The first sweep is early: some gateways run for less than an hour.
   const stop = every(MINUTE_MS, async () => {
     if (minutes++ % MINUTES_BETWEEN !== 0 || sweeping) return;
     sweeping = true;
     try {
       await sweep();
     } catch (error) {
-      log[isUnavailable(error) ? 'debug' : 'warn']({ err: error }, 'months that are too old could not be dropped');
+      log[isUnavailable(error) ? 'debug' : 'warn']({ err: error }, 'could not drop expired months');
     } finally {
       sweeping = false;
     }
   });
   return {
-    /** Drops every month that is too old, and says which. Raises store_unavailable. */
+    /** Drops expired months. @returns their table names. Raises store_unavailable. */
     sweep,
     stop,
   };
 }
 
-/** Keeps the ledger and the audit log as long as the operator wants. */
+/** The retention of the ledger and the audit log. */
 export type Retention = ReturnType<typeof startRetention>;

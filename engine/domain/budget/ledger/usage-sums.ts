@@ -4,19 +4,19 @@ import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 
 const SECONDS_BETWEEN = 10;
-/** So few that no statement takes long, even on a busy machine. */
+/** Batch size, so that no statement takes long on a busy machine. */
 const ROWS_AT_ONCE = 2000;
 
-/** Keeps the sums of usage close to the ledger. */
+/** Background aggregation of usage. */
 export interface UsageSums {
-  /** Adds what waits. Raises store_unavailable. */
+  /** Aggregates all new ledger rows. Raises store_unavailable. */
   sum(): Promise<void>;
   close(): void;
 }
 
 /**
- * Adds lines of the ledger to the sums of their hour and day, every ten seconds. Any number of processes may do this: one at a
- * time does, and a report is right whatever is left to do. Trouble is logged and never raised, except by `sum`.
+ * Aggregates ledger rows by hour and day, every ten seconds. Processes take turns by a lock. Reports add rows that are not
+ * aggregated yet, so they are always complete. Errors are logged and only raised by `sum`.
  */
 export function startUsageSums(options: {
   readonly database: Pick<Database, 'query'>;
@@ -40,7 +40,7 @@ export function startUsageSums(options: {
     try {
       await sum();
     } catch (error) {
-      log[isUnavailable(error) ? 'debug' : 'warn']({ err: error }, 'the sums of usage are behind the ledger');
+      log[isUnavailable(error) ? 'debug' : 'warn']({ err: error }, 'could not aggregate usage');
     } finally {
       is_summing = false;
     }

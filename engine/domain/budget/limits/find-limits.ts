@@ -3,6 +3,7 @@ import { storable } from '../../../base/kit/storable.ts';
 import { factsRead } from '../../../base/rules/fact-paths.ts';
 import { IN_FORCE } from '../../identity/index.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
+import { counterId } from './headroom.ts';
 import { amountUnit, countedBy, type LimitParts, shownAmount } from './limit-names.ts';
 import { countsOnly, MOMENT } from './limit-settings.ts';
 import {
@@ -18,19 +19,18 @@ import {
   type WrittenLimit,
   writtenLimit,
 } from './limit-statuses.ts';
-import { counterId } from './room.ts';
 import { IS_OF_RULE, PERSON_OF_COUNTER, type SpendLimit, spendLimits } from './spend-limits.ts';
 
-/** More than anybody reads. */
+/** Bound of a list. */
 const MAX_LISTED = 10_000;
 const NEAREST = 20;
-/** So many counters are looked at for the nearest; in parts, because most often the first are enough. */
+/** Most candidates for the nearest limits, read in batches: usually the first is enough. */
 const MAX_CANDIDATES = 5000;
 const CANDIDATES_AT_ONCE = 250;
 
 /**
- * The counters that requests of somebody or something meet, with everything that limits them: those that name one of these
- * keys, and no other of the same kind. At most 10,000. Raises store_unavailable.
+ * The counters and limits of some keys: counters that name one of them, and no other key of the same scope. At most 10,000. Raises
+ * store_unavailable.
  */
 export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInForce[]> {
   const counted = countedBy(at.config);
@@ -61,7 +61,7 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
     .map((name) => ({ ...name, key: of[name.scope as keyof LimitParts]! }));
   const names = [...own, ...found];
   const limits = await readLimits(at, distinct(names));
-  // A counter that no limit is for any more says nothing, unless it is kept for everybody.
+  // Leaves out counters without a limit, but for those that always count.
   return limits.filter(
     (limit) =>
       limit.set !== null ||
@@ -71,7 +71,7 @@ export async function limitsOf(at: LimitsAt, of: LimitParts): Promise<LimitInFor
   );
 }
 
-/** With more teams and projects the requests of one person are not looked at. */
+/** Most pairs of team and project that a search for a person includes. */
 const MAX_MEMBERSHIPS = 10;
 
 interface Memberships {
@@ -80,27 +80,30 @@ interface Memberships {
 }
 
 /**
- * All limits that requests of somebody or something come under: the counters, of a person also those of the teams and projects
- * that their tokens and sessions in force name, and the limits of gateway.yaml that count by something else or nothing yet.
- * Raises store_unavailable.
- * @param also a team and project of the person, beside those.
+ * All limits that apply to requests of some keys: counters (of a person also those of the teams and projects of their tokens and
+ * sessions in force), and limits of gateway.yaml without a counter yet or with another scope. Raises store_unavailable.
+ * @param also a further team and project of the person.
  */
 export async function limitsAround(at: LimitsAt, of: LimitParts, also: Memberships = {}) {
   const [row] = await at.database.query<Record<'callers' | 'of_person', readonly CallerRow[] | null>>(
     'limits_callers',
     `with moment as (${MOMENT})
-     select ${callersOf('$2::text', '$3::text')} as callers, ${callersOf('$2::text', "''")} as of_person from moment`,
+     select ${callersOf('$2::text', '$3::text')} as callers,
+       case when $3::text <> '' then ${callersOf('$2::text', "''")} end as of_person
+     from moment`,
     [databaseTime(at.clock), storable(of.user ?? ''), storable(of.token ?? '')],
   );
   const about = of.user === undefined ? at : { ...at, about: of.user };
-  const found = await Promise.all(everyPart(of, also, row!.of_person ?? []).map((parts) => limitsOf(about, parts)));
+  const found = await Promise.all(
+    everyPart(of, also, row!.of_person ?? row!.callers ?? []).map((parts) => limitsOf(about, parts)),
+  );
   const limits = [...new Map(found.flat().map((limit) => [idOf(limit), limit])).values()];
   return { limits, written: otherLimits(at, of, limits, row!.callers ?? []) };
 }
 
 const idOf = ({ of, window, unit }: LimitInForce) => JSON.stringify([Object.entries(of), window, unit]);
 
-/** The keys to look for, once with each team and project of a person, where none are named. */
+/** The keys to search for, once with each team and project of the person unless named. */
 function everyPart(of: LimitParts, also: Memberships, callers: readonly CallerRow[]): LimitParts[] {
   if (of.user === undefined) return [of];
   const named = callers.map((facts) => [facts['principal.team'] ?? '', facts['principal.project'] ?? ''] as string[]);
@@ -115,13 +118,13 @@ function everyPart(of: LimitParts, also: Memberships, callers: readonly CallerRo
   return [...new Map([of, ...parts].map((each) => [JSON.stringify(each), each])).values()];
 }
 
-/** What has no name comes last. */
+/** Sorts empty names last. */
 function byName(one: string, other: string): number {
   if (one === '' || other === '') return Number(one === '') - Number(other === '');
   return one < other ? -1 : Number(one > other);
 }
 
-/** The limits that may be for requests of somebody or something and are on none of the counters that are listed. */
+/** The limits that may apply and are on none of the listed counters. */
 function otherLimits(
   { config, reader = { is_admin: true } }: LimitsAt,
   of: LimitParts,
@@ -145,15 +148,15 @@ function otherLimits(
     const { by_group, condition } = rule;
     const written = writtenLimit(limit);
     const amount = rule.limit === null ? by_group && written.limit : shownAmount(limit.unit, rule.limit);
-    // Amounts by group are for all: which one it is depends on the caller.
+    // An amount by group applies to every caller; its size depends on the caller.
     const always = condition === null && (rule.always || by_group !== null);
     return [{ ...written, limit: amount, by_group, condition, always }];
   });
 }
 
 /**
- * Whether a limit is about what is looked for. About somebody all are; about a team, a project, a model or an upstream those whose
- * condition is about it, and about a team or project also those that are for whoever asks.
+ * Whether a limit may apply to some keys. For a person or token: every limit. For a team, project, model or upstream: limits that
+ * count by it or have a condition on it; for a team or project also limits for all callers.
  */
 function isAbout({ scopes, logic }: SpendLimit, of: LimitParts): boolean {
   if (of.user !== undefined || of.token !== undefined) return true;
@@ -165,7 +168,7 @@ function isAbout({ scopes, logic }: SpendLimit, of: LimitParts): boolean {
   return is_named || (is_of_people && !reads.some((fact) => fact.startsWith('principal.')));
 }
 
-/** When the day of limits began. Raises store_unavailable. */
+/** Beginning of the current day in the time zone of limits. Raises store_unavailable. */
 export async function startOfDay({ database, clock, config }: LimitsAt): Promise<Date> {
   const [row] = await database.query<{ start: Date }>(
     'limits_day',
@@ -176,8 +179,8 @@ export async function startOfDay({ database, clock, config }: LimitsAt): Promise
 }
 
 /**
- * What administrators look at first: every counter whose limit was set or that has room granted, and the twenty others
- * nearest to their limit. Raises store_unavailable.
+ * The overview for administrators: every counter with a limit or grant set at run time, and the twenty others nearest to their limit.
+ * Raises store_unavailable.
  */
 export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
@@ -195,18 +198,18 @@ export async function limitsAtAGlance(at: LimitsAt): Promise<LimitInForce[]> {
        (taken::numeric / greatest("limit", 1))::double precision as share
      from used where "limit" is not null and not shadow and not is_set
      order by share desc, taken desc, scope, key limit ${MAX_CANDIDATES}`,
-    [databaseTime(clock), timeZone(config), askedRules(config)],
+    [databaseTime(clock), timeZone(config), rulesAsJson(config)],
   );
   const names = distinct(changed);
   const known = new Set(names.map(counterId));
-  // A counter of several rules is there with each of them, with the nearest limit first.
+  // A counter of several rules is a candidate for each, the nearest first.
   const fresh = candidates.filter((row) => known.size < known.add(counterId(row)).size);
   return [...(await readLimits(at, names)), ...(await nearestOf(at, fresh))];
 }
 
 /**
- * The counters nearest to their limit. A candidate is at most as near as its share says, which counts every rule on the counter:
- * which of them are for the requests of its callers is decided when it is read.
+ * The counters nearest to their limit. The share of a candidate is an upper bound: it includes rules that may not apply to its
+ * callers, which is decided when the candidate is read.
  */
 async function nearestOf(
   at: LimitsAt,
@@ -224,7 +227,7 @@ async function nearestOf(
   return nearest;
 }
 
-/** A limit of nothing is used up by whatever is spent. */
+/** Used share of a limit; a limit of 0 is always used up. */
 function shareOf({ limit, spent, reserved }: LimitInForce): number {
   return limit === 0 ? Number.POSITIVE_INFINITY : (spent + reserved) / limit!;
 }
@@ -233,8 +236,8 @@ function distinct(names: readonly CounterName[]): CounterName[] {
   return [...new Map(names.map((name) => [counterId(name), name])).values()];
 }
 
-/** The limits of gateway.yaml as `USED` takes them. */
-function askedRules(config: LimitsAt['config']): string {
+/** Parameter of `USED`: the limits of gateway.yaml as JSON. */
+function rulesAsJson(config: LimitsAt['config']): string {
   return JSON.stringify(
     spendLimits(config).map(({ name, scope, window, unit, limit, by_group, mode, matching }, position) => ({
       ...{ position, scope, window_kind: window, unit, limit: limit ?? null },
@@ -244,9 +247,9 @@ function askedRules(config: LimitsAt['config']): string {
 }
 
 /**
- * SQL: `rules`, the limits of gateway.yaml with the beginning of their window, and `used`, every counter that one of them counts on
- * with something taken of it, and the limit there: what is set, granted and decided by group is reckoned with. What is set
- * and granted is no part of a limit in shadow mode. Windows begin once for each rule, not for each counter there ever was.
+ * SQL: `rules`, the limits of gateway.yaml with the beginning of their window; and `used`, their counters with spent or reserved
+ * amounts and the limit in force (set, granted or by group; a limit in shadow mode ignores changes at run time). The beginning of a
+ * window is computed once per rule, not per counter.
  */
 const USED = `moment as (${MOMENT}), rules as materialized (
    select r.*, window_start(r.window_kind, at, $2) as start
@@ -263,25 +266,26 @@ const USED = `moment as (${MOMENT}), rules as materialized (
    from moment, rules r
    join spend_counters c on c.scope = r.scope and c.window_kind = r.window_kind and c.unit = r.unit
      and c.window_start = r.start and c.spent + c.reserved > 0 and ${IS_OF_RULE}
+   -- A lookup by index per counter: without statistics PostgreSQL plans a join with the changed counters as a nested loop.
    cross join lateral changed_limit(c.scope, c.key, c.window_kind, c.unit, at) as l
  )`;
 
-/** How many people, teams or whatever a limit counts there are in its window now. */
+/** Counters of a limit in its current window. */
 export interface RuleCount {
   readonly limit: SpendLimit;
-  /** With something spent or reserved. */
+  /** Counters with spent or reserved amounts. */
   readonly counted: number;
-  /** Of these, with nothing left: limits set at run time, grants and amounts by group are reckoned with. */
+  /** Of these, used up; changes at run time and amounts by group included. */
   readonly none_left: number;
-  /** Of these, with more than four fifths used, and something left. */
+  /** Of these, more than 80 % used, but not used up. */
   readonly nearly_none: number;
-  /** `null` for what is counted only while a request is under way. */
+  /** `null` for requests in flight. */
   readonly resets_at: Date | null;
 }
 
 const NEARLY = 0.8;
 
-/** What each limit of gateway.yaml counts at the moment, in file order. Raises store_unavailable. */
+/** Counts the counters of each limit of gateway.yaml, in file order. Raises store_unavailable. */
 export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
   const limits = spendLimits(at.config);
   if (limits.length === 0) return [];
@@ -293,7 +297,7 @@ export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
        window_end(r.window_kind, r.start, $2) as resets_at
      from rules r left join used u on u.position = r.position
      group by r.position, r.window_kind, r.start order by r.position`,
-    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config)],
+    [databaseTime(at.clock), timeZone(at.config), rulesAsJson(at.config)],
   );
   const counts = rows.map((row, i): RuleCount => ({ ...row, limit: limits[i]! }));
   const deciding = limits.flatMap((limit, position) => (isForSomeCallers(limit) ? position : []));
@@ -304,7 +308,7 @@ export async function countRules(at: LimitsAt): Promise<RuleCount[]> {
   );
 }
 
-/** Whether the condition of a limit is about who is calling, or about what its counters count: it is not for all of those. */
+/** Whether the condition of a limit reads the caller or the key of its counters, so that it does not apply to all of them. */
 function isForSomeCallers({ logic, matching, scopes }: SpendLimit): boolean {
   const reads = matching ? [] : factsRead(logic);
   const of_key = [
@@ -314,18 +318,18 @@ function isForSomeCallers({ logic, matching, scopes }: SpendLimit): boolean {
   return reads.some((fact) => fact.startsWith('principal.') || of_key.includes(fact));
 }
 
-/** More than anybody counts by hand. */
+/** Most counters to read one by one. */
 const MAX_READ = 10_000;
 const READ_AT_ONCE = 500;
 
-/** What is counted now where some limits count, given by their positions, with the rules that are for its callers. */
+/** Reads the counters of some limits (by position), with the rules that apply to their callers. */
 async function readCounted(at: LimitsAt, positions: readonly number[]): Promise<LimitInForce[]> {
   const names = await at.database.query<CounterName>(
     'limit_rule_counters',
     `with ${USED}
      select scope, key, window_kind as "window", unit from used where position = any ($4::integer[])
      group by 1, 2, 3, 4 order by max(taken) desc limit ${MAX_READ}`,
-    [databaseTime(at.clock), timeZone(at.config), askedRules(at.config), positions],
+    [databaseTime(at.clock), timeZone(at.config), rulesAsJson(at.config), positions],
   );
   const read: LimitInForce[] = [];
   for (let begin = 0; begin < names.length; begin += READ_AT_ONCE) {
@@ -342,11 +346,11 @@ function countAmong(
     if (each.scope !== scope || each.window !== window || each.unit !== amountUnit(unit)) return [];
     const rule = each.rules.find((one) => one.rule === name);
     if (rule === undefined) return [];
-    // What is set and granted is no part of a limit in shadow mode.
+    // A limit in shadow mode ignores changes at run time.
     const granted = mode === 'shadow' ? 0 : each.grants.reduce((sum, { amount }) => sum + amount, 0);
     const base = mode === 'shadow' ? rule.limit : (each.set?.limit ?? rule.limit);
     const taken = each.spent + each.reserved;
-    // By group of each member: nobody knows.
+    // Amounts by group of each member are unknown here.
     if (base === null) return [0];
     return [base + granted > 0 ? taken / (base + granted) : 1];
   });

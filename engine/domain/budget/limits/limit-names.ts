@@ -1,6 +1,7 @@
-import { type GatewayConfig, SPEND_SCOPES, type SpendScope, WINDOWS } from '../../../base/contract/config.ts';
+import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../../base/contract/config.ts';
 import { OperationError } from '../../../base/contract/operation-error.ts';
 import type { CounterName, LimitUnit, LimitWindow } from '../../../base/contract/services.ts';
+import { isSpendWindow, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { nanoToUsd, usdToNano } from '../../../base/kit/money.ts';
 import { printable } from '../../../base/kit/text/printable.ts';
 import { didYouMean, listed } from '../../../base/kit/text/suggest.ts';
@@ -9,28 +10,25 @@ import { modelOf } from '../prices/known-models.ts';
 import type { LimitInForce } from './limit-statuses.ts';
 import { ALWAYS_COUNTED, counterKey, describeCounter, spendLimits } from './spend-limits.ts';
 
-/** Whose limit it is: the key of each scope that is named; several together are a combination. */
+/** The subject of a limit: a key for each named scope; several together are a combination. */
 export type LimitParts = Readonly<Partial<Record<SpendScope, string>>>;
 
-/** Windows of limits, in the order in which they are told. */
-export const LIMIT_WINDOWS: readonly LimitWindow[] = [...WINDOWS, 'minute', 'open'];
-
-/** Units in which people say and are told amounts. */
+/** Units of amounts in commands, the admin API and the console. */
 export const AMOUNT_UNITS = ['usd', 'requests', 'tokens'] as const;
 
-/** One of them. */
+/** Unit of an amount for people. */
 export type AmountUnit = (typeof AMOUNT_UNITS)[number];
 
-/** What one counter of every key is: its scope, window and unit. */
+/** A counter without its key. */
 export type CountedName = Omit<CounterName, 'key'>;
 
-/** Limits and all grants on one stay exact numbers of nano-USD when they are added up. */
+/** Keeps the sum of a limit and its grants an exact number of nano-USD. */
 const MAX_USD = 4_000_000;
 const MAX_NANO_USD = usdToNano(MAX_USD);
 const MAX_COUNT = 1_000_000_000_000;
 const CREDENTIAL = /^(?:gw[rs]?_|eyJ)/;
 
-/** The counters that a configuration keeps, without keys: only these can be limited at run time. */
+/** Counters of a configuration. Limits and grants at run time are possible only on these. */
 export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly CountedName[] {
   const found = new Map<string, CountedName>();
   for (const { scope, window, unit } of [...ALWAYS_COUNTED, ...spendLimits(config)]) {
@@ -42,15 +40,15 @@ export function countedBy(config: Pick<GatewayConfig, 'spend_limits'>): readonly
 }
 
 /**
- * The scope of what one person is granted within a limit that several share; `undefined` for one of a person alone. What is
- * granted there is used when the shared limit has no more room.
+ * The scope of grants to one person within a shared limit; `undefined` for a limit of one person. Such a grant is used once the
+ * shared limit is used up.
  */
 export function personalScope(scope: string): string | undefined {
   const scopes = scope.split('+');
   return scopes.includes('user') || scopes.includes('token') ? undefined : ['user', ...scopes].join('+');
 }
 
-/** The counter of what a person is granted within a limit that several share. */
+/** The counter of grants to one person within a shared limit. */
 export function personalCounter({ scope, key, window, unit }: CounterName, user: string): CounterName | undefined {
   const own = personalScope(scope);
   if (own === undefined) return undefined;
@@ -69,12 +67,12 @@ export interface LimitName {
 export function nameCounted(config: GatewayConfig, { of, window, unit }: LimitName): CounterName {
   const name = nameCounter({ of, window, unit });
   const { from_model_lists, models, upstreams } = config;
-  if (!from_model_lists) demandKnown('model', of, models);
+  if (!from_model_lists) requireKnown('model', of, models);
   else if (of.model !== undefined && modelOf(config, of.model) === undefined)
     throw new OperationError(`there is no model "${of.model}": the catalogue of prices does not know it`);
-  demandKnown('upstream', of, upstreams);
+  requireKnown('upstream', of, upstreams);
   const rules = spendLimits(config).filter(({ matching }) => matching);
-  demandKnown('rule', of, rules, 'gateway.yaml has no rule with `count: matching`');
+  requireKnown('rule', of, rules, 'gateway.yaml has no rule with `count: matching`');
   const counted = countedBy(config);
   if (counted.some((each) => each.scope === name.scope && each.window === window && each.unit === unit)) return name;
   const there_are = [...new Set(counted.map(describeCounted))].join('; ');
@@ -83,7 +81,7 @@ export function nameCounted(config: GatewayConfig, { of, window, unit }: LimitNa
   );
 }
 
-/** The counter of a limit, whether it is counted any more or not. Raises OperationError. */
+/** The counter of a limit, also of one that gateway.yaml no longer counts. Raises OperationError. */
 export function nameCounter({ of, window, unit }: LimitName): CounterName {
   const scopes = SPEND_SCOPES.filter((scope) => of[scope] !== undefined);
   if (scopes.length === 0)
@@ -92,9 +90,9 @@ export function nameCounter({ of, window, unit }: LimitName): CounterName {
   return { scope: scopes.join('+'), key, window, unit };
 }
 
-/** Whose limits are looked for; any name may be. Raises OperationError for a credential, which nobody shall read in an answer. */
+/** Checks the subject of a search; names need not exist. Raises OperationError for a credential, which a response must not repeat. */
 export function partsToFind(of: LimitParts): LimitParts {
-  for (const [scope, key] of Object.entries(of)) demandNoCredential(scope, key.trim());
+  for (const [scope, key] of Object.entries(of)) rejectCredential(scope, key.trim());
   return of.user === undefined ? of : { ...of, user: of.user.toLowerCase() };
 }
 
@@ -110,30 +108,25 @@ export function describeName(name: CounterName): string {
   return `${describeCounter(name)} ${perWindow(name.window)}`;
 }
 
-/** `per day`, or `at once` for what is under way. */
-export function perWindow(window: LimitWindow): string {
-  return window === 'open' ? 'at once' : `per ${window}`;
-}
-
-/** The unit of a window when no other is possible; `undefined` for a minute, which has two. */
+/** The unit of a window that has only one; `undefined` for a minute, which has two. */
 export function unitOfWindow(window: LimitWindow): LimitUnit | undefined {
-  if (window === 'minute') return undefined;
-  return window === 'open' ? 'requests' : 'nano_usd';
+  const [unit, another] = WINDOWS[window].units;
+  return another === undefined ? unit : undefined;
 }
 
-/** The unit that limits count in, for one in which people say amounts. */
+/** The unit of counters for a unit of people. */
 export function limitUnit(unit: AmountUnit): LimitUnit {
   return unit === 'usd' ? 'nano_usd' : unit;
 }
 
-/** The unit in which people are told amounts of a limit. */
+/** The unit of people for a unit of counters. */
 export function amountUnit(unit: LimitUnit): AmountUnit {
   return unit === 'nano_usd' ? 'usd' : unit;
 }
 
-/** An amount in the unit of limits, from one that somebody said in USD, requests or tokens. Raises OperationError. */
-export function amountIn(unit: LimitUnit, said: number, least: 0 | 1): number {
-  const amount = unit === 'nano_usd' ? nanoOf(said) : said;
+/** Converts an amount in USD, requests or tokens to the unit of its counter. Raises OperationError. */
+export function amountIn(unit: LimitUnit, shown: number, least: 0 | 1): number {
+  const amount = unit === 'nano_usd' ? nanoOf(shown) : shown;
   const most = unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
   if (Number.isSafeInteger(amount) && amount >= least && amount <= most) return amount;
   const kind = unit === 'nano_usd' ? 'an amount in USD' : `a whole number of ${unit}`;
@@ -141,17 +134,17 @@ export function amountIn(unit: LimitUnit, said: number, least: 0 | 1): number {
   throw new OperationError(`the amount is wrong: expected ${kind} ${range}`);
 }
 
-/** An amount as people are told it: in USD, requests or tokens. */
+/** Converts an amount of a counter to USD, requests or tokens. */
 export function shownAmount(unit: LimitUnit, amount: number | bigint): number {
   return unit === 'nano_usd' ? nanoToUsd(amount) : Number(amount);
 }
 
-/** The most that grants on one limit may add up to, in its unit. */
+/** The largest sum of grants on one limit, in its unit. */
 export function mostGranted(unit: LimitUnit): number {
   return unit === 'nano_usd' ? MAX_NANO_USD : MAX_COUNT;
 }
 
-/** A reason as it is kept: `null` without one. Raises OperationError. */
+/** Checks a reason; `null` without one. Raises OperationError. */
 export function reasonOf(reason: string | undefined): string | null {
   return reason === undefined ? null : textOf('reason', reason);
 }
@@ -170,7 +163,7 @@ function describeCounted({ scope, window, unit }: CountedName): string {
   return `${amountUnit(unit) === 'usd' ? 'USD' : unit} by ${scope} ${perWindow(window)}`;
 }
 
-function demandKnown(
+function requireKnown(
   scope: 'model' | 'upstream' | 'rule',
   of: LimitParts,
   all: readonly ({ readonly id: string } | { readonly name: string })[],
@@ -186,25 +179,25 @@ function demandKnown(
 function keyOf(scope: SpendScope, given: string): string {
   const key = textOf(scope, given);
   if (scope !== 'user') return key;
-  if (/\s/.test(key)) throw new OperationError('the user holds a space; expected an e-mail address');
+  if (/\s/.test(key)) throw new OperationError('the user contains a space; expected an e-mail address');
   return key.toLowerCase();
 }
 
 function textOf(what: string, given: string): string {
   const text = nameOf(what, given);
-  demandNoCredential(what, text);
+  rejectCredential(what, text);
   return text;
 }
 
-/** A credential would be kept, and shown in lists. */
-function demandNoCredential(what: string, text: string): void {
+/** A name is stored and shown in lists. */
+function rejectCredential(what: string, text: string): void {
   if (!CREDENTIAL.test(text)) return;
   throw new OperationError(`the ${what} is a credential; name a token by its id, as "appscli tokens list" shows it`);
 }
 
 // Sentences about limits, for commands and the admin API.
 
-/** More digits than these a number in USD does not have. */
+/** Significant digits of a number in USD. */
 const DIGITS = 15;
 
 /** An amount with its unit: `20 USD`, `1 request`. */
@@ -213,28 +206,28 @@ export function formatAmount(amount: number, unit: AmountUnit): string {
   return `${amount} ${amount === 1 ? unit.slice(0, -1) : unit}`;
 }
 
-/** Whose limit it is, for how long: `user ana@example.com per day`. */
+/** Subject and window of a limit: `user ana@example.com per day`. */
 export function describeWhose({ of, window }: Pick<LimitInForce, 'of' | 'window'>): string {
   const who = Object.entries(of).map(([scope, key]) => `${scope} ${printable(key)}`);
   return `${who.join(' and ')} ${perWindow(window)}`;
 }
 
-/** Which requests alone meet a limit that was set; `undefined` when all do. */
+/** The requests to which a limit set at run time applies; `undefined`: to all. */
 export function describeWhere({ window, rules }: Pick<LimitInForce, 'window' | 'rules'>): string | undefined {
-  if (window !== 'minute' && window !== 'open') return undefined;
-  // A rule that only reports counts its requests all the same.
+  if (isSpendWindow(window)) return undefined;
+  // A rule in shadow mode counts its requests, too.
   if (rules.length === 0 || rules.some(({ always }) => always)) return undefined;
-  return `It holds for requests that ${rules.map(({ rule }) => printable(rule)).join(' or ')} is for.`;
+  return `It applies to requests of ${rules.map(({ rule }) => printable(rule)).join(' or ')}.`;
 }
 
-/** What stands in the place of an amount where no one limit is for all requests. */
+/** Shown instead of an amount where no single limit applies to all requests. */
 export function describeUnlimited({ rules }: Pick<LimitInForce, 'rules'>): string {
   const enforced = rules.filter(({ mode }) => mode === 'enforce');
   if (enforced.some(({ limit }) => limit === null)) return 'limited by group';
   return enforced.length > 0 ? 'limited for some requests' : 'no limit';
 }
 
-/** That something is room of one person within a limit that several share; `undefined` where it is a limit of its own. */
+/** Says that a counter is a personal grant within a shared limit; `undefined` for other counters. */
 export function describePersonal({
   of: { user, ...shared },
   rules,
@@ -242,20 +235,20 @@ export function describePersonal({
   window,
 }: Pick<LimitInForce, 'of' | 'rules' | 'counted' | 'window'>): string | undefined {
   if (user === undefined || !counted || rules.length > 0 || Object.keys(shared).length === 0) return undefined;
-  return `used once ${describeWhose({ of: shared, window })} has no more room`;
+  return `used once ${describeWhose({ of: shared, window })} is used up`;
 }
 
-/** That room was granted where nothing is limited; `undefined` where something is. */
+/** Warns of a grant without a limit; `undefined` where there is a limit. */
 export function describeNothingLimited({
   limit,
   grants,
   rules,
 }: Pick<LimitInForce, 'limit' | 'rules'> & { readonly grants: readonly unknown[] }): string | undefined {
   if (limit !== null || grants.length === 0 || rules.some(({ mode }) => mode === 'enforce')) return undefined;
-  return 'Nothing limits it: what is granted counts only once something does.';
+  return 'It has no limit: a grant has an effect only on top of one.';
 }
 
-/** An amount in USD that a number holds, as a decimal: `12.5`. */
+/** An amount in USD as a decimal: `12.5`. */
 export function formatShownUsd(usd: number): string {
   const decimal = Number(usd.toPrecision(DIGITS)).toFixed(9);
   return decimal.replace(/\.?0+$/, '');

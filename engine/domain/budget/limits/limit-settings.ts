@@ -15,19 +15,19 @@ import {
   shownAmount,
 } from './limit-names.ts';
 
-/** What is leased is given back within milliseconds, unless a process is in trouble. */
-const PATIENCE_MS = 1000;
+/** Processes return leases within milliseconds. */
+const RETURN_TIMEOUT_MS = 1000;
 const STEP_MS = 5;
 
 /**
- * Resolves when nobody has leases on a counter that were taken under a limit that has just been changed: the change has asked for
- * them. What a process has that does not answer within a second stays its own for as long as it may use it.
+ * Resolves when the leases on a counter from before a change of its limit are returned. A process that does not return its lease
+ * within a second keeps it until the lease expires.
  */
 async function leasesBack(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now' | 'frozen'> },
   { scope, key, window, unit }: CounterName,
 ): Promise<void> {
-  const patience_ends = performance.now() + PATIENCE_MS;
+  const deadline = performance.now() + RETURN_TIMEOUT_MS;
   do {
     const [row] = await database.query<{ is_leased: boolean }>(
       'leases_back',
@@ -41,51 +41,51 @@ async function leasesBack(
     );
     if (!row!.is_leased) return;
     await delay(STEP_MS);
-  } while (performance.now() < patience_ends);
+  } while (performance.now() < deadline);
 }
 
 /** A change of the limit on one counter. */
 export interface LimitChange {
   readonly name: CounterName;
-  /** In the unit of the counter; `amountIn` makes it of what somebody says. */
+  /** In the unit of the counter, as from `amountIn`. */
   readonly amount: number;
   readonly reason?: string | undefined;
 }
 
-/** The time by the clock that windows go by: the database's own, unless a test sets it. */
+/** SQL: the time of windows: the clock of the database, unless a test sets it. */
 export const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
-/** SQL: whether a counter counts one of some keys, given as arrays of scopes and keys, and no other of the same scope. */
+/** SQL: whether a counter is about one of some keys (arrays of scopes and keys), and about no other key of those scopes. */
 export function countsOnly(row: string, scopes: string, keys: string): string {
   return `(
     select bool_or(part is not null) and bool_and(part is null or part = wanted_key)
     from unnest(${scopes}::text[], ${keys}::text[]) as wanted (wanted_scope, wanted_key)
     cross join lateral (select case when position('+' in ${row}.scope) = 0
       then case when ${row}.scope = wanted_scope then ${row}.key end
-      -- What no text can contain is escaped in the key, and nobody asks for it.
+      -- Escapes of characters that a text in PostgreSQL cannot contain: no search has them.
       when ${row}.key ~ '\\\\u(?:0000|d[89a-f])' then null
       else ${row}.key::jsonb ->> (array_position(string_to_array(${row}.scope, '+'), wanted_scope) - 1) end as part) as p
   )`;
 }
 
-/** SQL of changes: whether whoever acts may still do so, which the session of somebody may have ended. */
+/** SQL of changes: whether the session of the author is still in force. */
 const IS_ALIVE = '($2::text is null or exists (select from alive))';
-/** Whether a row is about the counter that is changed. */
+/** SQL: whether a row is of the changed counter. */
 const ON_COUNTER = 'scope = $3 and key = $4 and window_kind = $5 and unit = $6';
-/** What a list of changes tells of a row: its amount as people say it, by the name of their unit, and the reason. */
+/** SQL: the details of a row in `admin_changes`: its amount by the unit of people, and the reason. */
 const AMOUNT = "jsonb_strip_nulls(jsonb_build_object(word, trim_scale(amount / scale), 'reason', reason))";
 
-/** What one kind of change does, as SQL; its own parameters begin with $12. */
+/** SQL of a kind of change; its parameters begin with $12. */
 interface Step {
-  /** Common table expressions, `done` the last, with a row where something was changed. */
+  /** Common table expressions; the last, `done`, has a row if something changed. */
   readonly does: string;
-  /** What the list of changes tells as it was, and as it is. */
+  /** Values before and after, for `admin_changes`. */
   readonly before?: string;
   readonly after?: string;
   readonly gives: string;
 }
 
 /**
- * Makes a change and notes it in one statement. Leases that were taken where there was more room are waited for.
+ * Makes a change and records it in one statement, then waits for the leases from before.
  * Raises credential_revoked when the session has ended, store_unavailable.
  */
 async function change<Row>(
@@ -99,11 +99,11 @@ async function change<Row>(
   const { scope, key, window, unit } = name;
   const [row] = await by.database.query<Row & { readonly alive: boolean; readonly changed: boolean }>(
     `limit_${action}`,
-    `with moment as (${MOMENT}), alive as (select from sessions where id = $2 and revoked_at is null for share), told as (
+    `with moment as (${MOMENT}), alive as (select from sessions where id = $2 and revoked_at is null for share), counter as (
        select $3::text, $4::text, $5::text, $6::text, $10::text as word, $11::numeric as scale
      ), ${does}, noted as (
        insert into admin_changes (at, actor_kind, actor, action, subject, before, after)
-       select at, $7, $8, 'limit.${action}', $9, ${before}, ${after} from moment, told, done
+       select at, $7, $8, 'limit.${action}', $9, ${before}, ${after} from moment, counter, done
      )
      select ${IS_ALIVE} as alive, exists (select from done) as changed, ${gives}`,
     [
@@ -126,7 +126,7 @@ async function change<Row>(
   return row!;
 }
 
-/** What a list of changes tells of a new amount. */
+/** Details of a new amount for `admin_changes`. */
 function detailsOf({ name, amount }: LimitChange, reason: string | null, more = {}): string {
   const { unit } = name;
   return JSON.stringify({ ...more, [amountUnit(unit)]: shownAmount(unit, amount), ...(reason !== null && { reason }) });
@@ -135,7 +135,7 @@ function detailsOf({ name, amount }: LimitChange, reason: string | null, more = 
 const SET: Step = {
   does: `old as (select amount, reason from limit_settings where ${ON_COUNTER} for update), done as (
     insert into limit_settings (scope, key, window_kind, unit, amount, reason, set_at, set_by)
-    -- The old one is read before it is gone.
+    -- Reads the old row before it is replaced.
     select $3, $4, $5, $6, $12::bigint, $13, at, $14 from moment, (select count(*) from old) as seen where ${IS_ALIVE}
     on conflict (scope, key, window_kind, unit) do update
       set amount = excluded.amount, reason = excluded.reason, set_at = excluded.set_at, set_by = excluded.set_by
@@ -147,14 +147,14 @@ const SET: Step = {
 };
 
 /**
- * Sets the limit of one counter, in place of all limits that gateway.yaml has on it; the next request goes by it.
+ * Sets the limit of a counter in place of its limits in gateway.yaml, from the next request on.
  * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
- * @returns what was set before; `null` when nothing was.
+ * @returns the amount that was set before, or `null`.
  */
-export async function setLimit(by: Changing, wish: LimitChange): Promise<number | null> {
-  const reason = reasonOf(wish.reason);
-  const values = [wish.amount, reason, actorLabel(by.actor), detailsOf(wish, reason)];
-  const set = await change<{ previous: number | null }>(by, wish.name, 'set', SET, describeName(wish.name), values);
+export async function setLimit(by: Changing, input: LimitChange): Promise<number | null> {
+  const reason = reasonOf(input.reason);
+  const values = [input.amount, reason, actorLabel(by.actor), detailsOf(input, reason)];
+  const set = await change<{ previous: number | null }>(by, input.name, 'set', SET, describeName(input.name), values);
   return set.previous;
 }
 
@@ -165,28 +165,25 @@ const CLEAR: Step = {
 };
 
 /**
- * Removes a limit that was set: those of gateway.yaml are in force again.
+ * Removes a limit set at run time: those of gateway.yaml apply again.
  * Raises OperationError when none is set, credential_revoked when the session has ended, store_unavailable.
- * @returns what was set.
+ * @returns the removed amount.
  */
 export async function clearLimit(by: Changing, name: CounterName): Promise<number> {
   const { changed, previous } = await change<{ previous: number }>(by, name, 'clear', CLEAR, describeName(name));
   if (changed) return previous;
   const kind = name.unit === 'nano_usd' ? 'limit' : `limit of ${name.unit}`;
-  throw new OperationError(
-    `no ${kind} is set for ${describeName(name)}: what gateway.yaml says is in force already`,
-    'missing',
-  );
+  throw new OperationError(`no ${kind} is set for ${describeName(name)}: gateway.yaml applies already`, 'missing');
 }
 
-/** What is granted is on top of the limit in force, as long as it lasts. */
+/** A temporary amount on top of the limit in force. */
 export interface NewGrant extends LimitChange {
   readonly expires_at: Date;
 }
 
 type GrantState = 'active' | 'revoked' | 'expired';
 
-/** Room that was granted on top of a limit. */
+/** A grant: a temporary amount on top of a limit. */
 export interface LimitGrant {
   readonly id: string;
   readonly name: CounterName;
@@ -200,9 +197,9 @@ export interface LimitGrant {
   readonly state: GrantState;
 }
 
-/** A grant may not last longer than this. */
+/** Longest duration of a grant. */
 export const MAX_GRANT_DAYS = 366;
-/** Each of them is added up for every batch of requests. */
+/** Most grants on one counter: each batch of requests sums them. */
 const MAX_GRANTS = 20;
 
 const GRANT: Step = {
@@ -221,13 +218,13 @@ const GRANT: Step = {
 };
 
 /**
- * Grants room on top of the limit in force until a moment; the next request may use it.
+ * Raises the limit in force temporarily, from the next request on.
  * Raises OperationError, credential_revoked when the session has ended, store_unavailable.
  */
-export async function grantLimit(by: Changing, wish: NewGrant): Promise<LimitGrant> {
-  const { name, amount, expires_at } = wish;
-  const [id, reason, granted_by] = [generateGrantId(), reasonOf(wish.reason), actorLabel(by.actor)];
-  const details = detailsOf(wish, reason, { to: describeName(name), expires_at });
+export async function grantLimit(by: Changing, input: NewGrant): Promise<LimitGrant> {
+  const { name, amount, expires_at } = input;
+  const [id, reason, granted_by] = [generateGrantId(), reasonOf(input.reason), actorLabel(by.actor)];
+  const details = detailsOf(input, reason, { to: describeName(name), expires_at });
   const values = [id, amount, reason, granted_by, expires_at, mostGranted(name.unit), details];
   type Found = { readonly at: Date; readonly others: number; readonly granted: string };
   const { changed, at, others, granted } = await change<Found>(by, name, 'grant', GRANT, id, values);
@@ -247,7 +244,7 @@ const REVOKE: Step = {
 };
 
 /**
- * Takes a grant back; the next request goes without it.
+ * Revokes a grant, from the next request on.
  * Raises OperationError when there is no such grant in force, credential_revoked when the session has ended, store_unavailable.
  */
 export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant> {
@@ -259,18 +256,18 @@ export async function revokeGrant(by: Changing, id: string): Promise<LimitGrant>
   const values = [id, describeName(name)];
   const { changed, revoked_at } = await change<{ revoked_at: Date }>(by, name, 'revoke', REVOKE, id, values);
   if (changed) return { ...known, revoked_at, state: 'revoked' };
-  if (state === 'active') throw new OperationError(`the grant ${id} has just been ended by somebody else`, 'conflict');
+  if (state === 'active') throw new OperationError(`the grant ${id} was just revoked by another change`, 'conflict');
   const since = (known.revoked_at ?? known.expires_at).toISOString();
   throw new OperationError(`the grant ${id} is ${state} already, since ${since}`, 'conflict');
 }
 
-/** Which grants are listed; every field that is present must match. */
+/** Filter of grants; every field that is present must match. */
 export interface GrantFilter {
   readonly id?: string | undefined;
-  /** Counters that count one of these, and nobody else of their kind. */
+  /** Subjects; see `countsOnly`. */
   readonly of?: LimitParts | undefined;
   readonly ended?: boolean | undefined;
-  /** Id of a grant: only those after it. */
+  /** Id of a grant: the list begins after it. */
   readonly after?: string | undefined;
   readonly limit?: number | undefined;
 }
@@ -283,7 +280,7 @@ type GrantRow = Omit<LimitGrant, 'name' | 'state'> & {
   readonly state: GrantState;
 };
 
-/** Grants, the newest first. Raises store_unavailable. */
+/** Lists grants, the newest first. Raises store_unavailable. */
 export async function listGrants(
   database: Pick<Database, 'query'>,
   clock: Pick<Clock, 'now' | 'frozen'>,
@@ -317,7 +314,7 @@ export async function listGrants(
   }));
 }
 
-/** A grant as it is shown, with its amount as people say it. */
+/** A grant as the admin API shows it. */
 export function showGrant({ id, name, amount, ...grant }: LimitGrant) {
   const { scope, window, unit } = name;
   const shown = { id, scope, of: partsOf(name), window, unit: amountUnit(unit), amount: shownAmount(unit, amount) };

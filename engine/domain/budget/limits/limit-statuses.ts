@@ -1,5 +1,12 @@
-import { type GatewayConfig, type RuleMode, WINDOWS, type Window } from '../../../base/contract/config.ts';
+import type { GatewayConfig, RuleMode } from '../../../base/contract/config.ts';
 import type { CounterName, LimitWindow } from '../../../base/contract/services.ts';
+import {
+  isSpendWindow,
+  lengthOfWindow,
+  SPEND_WINDOWS,
+  type SpendWindow,
+  WINDOWS,
+} from '../../../base/contract/windows.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import { factsRead } from '../../../base/rules/fact-paths.ts';
 import { formatCondition } from '../../../base/rules/format-condition.ts';
@@ -8,6 +15,7 @@ import type { Changing } from '../../audit/index.ts';
 import { IN_FORCE, rolesOf, tokenGroupOf } from '../../identity/index.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import type { GrantInForce } from '../reports/spending.ts';
+import { limitInForce, remainingOf } from './headroom.ts';
 import {
   type AmountUnit,
   amountUnit,
@@ -18,8 +26,7 @@ import {
   shownAmount,
 } from './limit-names.ts';
 import { MOMENT } from './limit-settings.ts';
-import { limitInForce, roomLeft } from './room.ts';
-import { ALWAYS_COUNTED, amountFor, CALENDAR, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
+import { ALWAYS_COUNTED, amountFor, ruleOfCounter, type SpendLimit, spendLimits } from './spend-limits.ts';
 
 const MINUTE_MS = 60_000;
 const UNITS = [
@@ -41,9 +48,9 @@ export function formatSpan(ms: number): string {
   return parts.slice(0, 2).join(' ') || 'less than a minute';
 }
 
-// What is known of whoever sends the requests that a counter counts, in the facts that conditions of rules look at.
+// Known facts of the callers of a counter, for conditions of rules.
 
-/** The facts that the key of each scope tells. */
+/** The fact of the key of each scope. */
 export const FACT_OF_SCOPE = {
   user: 'principal.email',
   team: 'principal.team',
@@ -53,19 +60,19 @@ export const FACT_OF_SCOPE = {
   upstream: 'route.upstream',
 } as const satisfies Readonly<Partial<Record<keyof LimitParts, string>>>;
 
-/** Who sends the requests. */
+/** Possible callers of requests. */
 export interface Callers {
   readonly known: KnownFacts;
-  /** What is known of each way in which they may come: with each access token and session in force; none where nobody is known. */
+  /** Facts of a request with each access token and session in force; empty if no caller is known. */
   readonly ways: readonly KnownFacts[];
 }
 
-/** An access token or a session in force, by its facts; what is absent is not known. */
+/** Facts of an access token or session in force; absent ones are unknown. */
 export type CallerRow = Readonly<Record<string, unknown>>;
 
 /**
- * SQL: the access tokens and sessions in force of a person (e-mail address, or empty), or that one which has an id (or empty), as
- * JSON. Somebody who signed in before comes back with the same groups.
+ * SQL: the access tokens and sessions in force of a person (e-mail address or empty), or the one with an id (or empty), as JSON. A
+ * person without a session is expected to sign in with the same groups.
  */
 export const callersOf = (person: string, token: string) => `(
     select jsonb_agg(distinct jsonb_build_object('principal.id', p.id, 'principal.email', p.email, 'principal.groups', p.groups) || i.facts)
@@ -87,7 +94,7 @@ export const callersOf = (person: string, token: string) => `(
       (select t.principal_id from access_tokens t where t.id = ${token}),
       (select s.principal_id from sessions s where s.id = ${token})) end)`;
 
-/** Who may send the requests that are counted under some keys. */
+/** The possible callers of requests that count under some keys. */
 export function callersFor(
   of: LimitParts,
   rows: readonly CallerRow[] | null,
@@ -103,7 +110,7 @@ export function callersFor(
   return { known, ways: ways.filter((way) => !contradicts(way)).map((way) => new Map([...way, ...known])) };
 }
 
-/** Of whoever has no session now, nobody knows with which team the next one begins. */
+/** The facts of a token or session; the team of a future session is unknown. */
 function factsOf(row: CallerRow, config: Pick<GatewayConfig, 'token_groups' | 'auth'>): KnownFacts {
   const groups = row['principal.groups'] as readonly string[];
   const is_session = row['principal.kind'] === 'session';
@@ -125,7 +132,7 @@ function commonFacts({ known, ways }: Callers): KnownFacts {
   return new Map([...first].filter(isCommon));
 }
 
-/** Amounts by group of the caller; `null` where those do not decide. */
+/** Amounts by group of the caller; `null` without any. */
 type ByGroup = Readonly<Record<string, number>> | null;
 
 /** A limit of gateway.yaml on one counter. */
@@ -137,11 +144,11 @@ export interface RuleInForce {
    * in `WrittenLimit` and `LimitInForce.rules`: as shown to people (USD).
    */
   readonly limit: number | null;
-  /** The amounts where it does, as people say them. */
+  /** These amounts, in the unit of people. */
   readonly by_group: ByGroup;
   readonly mode: RuleMode;
   readonly always: boolean;
-  /** Which requests it is for, in the words of the rule; `null` for all, and where the reader may not know. */
+  /** Condition of the rule; `null` for all requests, and where the reader may not see it. */
   readonly condition: string | null;
 }
 
@@ -153,13 +160,13 @@ export interface WrittenLimit extends RuleInForce {
   readonly unit: AmountUnit;
 }
 
-/** Who reads what limits there are. */
+/** Reader of limits. */
 export interface LimitReader {
-  /** Who is no administrator is told nothing of other people: neither conditions about them nor who set a limit. */
+  /** Others do not see conditions about people, nor who set a limit. */
   readonly is_admin: boolean;
 }
 
-/** A limit as it is written. */
+/** Describes a limit as gateway.yaml writes it. */
 export function writtenLimit(written: SpendLimit): WrittenLimit {
   const { name, scope, window, unit, limit, mode, logic } = written;
   return {
@@ -180,16 +187,16 @@ function shownByGroup({ unit, by_group }: SpendLimit): ByGroup {
   return Object.fromEntries(Object.entries(by_group).map(([group, most]) => [group, shownAmount(unit, most)]));
 }
 
-/** What a limit comes to for one way in which requests come. */
+/** A limit applied to one possible caller. */
 interface Applied {
-  /** What is left of its condition: `true`, or a condition over facts that are not known. */
+  /** Rest of its condition: `true`, or a condition on unknown facts. */
   readonly rest: unknown;
   readonly amount: number;
 }
 
 /**
- * A limit as it is for the requests of some callers; `undefined` where it is for none of them. A condition on who is calling is
- * decided here; one on the request itself makes it a limit for some requests.
+ * Applies a limit to some callers; `undefined` if it applies to none. Conditions on the caller are evaluated here; a condition on the
+ * request remains.
  */
 export function ruleInForce(written: SpendLimit, callers: Callers, reader: LimitReader): RuleInForce | undefined {
   const { name: rule, mode, logic, matching } = written;
@@ -206,23 +213,23 @@ export function ruleInForce(written: SpendLimit, callers: Callers, reader: Limit
     limit: amounts.size > 1 ? null : amount,
     by_group: reader.is_admin && (amounts.size > 1 || (rest === true && !is_for_all)) ? shownByGroup(written) : null,
     mode,
-    // What such a counter counts is what the rule is for.
+    // A counter of `count: matching` has matching requests only.
     always: (matching || is_for_all) && amounts.size === 1,
     condition: rest === true || is_for_all || !mayTell(rest, reader) ? null : formatCondition(rest),
   };
 }
 
-/** Conditions on callers may name other people. */
+/** Conditions on callers may name other people, so only administrators see them. */
 function mayTell(rest: unknown, { is_admin }: LimitReader): boolean {
   return is_admin || !factsRead(rest).some((fact) => fact.startsWith('principal.'));
 }
 
-/** What a limit comes to, by each group that may decide; `undefined` for requests that it is not for. */
+/** Applies a limit to a caller, once per possible group; `undefined` where it does not apply. */
 function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[] {
   const rest = simplify(written.logic, way);
   if (rest === false) return [undefined];
   const groups = way.get('principal.groups') as readonly string[] | undefined;
-  // A person whom nobody knows is in no group; where no person is named, each may be in any.
+  // An unknown person is in no group; without a named person any group is possible.
   const anybody = way.has('principal.email')
     ? [[]]
     : [[], ...Object.keys(written.by_group ?? {}).map((group) => [group])];
@@ -232,38 +239,38 @@ function appliedTo(written: SpendLimit, way: KnownFacts): (Applied | undefined)[
   });
 }
 
-// When a limit is used up if spending goes on as it did.
+// Forecast: when a limit is used up if spending continues.
 
-/** What a counter shows of its own past. Amounts are in its unit, times in milliseconds since the epoch. */
+/** Spending history of a counter. Amounts in its unit, times in milliseconds since the epoch. */
 export interface Past {
   readonly spent: number;
   readonly limit: number;
-  /** When its window began and when that ends. */
+  /** Beginning and end of the current window. */
   readonly since: number;
   readonly resets_at: number;
   readonly now: number;
-  /** What was spent in the windows before, which have all ended, and how many those are. */
+  /** Spending in previous windows, and their number. */
   readonly before: number;
   readonly windows_before: number;
-  readonly window: Window;
+  readonly window: SpendWindow;
 }
 
-/** How long a limit lasts, and by which assumption. */
+/** Forecast of a limit. */
 export interface Forecast {
-  /** `none_left`: nothing is left now. `ends`: it is used up before it resets. `lasts`: it is not. */
+  /** `none_left`: used up now. `ends`: used up before it resets. `lasts`: neither. */
   readonly outcome: 'none_left' | 'ends' | 'lasts';
-  /** A sentence, with what it assumes. */
+  /** The forecast and its assumption in a sentence. */
   readonly words: string;
-  /** When nothing is left; `null` when it lasts. */
+  /** When it is used up; `null` if it lasts. */
   readonly ends_at: Date | null;
 }
 
-/** So much of a window must be over before its own pace says anything. */
-const TOLD_FROM = 1 / 12;
+/** Part of a window that must be over before its own pace counts. */
+const PACE_FROM = 1 / 12;
 
 /**
- * When a limit in money is used up: by the pace of this window and by that of those before it, whichever is sooner. The pace
- * of a window that has hardly begun counts for nothing where there are others to go by.
+ * Forecasts when a limit in money is used up: by the pace of the current window or of previous ones, whichever is faster. The pace
+ * of a window that has just begun is ignored if there are previous ones.
  */
 export function forecastOf(past: Past): Forecast {
   const { spent, limit, since, resets_at, now, windows_before, window } = past;
@@ -277,7 +284,7 @@ export function forecastOf(past: Past): Forecast {
     pace: windows_before === 0 ? 0 : past.before / windows_before / (resets_at - since),
     assuming: windows_before === 1 ? `as in the ${window} before` : `as in the ${windows_before} ${window}s before`,
   };
-  const is_telling = elapsed >= (resets_at - since) * TOLD_FROM;
+  const is_telling = elapsed >= (resets_at - since) * PACE_FROM;
   const paces = [...(is_telling || windows_before === 0 ? [own] : []), ...(windows_before === 0 ? [] : [usual])];
   const [fastest] = paces.toSorted((a, b) => b.pace - a.pace);
   const { pace, assuming } = fastest!;
@@ -291,62 +298,62 @@ export function forecastOf(past: Past): Forecast {
   return { outcome: 'lasts', words: `If it goes on ${assuming}, ${share} % is used when it resets.`, ends_at: null };
 }
 
-/** Where limits are read: the limits of gateway.yaml, and the database with what is counted, set and granted. */
+/** Sources of limits: gateway.yaml, and the database with counters and changes at run time. */
 export interface LimitsAt extends Pick<Changing, 'database' | 'clock'> {
   readonly config: Pick<GatewayConfig, 'spend_limits' | 'token_groups' | 'auth'>;
   /** Absent: an administrator. */
   readonly reader?: LimitReader;
-  /** E-mail address: of what several share, the rules are those for this person's requests. */
+  /** E-mail address: shared limits show the rules for requests of this person. */
   readonly about?: string;
 }
 
-/** One counter with its limit. Amounts are in `unit`: USD, requests or tokens. */
+/** A counter with its limit in force. Amounts are in `unit`: USD, requests or tokens. */
 export interface LimitInForce {
   readonly scope: string;
   readonly of: LimitParts;
   readonly window: LimitWindow;
   readonly unit: AmountUnit;
-  /** Whether gateway.yaml counts it; where it does not any more, what is set or granted has no effect. */
+  /** Whether gateway.yaml counts it; otherwise changes at run time have no effect. */
   readonly counted: boolean;
-  /** What limits every request, grants included; `null` when nothing does. */
+  /** The limit for all requests, with grants; `null` without one. */
   readonly limit: number | null;
   readonly spent: number;
   readonly reserved: number;
-  /** Requests under way with a reservation on it. */
+  /** Requests in flight with a reservation on it. */
   readonly in_flight: number;
-  /** `null` without a limit. */
+  /** Remaining amount; `null` without a limit. */
   readonly room: number | null;
-  /** `null` for what is counted only while a request is under way. */
+  /** `null` for requests in flight. */
   readonly resets_at: Date | null;
-  /** In which its windows begin. */
+  /** Time zone of its windows. */
   readonly time_zone: string;
-  /** When a limit in money is used up; `null` for other limits, and without one. */
+  /** Forecast of a limit in money; `null` for others. */
   readonly forecast: Forecast | null;
   readonly rules: readonly RuleInForce[];
-  /** The limit that was set in place of the rules that are enforced. */
+  /** Limit set at run time, in place of the enforced rules. */
   readonly set: {
     readonly limit: number;
     readonly reason: string | null;
     readonly set_at: Date;
-    /** `null` for a reader who may not know. */
+    /** `null` for readers who are no administrators. */
     readonly set_by: string | null;
   } | null;
-  /** What is granted on top, what ends first before the rest. */
+  /** Grants, the first to end first. */
   readonly grants: readonly {
     readonly id: string;
     readonly amount: number;
     readonly reason: string | null;
     readonly granted_at: Date;
-    /** `null` for a reader who may not know. */
+    /** `null` for readers who are no administrators. */
     readonly granted_by: string | null;
     readonly expires_at: Date;
   }[];
 }
 
-/** SQL: how far back the windows before one are looked at; half a day more, because not all days are equally long. */
-const SPAN_BEFORE = `case n.window_kind ${WINDOWS.map((window) => {
-  return `when '${window}' then interval '${CALENDAR[window].past} ${window}s 12 hours'`;
-}).join(' ')} end`;
+/** SQL: how far back a forecast reads previous windows; half a day more, since days differ in length. */
+const SPAN_BEFORE = `window_length(n.window_kind) * case n.window_kind ${SPEND_WINDOWS.map((window) => {
+  return `when '${window}' then ${WINDOWS[window].past}`;
+}).join(' ')} end + interval '12 hours'`;
 
 interface StatusRow {
   readonly spent: number;
@@ -355,7 +362,7 @@ interface StatusRow {
   readonly at: Date;
   readonly began_at: Date | number;
   readonly resets_at: Date | null;
-  /** Of the windows before: what was spent, and when the first of them began. */
+  /** Spending of previous windows, and the beginning of the first. */
   readonly spent_before: number;
   readonly counted_from: Date | null;
   readonly set_amount: number | null;
@@ -367,8 +374,8 @@ interface StatusRow {
 }
 
 /**
- * Some counters with their limits, in the order given. Raises store_unavailable.
- * @param if_granted what they would be with so much more granted, in the unit of each
+ * Reads counters with their limits, in the order given. Raises store_unavailable.
+ * @param if_granted a further grant to assume, in the unit of each counter
  */
 export async function readLimits(at: LimitsAt, names: readonly CounterName[], if_granted = 0): Promise<LimitInForce[]> {
   const { database, clock, config } = at;
@@ -390,7 +397,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
      cross join lateral (
        select sum(b.spent) as spent, min(b.window_start) as counted_from from spend_counters b
        where n.unit = 'nano_usd' and b.scope = n.scope and b.key = n.key and b.window_kind = n.window_kind and b.unit = n.unit
-         and b.window_start < w.start and b.window_start > w.start - ${SPAN_BEFORE}
+         and b.window_start < w.start and b.window_start > w.start - (${SPAN_BEFORE})
      ) as past
      cross join lateral changed_limit(n.scope, n.key, n.window_kind, n.unit, at) as l
      order by n.position`,
@@ -409,7 +416,7 @@ export async function readLimits(at: LimitsAt, names: readonly CounterName[], if
   return rows.map((row, i) => ({ ...describe(at, names[i]!, row, limits, if_granted), time_zone: timeZone(config) }));
 }
 
-/** The time zone in which windows begin. */
+/** The time zone of windows. */
 export function timeZone({ spend_limits }: LimitsAt['config']): string {
   return spend_limits?.time_zone ?? 'UTC';
 }
@@ -437,11 +444,11 @@ function describe(
   const is_personal = all.some((each) => isOfIt({ ...each, scope: personalScope(each.scope) ?? '' }));
   const callers = callersFor(partsOf(name), row.callers, config);
   const rules = limits.filter(isOfIt).flatMap((limit) => ruleInForce(limit, callers, reader) ?? []);
-  // Money is counted for whoever comes under a counter, all else only where a limit is for the request.
+  // Counters of money count all requests, others only requests with a limit.
   const is_always_counted = unit === 'nano_usd' && rule_name === undefined && all.some(isOfIt);
   const counted = is_personal || is_always_counted || rules.length > 0;
   const enforced = rules.flatMap(({ mode, always, limit }) => (mode === 'enforce' && always ? [limit!] : []));
-  // Within a limit that several share, a person has what is granted and nothing else.
+  // Within a shared limit a person has their grants only.
   const [least = is_personal && !all.some(isOfIt) ? 0 : null] = enforced.toSorted((a, b) => a - b);
   const granted = grants.reduce((sum, { amount }) => sum + amount, if_granted);
   const limit = counted ? limitInForce(least, { set: row.set_amount, granted }) : null;
@@ -456,7 +463,7 @@ function describe(
     spent: show(spent),
     reserved: show(reserved),
     in_flight: row.in_flight,
-    room: limit === null ? null : show(roomLeft({ limit, spent, reserved })),
+    room: limit === null ? null : show(remainingOf({ limit, spent, reserved })),
     resets_at: row.resets_at,
     forecast: limit === null ? null : forecastFor(name, row, limit),
     rules: rules.map((rule) => ({ ...rule, limit: rule.limit === null ? null : show(rule.limit) })),
@@ -471,10 +478,8 @@ function describe(
   };
 }
 
-const DAY_MS = 86_400_000;
-
 function forecastFor({ window }: CounterName, row: StatusRow, limit: number): Forecast | null {
-  if (window === 'open' || window === 'minute') return null;
+  if (!isSpendWindow(window)) return null;
   const since = Number(row.began_at);
   const { counted_from } = row;
   return forecastOf({
@@ -484,8 +489,7 @@ function forecastFor({ window }: CounterName, row: StatusRow, limit: number): Fo
     resets_at: row.resets_at!.getTime(),
     now: row.at.getTime(),
     before: row.spent_before,
-    windows_before:
-      counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / CALENDAR[window].days / DAY_MS),
+    windows_before: counted_from === null ? 0 : Math.round((since - counted_from.getTime()) / lengthOfWindow(window)),
     window,
   });
 }

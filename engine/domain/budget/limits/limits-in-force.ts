@@ -1,3 +1,4 @@
+import { StageError } from '../../../base/contract/errors.ts';
 import type {
   Clock,
   CounterName,
@@ -5,19 +6,24 @@ import type {
   LimitDemand,
   LimitStatus,
   LimitsInForce,
+  MoveDecision,
   ReservationRequest,
+  Services,
 } from '../../../base/contract/services.ts';
+import type { StageContext } from '../../../base/contract/stage.ts';
 import { createGroupCommit } from '../../../base/kit/group-commit.ts';
 import type { Database } from '../../../base/store/database.ts';
+import { isUnavailable } from '../../../base/store/store-errors.ts';
 import { databaseTime } from '../ledger/ledger-statements.ts';
 import type { GrantInForce } from '../reports/spending.ts';
+import { counterId, grantedIn, RUN_TIME_RULE } from './headroom.ts';
 import { personalCounter } from './limit-names.ts';
-import { counterId, grantedIn, RUN_TIME_RULE } from './room.ts';
+import { hopelessFirst, limitHeaders, refuseForLimits } from './refusals.ts';
 
-/** Nothing was set or granted. */
+/** No changes at run time. */
 export const NO_CHANGES: LimitChanges = { set: null, grants: [] };
 
-/** Makes the service that knows what was set and granted at run time. */
+/** Creates the service that reads limits and grants set at run time. */
 export function createLimitsInForce(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -47,56 +53,95 @@ export function createLimitsInForce(options: {
           databaseTime(clock),
         ],
       );
-      // Reasons are for administrators.
+      // Only administrators may read the reasons of grants.
       return rows.map(({ set, grants }) => ({ set, grants: grants.map(({ reason: _, ...grant }) => grant) }));
     },
   });
   return { changes: (name) => lookups.run(name) };
 }
 
-/**
- * Limits that refuse a request, with who changed them at run time. Where that cannot be read the request is refused without: the
- * limit itself is known.
- */
-export function withChanges(exceeded: readonly LimitStatus[], limits: LimitsInForce): Promise<readonly LimitStatus[]> {
-  return Promise.all(
-    exceeded.map(async (status) => {
-      if (status.rule !== RUN_TIME_RULE && status.granted === undefined) return status;
-      const changes = await limits.changes(status).catch(() => undefined);
-      return changes === undefined ? status : { ...status, changes };
-    }),
-  );
-}
-
 function milliseconds(column: string): string {
   return `floor(extract(epoch from ${column}) * 1000)::bigint`;
 }
 
-// What one person is granted within a limit that several share: used once that has no more room, by nobody else.
-
-/** What was asked of the ledger in the end, and what it said. */
-export interface Asked<Decision> {
+/**
+ * The final reservation request, its decision, and the limits without headroom: limits that waiting cannot help come first.
+ */
+export interface RoomFound<Decision extends MoveDecision = MoveDecision> {
   readonly request: ReservationRequest;
   readonly decision: Decision;
+  readonly exceeded: readonly LimitStatus[];
 }
 
-/** Asks for room within what is shared, else within what the person is granted beside it. Raises what asking raises. */
-export async function askWithin<Decision extends { readonly exceeded: readonly LimitStatus[] }>(
-  request: ReservationRequest,
-  ask: (request: ReservationRequest) => Promise<Decision>,
-  limits: LimitsInForce,
-): Promise<Asked<Decision>> {
-  const decision = await ask(request);
-  if (decision.exceeded.length === 0) return { request, decision };
-  const own = await withPersonalRoom(request, decision.exceeded, limits);
-  return own === undefined ? { request, decision } : { request: own, decision: await ask(own) };
+/** Creates the limit check: reserves, and builds the error of a rejected request. */
+export function createLimitCheck(services: Pick<Services, 'config' | 'clock' | 'limits_in_force'>) {
+  const { config, clock, limits_in_force } = services;
+  const { status = 429, advice, time_zone = 'UTC' } = config.spend_limits ?? {};
+  const headers = limitHeaders(config.server.profile.header_prefix);
+
+  async function inStore<Decision>(ask: Promise<Decision>): Promise<Decision> {
+    try {
+      return await ask;
+    } catch (error) {
+      if (!isUnavailable(error)) throw error;
+      const all_headers = { ...error.headers, ...headers.unreadable };
+      const { status: code, details } = error;
+      throw new StageError(error.code, error.message, { status: code, details, cause: error, headers: all_headers });
+    }
+  }
+
+  return {
+    /**
+     * Reserves on the shared limits, else on the user's personal grants. Raises store_unavailable, with headers that say
+     * that limits cannot be read, and the errors of `ask`.
+     */
+    async ask<Decision extends MoveDecision>(
+      ctx: Pick<RequestContext, 'recordShadow'>,
+      wanted: ReservationRequest,
+      ask: (request: ReservationRequest) => Promise<Decision>,
+    ): Promise<RoomFound<Decision>> {
+      let request = wanted;
+      let decision = await inStore(ask(request));
+      const { exceeded } = decision;
+      const own = exceeded.length > 0 ? await withPersonalGrant(request, exceeded, limits_in_force) : undefined;
+      if (own !== undefined) {
+        request = own;
+        decision = await inStore(ask(own));
+      }
+      for (const { rule } of decision.shadows) ctx.recordShadow(`spend:${rule}`);
+      return { request, decision, exceeded: hopelessFirst(decision.exceeded, request) };
+    },
+
+    /**
+     * The error of a rejected request, with the run-time changes of its limits. If these cannot be read, the error omits
+     * them.
+     */
+    async refusal(
+      ctx: Pick<RequestContext, 'recordLimits'>,
+      { request, decision, exceeded }: RoomFound,
+    ): Promise<StageError> {
+      const limits_then = await Promise.all(
+        exceeded.map(async (limit) => {
+          if (limit.rule !== RUN_TIME_RULE && limit.granted === undefined) return limit;
+          const changes = await limits_in_force.changes(limit).catch(() => undefined);
+          return changes === undefined ? limit : { ...limit, changes };
+        }),
+      );
+      ctx.recordLimits(limits_then);
+      // Windows end by the database's clock, which may differ from this machine's.
+      const at = decision.decided_at ?? clock.now();
+      return refuseForLimits(limits_then, request, { status, advice, headers, time_zone }, at);
+    },
+  };
 }
+
+type RequestContext = StageContext<never, never, never>;
 
 /**
- * The request again, with what its person is granted in the place of limits that have no room; `undefined` where there is one
- * within which nothing is granted to them. It then counts on that alone: what is shared stays used up as it is.
+ * The request with personal grants in place of the exhausted limits; `undefined` if the user lacks a grant for one of them.
+ * The request then counts only against the grant, not against the shared limit.
  */
-async function withPersonalRoom(
+async function withPersonalGrant(
   request: ReservationRequest,
   exceeded: readonly LimitStatus[],
   limits: LimitsInForce,

@@ -1,56 +1,49 @@
 import type { ChatBound, ModelConfig, OutputBound, UpstreamConfig } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
-import { OUTPUT_BOUND_MIN, type Protocol, protocolOf } from '../../../base/contract/protocol.ts';
+import { protocolOf } from '../../../base/contract/protocol.ts';
 import type { EffectivePrice, ModelCatalog, PricedRoute, Served, TokenRates } from '../../../base/contract/services.ts';
 import type { StageContext } from '../../../base/contract/stage.ts';
 import { priceTokens } from '../../../base/kit/money.ts';
-import { otherBound } from '../../protocols/index.ts';
+import { definitionNamed, definitionOf, type OutputRules, otherBound } from '../../protocols/index.ts';
 import { audioPico, costAt, NO_TOKENS, possibleRates } from '../prices/prices.ts';
 
-/** The most tokens that an answer can take. */
+/** Upper bounds of the tokens of a request. */
 export interface MostTokens {
   /** Of one run of the model. */
   readonly input: number;
   readonly output: number;
   /** How often the model is run. */
   readonly runs: number;
-  /** How often another model may be, which the request names beside it. */
+  /** How often each other model that the request names may run. */
   readonly other_runs: number;
-  /** How often it is run on top to summarize the conversation, and how much it may say then. */
+  /** Additional runs to summarize the conversation, and the most output of each. */
   readonly compactions: number;
   readonly compaction_output: number;
 }
 
-/**
- * How often a model is run for one answer that bounds no tool: as the Messages API documents it, and for Responses, which
- * document no bound, more than any answer is known to have taken.
- */
-const ITERATIONS: Readonly<Record<Protocol, number>> = { messages: 10, chat: 10, responses: 100 };
-
 /** The most tokens that a request can use of a model. A model reads and writes no more than its context window in one run. */
-export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
+export function mostTokensOf(ctx: TokenFacts, model: ModelConfig, upstream: UpstreamConfig): MostTokens {
   const { max_output_tokens } = model;
   const choices = choicesOf(ctx);
   const context_window = windowOf(ctx, model);
   const input_max = ctx.get('request.input_tokens_max');
   if (ctx.get('request.protocol') === 'none') {
-    // Every text of a list is read by itself.
+    // Each text of a list is a run of its own.
     const input = Math.min(input_max, context_window * choices);
     const once = { runs: 1, other_runs: 1, compactions: 0, compaction_output: 0 };
     return { input, output: max_output_tokens * choices, ...once };
   }
-  const to = upstreamProtocol(ctx);
-  const endless = upstream.tool_iterations ?? ITERATIONS[to];
+  const { runs_max, are_runs_bounded } = definitionOf(ctx.get('route.protocol')).output;
+  const endless = upstream.tool_iterations ?? runs_max;
   // 0: it may use the upstream's tools as often as it likes.
   const asked = (ctx.get('request.iterations') ?? 1) || endless;
-  // A use that `max_uses` refuses is an error that the model reads and goes on from: there bounds of tools bound no runs.
-  const iterations = asked > 1 && to === 'messages' ? Math.max(asked, endless) : asked;
+  const iterations = asked > 1 && !are_runs_bounded ? Math.max(asked, endless) : asked;
   const output = outputBound(ctx, model, upstream) ?? max_output_tokens;
   const compacts = ctx.get('request.compacts') === true;
   return {
     input: Math.min(input_max, context_window),
     output: Math.min(output, Math.max(context_window, max_output_tokens)),
-    // Some providers read the input once for every choice.
+    // Some providers bill the input once per choice.
     runs: iterations * choices,
     other_runs: asked * choices,
     compactions: compacts ? iterations * choices : 0,
@@ -58,53 +51,51 @@ export function mostTokensOf(ctx: AskedContext, model: ModelConfig, upstream: Up
   };
 }
 
-function upstreamProtocol(ctx: AskedContext): Protocol {
-  return (ctx.get('route.protocol') as Protocol | undefined) ?? 'messages';
-}
-
 /**
- * The bound that the upstream keeps to, if it is sent one: then the largest that is sent, as it may know the others too and
- * prefer them. 0 is none: there are servers that take it for that.
+ * The output bound that the upstream enforces, if the request has one: the largest of all bounds sent, since the upstream may
+ * prefer any. 0 is no bound: some servers take it as such.
  */
 function outputBound(
-  ctx: AskedContext,
+  ctx: TokenFacts,
   model: ModelConfig,
   { enforces, max_tokens_field }: UpstreamConfig,
 ): number | undefined {
-  const to = upstreamProtocol(ctx);
+  const to = definitionOf(ctx.get('route.protocol'));
   const asked = ctx.get('request.max_tokens');
-  // Messages has no request without a bound, so that a translated one says one of ours.
-  const max_tokens = asked ?? (to === 'messages' ? model.default_output_tokens : 0);
-  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, OUTPUT_BOUND_MIN[to] ?? 0);
+  const max_tokens = asked ?? (to.output.is_required ? model.default_output_tokens : 0);
+  const translated = max_tokens === 0 ? 0 : Math.max(max_tokens, to.output.min);
   const bounds = ctx.get('request.output_bounds') ?? (asked === undefined ? {} : { max_tokens: asked });
   const sent =
-    protocolOf(ctx.get('request.protocol')) === to
-      ? respelt(bounds as Readonly<Record<string, number>>, to, max_tokens_field)
-      : { [writtenBound(model, to, max_tokens_field)]: translated };
+    definitionNamed(protocolOf(ctx.get('request.protocol'))) === to
+      ? respelt(bounds as Readonly<Record<string, number>>, to.output, max_tokens_field)
+      : { [writtenBound(model, to.output, max_tokens_field)]: translated };
   const is_kept = enforces.some((name) => (sent[name] ?? 0) > 0);
   return is_kept ? Math.max(...Object.values(sent)) : undefined;
 }
 
 /** What the bound is called in a request that the gateway has translated. */
-function writtenBound({ supports }: ModelConfig, protocol: Protocol, field: ChatBound | undefined): OutputBound {
-  if (protocol === 'responses') return 'max_output_tokens';
-  if (protocol === 'chat' && field !== undefined) return field;
-  return protocol === 'chat' && supports.thinking !== 'none' ? 'max_completion_tokens' : 'max_tokens';
+function writtenBound(
+  { supports }: ModelConfig,
+  { fields: [first, second] }: OutputRules,
+  field: ChatBound | undefined,
+): OutputBound {
+  if (second === undefined) return first;
+  return field ?? (supports.thinking === 'none' ? first : second);
 }
 
-/** The bounds of an untranslated request as they are sent: see `spellBound`. */
+/** The bounds of an untranslated request as sent: see `spellBound`. */
 function respelt(
   bounds: Readonly<Record<string, number>>,
-  protocol: Protocol,
+  { fields }: OutputRules,
   field: ChatBound | undefined,
 ): Readonly<Record<string, number>> {
-  if (protocol !== 'chat' || field === undefined || bounds[field] !== undefined) return bounds;
+  if (fields.length === 1 || field === undefined || bounds[field] !== undefined) return bounds;
   const { [otherBound(field)]: bound, ...others } = bounds;
   return bound === undefined ? bounds : { ...others, [field]: bound };
 }
 
-/** The facts that say how many tokens a request asks for, beside its protocol. */
-export const ASKED_FACTS = {
+/** The facts that bound the tokens of a request, beside its protocol. */
+export const TOKEN_FACTS = {
   reads: ['request.input_tokens_estimate', 'request.input_tokens_max'],
   reads_if_set: [
     'request.max_tokens',
@@ -119,26 +110,26 @@ export const ASKED_FACTS = {
   ],
 } as const;
 
-type AskedContext = Pick<
+type TokenFacts = Pick<
   StageContext<
-    'request.protocol' | (typeof ASKED_FACTS)['reads'][number],
-    (typeof ASKED_FACTS)['reads_if_set'][number]
+    'request.protocol' | (typeof TOKEN_FACTS)['reads'][number],
+    (typeof TOKEN_FACTS)['reads_if_set'][number]
   >,
   'get'
 >;
 
 /** How many answers a request asks for. */
-export function choicesOf(ctx: AskedContext): number {
+export function choicesOf(ctx: TokenFacts): number {
   return ctx.get('request.choices') ?? 1;
 }
 
-/** How many texts a request of an API beside those for models has at most; each may fill the window of its model. */
-export function textsOf(ctx: AskedContext): number {
+/** Most texts of a request to another API than those for models; each may fill a context window. */
+export function textsOf(ctx: TokenFacts): number {
   return ctx.get('request.protocol') === 'none' ? choicesOf(ctx) : 1;
 }
 
-/** There are servers that take a bound of 0 for none. Raises invalid_request. */
-export function refuseZeroBound(ctx: AskedContext, { name, supports }: UpstreamConfig): void {
+/** Refuses a bound of 0, which some servers take as none. Raises invalid_request. */
+export function refuseZeroBound(ctx: TokenFacts, { name, supports }: UpstreamConfig): void {
   if (ctx.get('request.max_tokens') !== 0 || supports.max_tokens_0) return;
   throw new StageError(
     'invalid_request',
@@ -147,27 +138,27 @@ export function refuseZeroBound(ctx: AskedContext, { name, supports }: UpstreamC
   );
 }
 
-/** The longest cache lifetime the prompt may be written for. Only the Messages protocol leaves that to the request. */
-export function cacheLifetime(ctx: AskedContext): string {
+/** The longest cache lifetime the prompt may be written for; upstreams of some protocols choose it themselves. */
+export function cacheLifetime(ctx: TokenFacts): string {
   if (ctx.get('request.protocol') === 'none') return 'none';
   if (ctx.get('cache.downgraded') === true) return '5m';
   const asked = ctx.get('request.cache.ttl') ?? 'none';
-  return asked === 'none' && (ctx.get('route.protocol') ?? 'messages') !== 'messages' ? '5m' : asked;
+  return asked === 'none' && !definitionOf(ctx.get('route.protocol')).kept.cache_lifetimes ? '5m' : asked;
 }
 
-/** The context window of a model; a beta header may ask for a longer one, and the upstream may grant it. */
-export function windowOf(ctx: AskedContext, { context_window }: ModelConfig): number {
+/** The context window of a request; a beta header may ask for a longer one than the model's. */
+export function windowOf(ctx: TokenFacts, { context_window }: ModelConfig): number {
   return Math.max(context_window, ctx.get('request.context_window') ?? 0);
 }
 
-/** The tokens a request counts as against limits by tokens. */
-export function likelyTokens(ctx: AskedContext, model: ModelConfig): number {
+/** The tokens that a request counts against token limits. */
+export function likelyTokens(ctx: TokenFacts, model: ModelConfig): number {
   const { max_output_tokens } = model;
   const input = Math.min(ctx.get('request.input_tokens_estimate'), windowOf(ctx, model) * textsOf(ctx));
   return input + Math.min(ctx.get('request.max_tokens') ?? max_output_tokens, max_output_tokens) * choicesOf(ctx);
 }
 
-/** The most a request can use. */
+/** Upper bounds of the usage of a request. */
 export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
   /** As in `MostTokens`; absent: once, and never to summarize. */
   readonly runs?: number;
@@ -177,14 +168,14 @@ export interface MostUsage extends Pick<MostTokens, 'input' | 'output'> {
   readonly cache_ttl: string;
   /** Most uses of each tool that the upstream runs. */
   readonly server_tools?: Readonly<Record<string, number>>;
-  /** Uses beyond those, of whichever tool is the most expensive. */
+  /** Further uses, priced as the most expensive tool. */
   readonly any_tool?: number;
   readonly asked?: Served;
   /** Whether its input, and its answer, may be audio. */
   readonly audio?: { readonly input: boolean; readonly output: boolean };
 }
 
-/** The most that usage can cost, in nano-USD: the whole input at the most expensive price that the cache lifetime allows. */
+/** The highest cost of usage in nano-USD: all input at the most expensive price that the cache lifetime allows. */
 export function highestCost(models: ModelCatalog, model: ModelConfig, most: MostUsage, route: PricedRoute): number {
   const { runs = 1, compactions = 0, compaction_output = 0 } = most;
   const price = models.price(model, route);
@@ -202,7 +193,7 @@ function toolFees({ server_tools_pico: fees }: EffectivePrice, uses: number): nu
   return uses === 0 ? 0 : priceTokens([uses], [Math.max(0, ...Object.values(fees))]);
 }
 
-/** The most that one run of the model can cost at some of a price's rates, in nano-USD. */
+/** The highest cost of one run at some rates of a price, in nano-USD. */
 export function runCost(
   price: EffectivePrice,
   rates: TokenRates,
@@ -221,13 +212,13 @@ export function runCost(
     });
   };
   if (long_context === undefined || input <= long_context.above_input_tokens) return cost(input, pico);
-  // It may turn out shorter than it can be at most, and a tier may be cheaper than what lies below it.
+  // The input may be shorter than its bound, and a tier may be cheaper than the one below.
   return Math.max(cost(long_context.above_input_tokens, pico), cost(input, long_context.pico));
 }
 
 type InputKind = 'input' | 'cache_read' | 'cache_write_5m' | 'cache_write_1h';
 
-/** An upstream reads from its cache unasked, and writes to it for the lifetime that was asked for. */
+/** Upstreams read their cache unasked, and write it with the requested lifetime. */
 function mostExpensiveKind(pico: TokenRates['pico'], cache_ttl: string): InputKind {
   let most_expensive: InputKind = pico.cache_read > pico.input ? 'cache_read' : 'input';
   if (cache_ttl !== 'none' && pico.cache_write_5m > pico[most_expensive]) most_expensive = 'cache_write_5m';

@@ -2,54 +2,54 @@ import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.t
 import type { EffectivePrice } from '../../../base/contract/services.ts';
 import { isCertain } from '../../../base/rules/guards.ts';
 import type { PipelineSpec } from '../../../base/source/spec.ts';
+import { definitionOf } from '../../protocols/index.ts';
 import { idsAt } from '../prices/catalogue.ts';
 import { cataloguedModels } from '../prices/known-models.ts';
 import { createPriceBook } from '../prices/prices.ts';
+import { overshootOf } from './headroom.ts';
 import { runCost } from './most-tokens.ts';
-import { overshootOf } from './room.ts';
 import { spendLimits } from './spend-limits.ts';
 
-/** The request that can cost the most, in tokens. */
+/** The most expensive possible request, in tokens. */
 export interface MostExpensiveRequest {
   readonly model: string;
   readonly upstream: string;
   readonly cost_nano_usd: number;
 }
 
-/** How far one limit can be passed. */
+/** Overshoot bound of one limit. */
 export interface LimitOvershoot {
   readonly name: string;
   readonly bound_nano_usd: number;
 }
 
-/** How far spending can pass the configured limits in USD. */
+/** Overshoot bounds of the configured limits in USD. */
 export interface Overshoot {
-  /** Most by which one limit can be passed, in nano-USD; absent when there are no limits in USD, so that nothing is bounded. */
+  /** Largest overshoot of a limit, in nano-USD; absent without limits in USD. */
   readonly bound_nano_usd?: number;
-  /** Whether something is limited, only not in USD. */
+  /** Whether there are only limits in other units. */
   readonly only_others?: true;
-  /** By limit, where it is not 0; in file order. */
+  /** By limit, without zeros, in file order. */
   readonly limits: readonly LimitOvershoot[];
   /** Under `reserve: typical` with a limit in USD. */
   readonly most_expensive?: MostExpensiveRequest;
-  /** What costs money and is in no bound, in words. */
+  /** Costs that no bound includes, in words. */
   readonly not_bounded: readonly string[];
-  /** Upstreams that are not said to keep to `max_completion_tokens`; only where the most is reserved that they can answer. */
+  /** Upstreams that do not declare to enforce `max_completion_tokens`; only under a reservation of the longest answer. */
   readonly unbounded_at?: readonly string[];
 }
 
-/** Under `worst_case`, as many uses are reserved as the request allows. */
-const ENDLESS_TOOLS =
-  'tools that the upstream runs itself, where a request does not say how often at most or they have no price';
-/** How often a request may use them is up to its caller. */
-const PROVIDER_TOOLS = 'tools that the upstream runs itself';
+/** Under `worst_case` the reservation includes the uses that the request allows. */
+const ENDLESS_TOOLS = 'tools that the upstream runs, where a request does not bound their uses or they have no price';
+/** The caller decides how often a request may use them. */
+const PROVIDER_TOOLS = 'tools that the upstream runs';
 /** Under `worst_case` they are reserved. */
 const BESIDE = ['models that a request names beside its own', 'summaries of conversations'] as const;
 /** Fees by the month, minimum charges, taxes. */
-const OTHER_FEES = 'fees that are not by use';
-const WHILE_AWAY = 'what goes out while the database is away (on_store_error: allow)';
+const OTHER_FEES = 'fees that do not depend on use';
+const WHILE_AWAY = 'requests during a database outage (on_store_error: allow)';
 
-/** Whether every request that a pipeline sends out has first reserved what it may cost. Counting tokens is free. */
+/** Whether a pipeline reserves the cost of each request before it forwards it. Counting tokens is free. */
 function reservesAll({ match, stages }: PipelineSpec): boolean {
   if (match.protocol === 'count_tokens') return true;
   const runs = stages.filter(({ mode }) => mode === 'enforce');
@@ -64,9 +64,9 @@ function reservesAll({ match, stages }: PipelineSpec): boolean {
 }
 
 /**
- * The overshoot bound of limits in USD. Under `worst_case` a request first reserves the most it can cost, and is refused when
- * a limit has no room for that: no limit is passed, whatever runs at once. Under `typical` all that is in flight may pass
- * a limit by `overshoot_percent` of it, and one request that is alone by whatever it can cost at most.
+ * The overshoot bound of limits in USD. Under `worst_case` a request reserves the most it can cost: concurrent requests never
+ * exceed a limit. Under `typical` the requests in flight may exceed a limit by `overshoot_percent` of it, and a single request by
+ * its highest cost.
  */
 export function overshootBound(config: GatewayConfig, pipelines: readonly PipelineSpec[]): Overshoot {
   const in_force = spendLimits(config).filter(({ mode }) => mode === 'enforce');
@@ -83,7 +83,9 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
     OTHER_FEES,
   ];
   if (reserve === 'worst_case') {
-    const chat = config.upstreams.filter(({ protocols }) => protocols.includes('chat'));
+    const chat = config.upstreams.filter(({ protocols }) =>
+      protocols.some((protocol) => definitionOf(protocol).output.fields.includes('max_completion_tokens')),
+    );
     const unbounded_at = chat
       .filter(({ enforces, max_tokens_field }) => !max_tokens_field && !enforces.includes('max_completion_tokens'))
       .map(({ name }) => name);
@@ -98,7 +100,7 @@ export function overshootBound(config: GatewayConfig, pipelines: readonly Pipeli
   return { bound_nano_usd, limits, ...(most_expensive && { most_expensive }), not_bounded };
 }
 
-/** The most expensive request that any model takes at any upstream, by any price of any time; `undefined` without models. */
+/** The most expensive request of all models, upstreams and price periods; `undefined` without models. */
 export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveRequest | undefined {
   const book = createPriceBook(config);
   let most_expensive: MostExpensiveRequest | undefined;
@@ -115,13 +117,13 @@ export function mostExpensiveRequest(config: GatewayConfig): MostExpensiveReques
   return most_expensive;
 }
 
-/** Upstreams whose models, and so the most that a request can cost, only their lists tell. */
+/** Upstreams whose models, and so their highest costs, are known from model lists only. */
 function unknownModels({ from_model_lists, upstreams }: GatewayConfig): string[] {
   const names = from_model_lists ? upstreams.filter(({ base_url }) => idsAt(base_url).length === 0) : [];
   return names.map(({ name }) => `what one request to a model on the list of ${name} can cost`);
 }
 
-/** The most a request can cost in tokens: a full window of the most expensive kind of input, and the longest output. */
+/** Highest cost of the tokens of a request: a full context window of the most expensive kind of input, and the longest output. */
 function mostCost({ context_window: input, max_output_tokens }: ModelConfig, price: EffectivePrice): number {
   try {
     const costs = Object.values(price.served?.rates ?? { ordinary: price }).map((rates) => {

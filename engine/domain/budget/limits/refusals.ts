@@ -1,11 +1,11 @@
-import type { Window } from '../../../base/contract/config.ts';
 import { StageError } from '../../../base/contract/errors.ts';
 import type { CounterName, CounterStatus, LimitStatus } from '../../../base/contract/services.ts';
+import { type SpendWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { nanoToUsd } from '../../../base/kit/money.ts';
-import { NEXT_ROOM_SECONDS } from '../../../base/kit/patience.ts';
+import { CONCURRENCY_RETRY_SECONDS } from '../../../base/kit/retry-hints.ts';
 import { formatInZone, formatMinuteFrom } from '../../../base/kit/zoned-time.ts';
-import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './room.ts';
-import { CALENDAR, describeAmount, describeCounter } from './spend-limits.ts';
+import { lackOf, type Needs, neededIn, RUN_TIME_RULE } from './headroom.ts';
+import { describeAmount, describeCounter } from './spend-limits.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -52,7 +52,7 @@ export function limitHeaders(header_prefix: string) {
         [names.overage_reset]: reset,
         [names.utilization]: '1',
         [names.threshold]: '1',
-        [names.period]: CALENDAR[exceeded.window as Window].adjective,
+        [names.period]: WINDOWS[exceeded.window as SpendWindow].adjective,
         [names.disabled_reason]: 'org_spend_cap_reached',
         ...(!isOwn(exceeded) && { [names.scope]: 'group_pool' }),
       };
@@ -143,7 +143,7 @@ export function refuseForLimits(
 ): StageError {
   const first = exceeded[0]!;
   const { scope, key, window, unit, rule, limit, spent, reserved, in_flight, resets_at } = first;
-  const seconds = resets_at === null ? NEXT_ROOM_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
+  const seconds = resets_at === null ? CONCURRENCY_RETRY_SECONDS : Math.max(1, Math.ceil((resets_at - now) / 1000));
   const { needed, ...explanation } = explain(first, needs, seconds, time_zone);
   const message = sentence(explanation, originOf(first, time_zone), advice);
   const about = { window, scope, key, resets_at: isoTime(resets_at), rule, ...changeDetails(first) };
@@ -171,7 +171,7 @@ export function refuseForLimits(
 
 function list(status: LimitStatus): Listed {
   const { scope, key, window, unit, limit, rule, resets_at } = status;
-  const amount = unit === 'nano_usd' ? { limit_usd: nanoToUsd(limit) } : { limit, unit };
+  const amount: Listed = unit === 'nano_usd' ? { limit_usd: nanoToUsd(limit) } : { limit, unit };
   return { scope, key, window, ...amount, resets_at: isoTime(resets_at), rule, ...changeDetails(status) };
 }
 
@@ -241,7 +241,7 @@ function explain(
   const is_money = unit === 'nano_usd';
   const amount = (of: number) => describeAmount(of, unit);
   const per = window === 'open' ? ' at once' : ' per minute';
-  const which = is_money ? `${CALENDAR[window as Window].adjective} limit` : 'limit';
+  const which = is_money ? `${WINDOWS[window as SpendWindow].adjective} limit` : 'limit';
   const what = `${which} of ${amount(limit)}${is_money ? '' : per} for ${describeCounter(status)}`;
   if (limit === 0) {
     return {
@@ -357,7 +357,7 @@ function furthestLimit(statuses: readonly CounterStatus[]): CounterStatus | unde
   return nearest;
 }
 
-function ownStatus(window: Window, statuses: readonly CounterStatus[]): CounterStatus {
+function ownStatus(window: SpendWindow, statuses: readonly CounterStatus[]): CounterStatus {
   const own = statuses.filter((each) => each.scope === 'user' && each.window === window);
   const [least] = own.toSorted((a, b) => (a.limit ?? Number.MAX_VALUE) - (b.limit ?? Number.MAX_VALUE));
   if (least === undefined) throw new Error(`nobody asked for the status of the user's ${window}`);
@@ -379,7 +379,7 @@ function limitUsage(limit_status: CounterStatus, is_active: boolean): LimitUsage
   if (percent === null) return [];
   const { window, scope, rule } = limit_status;
   const severity = percent >= LAST_WARNING_PERCENT ? 'critical' : percent >= WARNING_PERCENT ? 'warning' : 'normal';
-  const group = CALENDAR[window as Window].adjective;
+  const group = WINDOWS[window as SpendWindow].adjective;
   return [{ kind: 'spend', group, percent, resets_at: resetTime(limit_status), severity, is_active, scope, rule }];
 }
 

@@ -5,8 +5,6 @@ import {
   type SpendDefault,
   type SpendRuleConfig,
   type SpendScope,
-  WINDOWS,
-  type Window,
 } from '../../../base/contract/config.ts';
 import type {
   CounterName,
@@ -17,6 +15,7 @@ import type {
   LimitWindow,
   Services,
 } from '../../../base/contract/services.ts';
+import { SPEND_WINDOWS, WINDOWS } from '../../../base/contract/windows.ts';
 import { formatUsd, usdToNano } from '../../../base/kit/money.ts';
 import { factsRead } from '../../../base/rules/fact-paths.ts';
 
@@ -38,21 +37,12 @@ export interface SpendLimit {
   readonly limit?: number;
   /** In the unit, by group of the caller. */
   readonly by_group?: Readonly<Record<string, number>>;
-  /** Whether only requests that the condition holds for are counted: on a counter of the rule's own. */
+  /** Whether it counts only matching requests, on a counter of its own. */
   readonly matching: boolean;
   readonly on_store_error: 'deny' | 'allow';
 }
 
-/** Calendar windows: what they are called, how many days they have, and how many before one a forecast looks at. */
-export const CALENDAR: Readonly<
-  Record<Window, { readonly adjective: string; readonly now: string; readonly days: number; readonly past: number }>
-> = {
-  day: { adjective: 'daily', now: 'today', days: 1, past: 7 },
-  week: { adjective: 'weekly', now: 'this week', days: 7, past: 4 },
-  month: { adjective: 'monthly', now: 'this month', days: 30.44, past: 3 },
-};
-
-/** Every limit: everybody's, then those of the rules, in file order. */
+/** All limits: the defaults, then those of rules, in file order. */
 export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'>): readonly SpendLimit[] {
   if (spend_limits === undefined) return [];
   const { defaults, rules, on_store_error } = spend_limits;
@@ -65,7 +55,7 @@ export function spendLimits({ spend_limits }: Pick<GatewayConfig, 'spend_limits'
       logic: true,
       scopes: [scope],
       scope,
-      window: WINDOWS.find((window) => CALENDAR[window].adjective === adjective)!,
+      window: SPEND_WINDOWS.find((window) => WINDOWS[window].adjective === adjective)!,
       unit: 'nano_usd',
       limit: usdToNano(usd),
       matching: false,
@@ -114,12 +104,12 @@ function inOrder(scope: SpendRuleConfig['scope']): readonly SpendScope[] {
     : SPEND_SCOPES.filter((each) => (scope as readonly SpendScope[]).includes(each));
 }
 
-/** The key of a counter: the key of its scope, or a JSON array of those of several. */
+/** The key of a counter: the key of its scope, or a JSON array for several scopes. */
 export function counterKey(keys: readonly string[]): string {
   return keys.length === 1 ? keys[0]! : JSON.stringify(keys);
 }
 
-/** Who or what a counter counts, for people: `user ana@example.com and model coder-1`. */
+/** The subject of a counter for people: `user ana@example.com and model coder-1`. */
 export function describeCounter({ scope, key }: { readonly scope: string; readonly key: string }): string {
   const scopes = scope.split('+');
   if (scopes.length === 1) return `${scope} ${key}`;
@@ -135,7 +125,7 @@ export function describeAmount(amount: number, unit: LimitUnit): string {
 
 /**
  * What a limit allows: `20 USD per user and day`, `8 requests at once per user`.
- * @param time_zone is named where days, weeks or months begin in it.
+ * @param time_zone named for calendar windows.
  */
 export function describeLimit(
   limit: Pick<SpendLimit, 'scopes' | 'window' | 'unit' | 'limit' | 'by_group' | 'matching'>,
@@ -150,39 +140,39 @@ export function describeLimit(
   ].join(', ');
   const zone = time_zone === undefined || limit.window === 'minute' ? '' : ` (${time_zone})`;
   const per = limit.window === 'open' ? `at once per ${who}` : `per ${who} and ${limit.window}${zone}`;
-  return `${amounts} ${per}${limit.matching ? ', counting only what it is for' : ''}`;
+  return `${amounts} ${per}${limit.matching ? ', counting only matching requests' : ''}`;
 }
 
-/** The rule that alone counts on a counter, by its scope and key; `undefined` where every limit of that scope does. */
+/** The rule that owns a counter, by its scope and key; `undefined` for a counter of all limits of the scope. */
 export function ruleOfCounter({ scope, key }: { readonly scope: string; readonly key: string }): string | undefined {
   if (!scope.endsWith('+rule')) return undefined;
   return (JSON.parse(key) as string[]).at(-1);
 }
 
-/** SQL: whether a counter `c` is of the rule that a limit `r` is, where that has counters of its own. */
+/** SQL: whether a counter `c` belongs to the rule of a limit `r`, where the rule has counters of its own. */
 export const IS_OF_RULE = 'case when r.rule is null then true else (c.key::jsonb ->> -1) = r.rule end';
 
-/** SQL: the person a counter `c` is of, whose groups decide how much a limit is. */
+/** SQL: the person of a counter `c`, whose groups decide the amount of a limit. */
 export const PERSON_OF_COUNTER = "case c.scope when 'user' then c.key when 'user+rule' then c.key::jsonb ->> 0 end";
 
-/** Who and what a request is counted under; a scope it has no part in is `undefined`. */
+/** Keys of a request by scope; `undefined` for a scope that does not apply. */
 export type LimitKeys = Readonly<Record<Exclude<SpendScope, 'rule'>, string | undefined>>;
 
-/** Which of the limits are meant. */
+/** Selects limits. */
 export interface LimitChoice {
-  /** `nothing`: the request costs nothing, so that no limit by money or tokens applies to it. Absent: `full`. */
+  /** `nothing`: the request is free, so limits of money and tokens do not apply. Absent: `full`. */
   readonly charge?: 'full' | 'nothing';
-  /** Whether a fact is known; a limit whose condition reads one that is not is left out. Absent: all are. */
+  /** Whether a fact is known; limits with a condition on an unknown fact are left out. Absent: all are known. */
   readonly knows?: (fact: string) => boolean;
 }
 
-/** Counted for everybody who spends, so that a limit set later finds what was spent before. */
+/** Counters that always count, so that a limit set later includes earlier spending. */
 export const ALWAYS_COUNTED = [
   { scopes: ['user'], scope: 'user', window: 'day', unit: 'nano_usd', rule: 'defaults.user_daily_usd' },
   { scopes: ['team'], scope: 'team', window: 'month', unit: 'nano_usd', rule: 'defaults.team_monthly_usd' },
 ] as const satisfies readonly (Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit'> & { readonly rule: string })[];
 
-/** The counters of `ALWAYS_COUNTED` that a caller's requests count on. */
+/** The counters of `ALWAYS_COUNTED` for a caller. */
 export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'team'>): CounterName[] {
   return ALWAYS_COUNTED.flatMap(({ scope, window, unit }) => {
     const key = scope === 'user' ? user : team;
@@ -190,24 +180,23 @@ export function alwaysCounted({ user, team }: Pick<LedgerIdentity, 'user' | 'tea
   });
 }
 
-/** All limits on counters of one name; what differs is only the key. */
+/** All limits on the counters of one scope, window and unit. */
 interface CompiledCounter extends Pick<SpendLimit, 'scopes' | 'scope' | 'window' | 'unit' | 'matching'> {
-  /** Who is named where nothing limits a request that is counted all the same. */
+  /** Rule name of the demand when no limit applies. */
   readonly rule: string;
-  /** Each with what tells whether it applies; absent means always. */
+  /** Limits with their compiled condition; without one a limit always applies. */
   readonly limits: (SpendLimit & { readonly applies?: (facts: FactView) => boolean })[];
 }
 
 /**
- * Compiles `spend_limits`, ready to be asked which limits a request comes under. Money is counted for every request under a
- * counter that some limit names, with the limit null when none applies to the request; what is counted by request or by minute
- * only where a limit applies.
+ * Compiles `spend_limits` into a function from a request to its demands. Counters of money count every request, with a `null`
+ * limit if none applies; counters of requests and tokens count only where a limit applies.
  */
 export function compileLimits(config: GatewayConfig, condition: Services['condition'], choice: LimitChoice = {}) {
   const counters = compileCounters(config, condition, choice);
   const otherwise = config.spend_limits?.on_store_error ?? 'deny';
   return {
-    /** @param facts is called only when a condition must be evaluated. */
+    /** @param facts called only if a condition must be evaluated. */
     demandsOf(keys: LimitKeys, groups: readonly string[], facts: () => FactView) {
       const demands: LimitDemand[] = [];
       let on_store_error: 'deny' | 'allow' | undefined;
@@ -229,13 +218,13 @@ export function compileLimits(config: GatewayConfig, condition: Services['condit
         }
         if (!limited && !matching && unit === 'nano_usd') demands.push({ scope, key, window, unit, limit: null, rule });
       }
-      // What `spend_limits` says when no limit applies; else `allow` when every one says so.
+      // The value of `spend_limits` without an applicable limit, else `allow` only if all limits say so.
       return { demands, on_store_error: on_store_error ?? otherwise };
     },
   };
 }
 
-/** The counters in the order in which limits name them; a request is counted once under each. */
+/** The counters in the order of limits; a request counts once on each. */
 function compileCounters(
   config: GatewayConfig,
   condition: Services['condition'],
@@ -248,7 +237,7 @@ function compileCounters(
     counters.set(name, found);
     return found;
   };
-  // A limit on money may have been set below what is spent; a request that costs nothing is not even counted there.
+  // A limit of money may be lower than what is spent: a free request must not meet it.
   if (charge === 'full') for (const counter of ALWAYS_COUNTED) counterOf({ ...counter, matching: false });
   for (const limit of spendLimits(config)) {
     const { scopes, scope, window, unit, name: rule, matching, logic } = limit;
@@ -259,7 +248,7 @@ function compileCounters(
   return [...counters.values()];
 }
 
-/** The key of a counter; `undefined` when the request has no part in one of the scopes. */
+/** The key of a counter; `undefined` if a scope does not apply to the request. */
 function keyOf(
   scopes: readonly SpendScope[],
   keys: Readonly<Record<SpendScope, string | undefined>>,
@@ -274,7 +263,7 @@ function keyOf(
   return counterKey(parts);
 }
 
-/** The largest amount of the caller's groups, else that of everybody else; `undefined` when the limit is not for this caller. */
+/** The largest amount of the caller's groups, else the general amount; `undefined` if the limit does not apply to the caller. */
 export function amountFor(
   { limit, by_group }: Pick<SpendLimit, 'limit' | 'by_group'>,
   groups: readonly string[],
@@ -284,7 +273,7 @@ export function amountFor(
   return amounts.length === 0 ? limit : Math.max(...amounts);
 }
 
-/** The limits on requests at once that a caller comes under, the smallest of each counter. */
+/** The concurrency limits of a caller, the smallest of each counter. */
 export type LimitsAtOnce = (
   keys: Pick<LimitKeys, 'user' | 'team' | 'project' | 'token'>,
   groups: readonly string[],
@@ -292,8 +281,7 @@ export type LimitsAtOnce = (
 ) => (LimitDemand & { readonly limit: number })[];
 
 /**
- * Compiles those limits on requests at once that are decided by who is calling. `undefined` when there are none: then no
- * request needs to be asked for.
+ * Compiles the concurrency limits that depend on the caller only. `undefined` without any.
  */
 export function limitsAtOnce(config: GatewayConfig, condition: Services['condition']): LimitsAtOnce | undefined {
   const rules = config.spend_limits?.rules ?? [];

@@ -25,26 +25,26 @@ const LONGEST: readonly (readonly [tokens: number, ...models: readonly RegExp[]]
   [128_000, /glm-5/, /minimax-m3/],
 ];
 
-/** The longest answer of a model by its name, in tokens; `undefined` where it is not known. */
+/** The longest response of a model by its name, in tokens; `undefined` if unknown. */
 function longestAnswer(name: string): number | undefined {
   const plain = name.toLowerCase().replace(/[._]/g, '-');
   return LONGEST.find(([, ...models]) => models.some((model) => model.test(plain)))?.[0];
 }
 
-/** The day of the catalogue of prices that comes along: that on which its version was published. */
+/** Publication date of the bundled price catalogue. */
 export const CATALOGUE_DATE = '2026-09-23';
 
-/** What the catalogue says about a model at an address. */
+/** Entry of the catalogue for a model at an address. */
 export interface CatalogueModel {
-  /** Tokens; absent where it does not tell. */
+  /** Tokens; absent if unknown. */
   readonly context_window?: number;
-  /** Tokens of its longest answer; absent where it is not known. */
+  /** Tokens of its longest response; absent if unknown. */
   readonly max_output_tokens?: number;
-  /** Oldest first; the first holds from the beginning. Empty where it tells no price that can be kept exactly. */
+  /** Oldest first; the first has no beginning. Empty without an exact price. */
   readonly prices: readonly DatedPricing[];
 }
 
-// Half a megabyte of data, which nobody should read who writes all prices.
+// Half a megabyte of data, loaded on first use only.
 const load = createRequire(import.meta.url);
 let loaded: typeof import('@pydantic/genai-prices') | undefined;
 
@@ -115,7 +115,7 @@ function pricesOf({ prices }: ModelInfo): DatedPricing[] {
   const dated: DatedPricing[] = [];
   for (const { constraint, prices } of all) {
     const pricing = toPricing(prices);
-    // Prices by the hour are none that gateway.yaml knows.
+    // gateway.yaml has no prices by time of day.
     if (pricing === undefined || constraint?.type === 'time_of_date') return [];
     dated.push({ pricing, ...(constraint && { from: constraint.start_date }) });
   }
@@ -170,7 +170,7 @@ function tokenPrices(of: (key: string) => number | undefined) {
   const prices = {
     input,
     output,
-    // Who tells no price for what is cached charges all of it.
+    // Without a cache price, cached tokens cost the full price.
     cache_read: of('cache_read_mtok') ?? input,
     ...(cache_write_5m !== undefined && { cache_write_5m }),
     ...(cache_write_1h !== undefined && { cache_write_1h }),

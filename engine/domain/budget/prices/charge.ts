@@ -30,17 +30,17 @@ import {
   unpricedTools,
 } from './prices.ts';
 
-/** What a forwarded request used and where each number came from. */
+/** Usage of a forwarded request, and the source of each number. */
 export interface Bill {
   readonly usage: Usage;
   readonly provenance: Readonly<Record<keyof TokenCounts | 'cost', Provenance>> & {
     readonly server_tools?: Provenance;
   };
-  /** Whether nothing was used by the upstream's word, whatever its answer says beside. */
+  /** Whether the upstream reports that the request is free. */
   readonly is_empty?: true;
 }
 
-/** How a forwarded request ended, and what is known of it beside its response. */
+/** The end of a forwarded request, with what is known beside its response. */
 export interface Circumstances {
   readonly ending: Ending;
   readonly aborted: boolean;
@@ -48,21 +48,21 @@ export interface Circumstances {
   readonly output_max: number;
   readonly cache_asked: CacheLifetime;
   readonly relayed_bytes: number;
-  /** Tools that cost something when they are used, by name. */
+  /** Names of tools with a fee. */
   readonly fees: EffectivePrice['server_tools_pico'];
 }
 
-/** The bill of a request that used nothing, by the upstream's word. */
+/** The bill of a request that the upstream reports as free. */
 export function emptyBill(): Bill {
   return { ...billOf(NO_TOKENS, 'upstream', 'upstream', 'upstream'), is_empty: true };
 }
 
-/** Decides what a forwarded request used. Every number the upstream did not report is an estimate, never nothing. */
+/** Determines the usage of a forwarded request. A number that the upstream did not report is estimated, never 0. */
 export function billFor(reading: UsageReading, { ending, aborted, ...request }: Circumstances): Bill {
   const guess = aborted ? 'abort' : 'estimate';
   if (ending === 'refused') return emptyBill();
   const { reported, seen, complete, deltas } = reading;
-  // Nothing that a model said: nothing to charge.
+  // Without output of a model there is no charge.
   if (ending === 'failed' && !seen && deltas === 0)
     return { ...billOf(NO_TOKENS, 'estimate', 'estimate', 'estimate'), is_empty: true };
 
@@ -86,10 +86,10 @@ export function billFor(reading: UsageReading, { ending, aborted, ...request }: 
   };
 }
 
-/** Deltas that one token can be cut into at most: there are servers that send letter by letter. */
+/** Most deltas per token: some servers send letter by letter. */
 const DELTAS_PER_TOKEN = 20;
 
-/** Whether a final count can be one: every delta was a token, or one before it was; a count from the start need not be final. */
+/** Whether a final count is plausible given the deltas; a count from the start of the stream need not be final. */
 function isCredible({ reported, counted, deltas }: UsageReading): boolean {
   const { output = 0 } = reported;
   return output >= deltas || (counted && output * DELTAS_PER_TOKEN >= deltas);
@@ -113,7 +113,7 @@ export function toolsUsed(
   return Object.keys(used).length === 0 ? undefined : used;
 }
 
-/** Input that was not cached; while the upstream has not said how much, what the estimate leaves of it. */
+/** Uncached input; without a report of the upstream the rest of the estimate. */
 export function inputTokens(
   { input }: UsageReading['reported'],
   { cache_read, cache_write_5m, cache_write_1h }: ReturnType<typeof cacheTokens>,
@@ -122,7 +122,7 @@ export function inputTokens(
   return input ?? Math.max(0, estimate - cache_read - cache_write_5m - cache_write_1h);
 }
 
-/** Tokens with what of them the upstream counted as audio. Audio has no discount for what is cached. */
+/** Tokens with their audio part. Cached audio has no discount. */
 export function withAudio(tokens: TokenCounts, reported: UsageReading['reported']): Usage {
   const { audio_input = 0, audio_output = 0 } = reported;
   if (audio_input === 0 && audio_output === 0) return tokens;
@@ -142,31 +142,31 @@ function billOf(usage: Usage, input: Provenance, output: Provenance, cache: Prov
   return { usage, provenance: { ...inputFrom(input, cache), output, cost } };
 }
 
-/** Where the numbers of input come from. */
+/** Sources of the input counts. */
 function inputFrom<From extends Provenance>(input: From, cache: From) {
   return { input, cache_read: cache, cache_write_5m: cache, cache_write_1h: cache };
 }
 
-/** The most tokens that a request can have used. */
+/** Upper bounds of the tokens that a request used. */
 export interface Possible {
-  /** What it was found to need before it was forwarded, every run of the model counted. */
+  /** Bound from before forwarding, all runs included. */
   readonly input: number;
   readonly output: number;
-  /** What no answer can pass, whatever was asked for: the window of the model for every run. */
+  /** Absolute bound: the context window for each run. */
   readonly input_limit: number;
-  /** How often each model can have been run that the request names beside its own. */
+  /** Most runs of each other model that the request names. */
   readonly other_runs: number;
 }
 
-/** Where nothing was reserved, nobody has looked at what the request can take. */
+/** Bounds of a request without a reservation. */
 const UNBOUNDED: Possible = { input: Infinity, output: Infinity, input_limit: Infinity, other_runs: Infinity };
 
-/** Most bytes of UTF-8 for one of the characters that JavaScript counts. */
+/** Most UTF-8 bytes per UTF-16 code unit. */
 const UTF8_PER_CHAR = 3;
 
 /**
- * The most tokens that an answer can have used, from what was found before. Where nothing is hidden from the client, that is
- * no more than the bytes it was sent: no tokenizer makes more tokens of a text.
+ * Upper bounds of the tokens of a response. Where the client sees all output, they are at most the bytes sent: no tokenizer makes
+ * more tokens than bytes.
  */
 export function possibleFor(
   most: Possible = UNBOUNDED,
@@ -180,7 +180,7 @@ export function possibleFor(
 /** Kinds of input, the most expensive first as a rule. */
 const INPUT_KINDS = ['cache_write_1h', 'cache_write_5m', 'input', 'cache_read'] as const;
 
-/** What was reported, or where that is impossible the most that is possible: what can't be believed in one number is not believed at all. */
+/** Clamps reported counts to what is possible. If one number is impossible, none of its kind is trusted. */
 function boundUsage(
   tokens: TokenCounts,
   { input, output, input_limit }: Omit<Possible, 'other_runs'>,
@@ -195,10 +195,10 @@ function boundUsage(
   };
 }
 
-/** What decides the price of an answer beside what it used. */
+/** What determines the price of a response beside its usage. */
 export interface Charging {
   readonly models: ModelCatalog;
-  /** The model that was asked for, and those that the request may use beside it. */
+  /** The requested model, and others that the request may use. */
   readonly model: ModelConfig;
   readonly others: readonly ModelConfig[];
   readonly route: PricedRoute;
@@ -207,22 +207,22 @@ export interface Charging {
   readonly possible: Possible;
 }
 
-/** What an answer costs and how that came about. */
+/** The charge of a response. */
 export interface Charged {
   /** In nano-USD. */
   readonly cost: number;
-  /** All runs together, as far as they are possible. */
+  /** Sum of all runs, clamped. */
   readonly usage: Usage;
-  /** `undefined` where it is billed as the model that was asked for, in the ordinary way. */
+  /** `undefined` for the requested model at its ordinary price. */
   readonly billed: Billed | undefined;
-  /** What was reported beyond what is possible. */
+  /** Kinds of tokens that were clamped. */
   readonly impossible: readonly ('input' | 'output')[];
-  /** Whether it was served in a way that has no price, so that the most expensive counts. */
+  /** Whether it was served in an unpriced way, so that the most expensive price applies. */
   readonly unpriced_serving: boolean;
   readonly unpriced_audio: boolean;
 }
 
-/** Prices what an answer used: every run by the model that did it, in the way in which the upstream says that it served it. */
+/** Prices the usage of a response: each run by its model, and by the tier, speed and region that the upstream reports. */
 export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Charging): Charged {
   const { models, model, others, route } = charging;
   const served: Served = { ...charging.asked, ...reading.served };
@@ -231,7 +231,7 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
   const answeringTo = (name: string | undefined) =>
     name === undefined ? undefined : models.answering(name, route.upstream, model.id);
   const answering = answeringTo(reading.model);
-  /** Where nobody says which model a run was of, or nobody knows the name, it has the price of the most expensive that it can have been. */
+  /** A run of an unknown model has the most expensive possible price. */
   const modelOf = ({ model: name, tokens }: UsedPart): ModelConfig => {
     const named = answeringTo(name);
     if (named !== undefined) return named;
@@ -252,7 +252,7 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
     ...(parts.length > 1 && { parts: parts.map((part) => ({ model: part.model.id, ...part.tokens })) }),
     ...(runs !== undefined && parts.length === 1 && parts[0]!.model !== model && { model: parts[0]!.model.id }),
   };
-  /** Whether a run with audio has no price of it. */
+  /** Whether a run has audio without a price. */
   const isUnheard = (part: Priced) =>
     billedRates(models.price(part.model, route), served).some((rates) =>
       isAudioUnpriced(picoFor(rates, part.tokens), audio!),
@@ -272,14 +272,14 @@ export function chargeFor(reading: UsageReading, { usage }: Bill, charging: Char
   };
 }
 
-/** A run with the model whose price it has. */
+/** A run, and the model that prices it. */
 interface Priced {
   readonly model: ModelConfig;
   readonly is_aside?: true;
   readonly tokens: TokenCounts;
 }
 
-/** Bounds the runs of the model that was asked for together; those of others each by itself, and in their number. */
+/** Clamps the runs of the requested model together, and runs of other models each by itself and in number. */
 function boundParts(
   parts: readonly Priced[],
   answering: ModelConfig | undefined,
@@ -308,33 +308,33 @@ function boundParts(
   return { parts: [...kept, ...bounded], impossible: [...impossible] };
 }
 
-// What requests cost to APIs beside those for models, whose answers need not say what they used.
+// Requests to other APIs than those for models: their responses need not report usage.
 
-/** What is known of the cost of such a request, in nano-USD. */
+/** Known costs of such a request, in nano-USD. */
 export interface OtherCosts {
   readonly model: string;
-  /** What the operator says that one request costs. */
+  /** Configured price per request. */
   readonly per_request: number | undefined;
-  /** The most it can cost by the price of its model. */
+  /** Highest cost by the price of its model. */
   readonly most: number;
-  /** Whether what is possibly billed counts against limits: `reserve: worst_case`. */
+  /** Whether possibly billed amounts count against limits: `reserve: worst_case`. */
   readonly counts_possible: boolean;
 }
 
-/** A charge of which nobody knows the tokens. */
+/** A charge without known tokens. */
 export interface OtherCharge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
   readonly usage: TokenCounts;
   readonly cost: number;
 }
 
-/** Whether an answer tells what the request used, in tokens that have a price. */
-export function tellsUsage(reading: UsageReading, model: string): boolean {
+/** Whether a response reports usage in tokens with a price. */
+export function reportsUsage(reading: UsageReading, model: string): boolean {
   return model !== NO_MODEL.id && reading.seen;
 }
 
 /**
- * The charge of a request whose answer does not tell its usage: what the operator says, else the most its model can cost, else
- * nothing. Tokens are never made up.
+ * The charge of a response without reported usage: the configured price, else the highest cost of its model, else 0. Tokens are
+ * never invented.
  */
 export function chargeUnknown(ending: Exclude<Ending, 'refused'>, costs: OtherCosts): OtherCharge {
   const { model, per_request, most, counts_possible } = costs;
@@ -354,16 +354,19 @@ function unknownBy(cost: Outcome['provenance'][string]): Outcome['provenance'] {
   return { ...inputFrom('unknown', 'unknown'), output: 'unknown', cost };
 }
 
-type OddContext = Pick<StageContext<'request.id' | 'request.model' | 'route.upstream', never, never>, 'get' | 'trace'>;
+type AnomalyContext = Pick<
+  StageContext<'request.id' | 'request.model' | 'route.upstream', never, never>,
+  'get' | 'trace'
+>;
 
 /**
- * Makes what logs the odd things about a charge and says what its provenance notes of them; what has no price is told once for each
- * model and tool.
+ * Creates the function that logs usage anomalies of a charge, and returns their notes for its provenance. Missing prices are logged
+ * once per model and tool.
  */
-export function createOddities(log: Log) {
-  const tellOnce = createOnceLog(log);
+export function createUsageAnomalies(log: Log) {
+  const logOnce = createOnceLog(log);
   return (
-    ctx: OddContext,
+    ctx: AnomalyContext,
     reading: UsageReading,
     { usage, impossible, unpriced_serving, unpriced_audio }: Charged,
     price: EffectivePrice,
@@ -371,34 +374,32 @@ export function createOddities(log: Log) {
     const notes: Record<string, Provenance | PriceNote> = {};
     const [model, upstream] = [ctx.get('request.model'), ctx.get('route.upstream')];
     const fields = { request_id: ctx.get('request.id'), trace_id: ctx.trace.trace_id, upstream };
-    if (reading.unusable)
-      log.warn(fields, 'the upstream reported usage that cannot be right; it was left out of the bill');
+    if (reading.unusable) log.warn(fields, 'ignored impossible usage that the upstream reported');
     if (impossible.length > 0) {
       if (impossible.includes('input')) Object.assign(notes, inputFrom('clamped', 'clamped'));
       if (impossible.includes('output')) notes.output = 'clamped';
       notes.cost = 'clamped';
-      const what = 'the upstream reported more usage than is possible; the most that is possible was booked';
+      const what = 'the upstream reported more usage than possible; booked the possible maximum';
       log.warn({ ...fields, impossible }, what);
     }
     if (unpriced_serving) {
       notes.price = 'unknown_tier';
       const { service_tier, speed, inference_geo } = reading.served ?? {};
       const how = { model, service_tier, speed, inference_geo };
-      tellOnce(how, 'an answer was served in a way that has no price; it was charged at the most expensive there is');
+      logOnce(how, 'the response was served in an unpriced way; charged at the most expensive price');
     }
     if (unpriced_audio) {
       notes.price = 'unknown_audio';
-      const what =
-        'audio was used that has no price of its own (audio_input, audio_output); it was charged at a multiple of the price of text';
-      tellOnce({ model }, what);
+      const what = 'audio has no price (audio_input, audio_output); charged at a multiple of the price of text';
+      logOnce({ model }, what);
     }
     if (price.source === 'prices.unknown_model') {
       notes.price = 'unknown_model';
-      tellOnce({ model }, 'a model without a price was charged by prices.unknown_model');
+      logOnce({ model }, 'the model has no price; charged by prices.unknown_model');
     }
     for (const tool of unpricedTools(price, usage)) {
       notes.server_tools = 'unpriced';
-      tellOnce({ model, tool }, 'a tool without a price was used; it cost nothing');
+      logOnce({ model, tool }, 'the tool has no price; charged nothing');
     }
     return notes;
   };

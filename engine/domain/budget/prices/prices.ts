@@ -106,7 +106,7 @@ export function servedOf(names: { readonly [Field in keyof Served]?: Served[Fiel
 }
 
 /** How a client asked to be served, by the facts of its request. */
-export function servedAsAsked(
+export function servedAsRequested(
   fact: (path: 'request.service_tier' | 'request.speed' | 'request.inference_geo') => string | undefined,
 ): Served {
   return servedOf({

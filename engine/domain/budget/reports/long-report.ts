@@ -9,18 +9,17 @@ export interface SqlPart {
   readonly values: readonly ReportValue[];
 }
 
-/** Runs one statement, with a `?` for each value, and gives its rows. */
+/** Runs a statement with a `?` per value, and returns its rows. */
 export type ReportRead = <Row>(text: string, values: readonly ReportValue[]) => Promise<Row[]>;
 
-/** A report on years takes its time, and the gateway goes on meanwhile. */
+/** Default timeout: a report over years may take hours. */
 const PATIENCE_MS = 6 * 3_600_000;
 const SERVER_FIRST_MS = 5000;
-/** What a report may sort and group in before it needs the disk; there are never more of them than two in a process. */
+/** `work_mem` of a report; a process runs at most two. */
 const MEMORY = '64MB';
 
 /**
- * Gives a report one moment of the database to read, and hours to do so unless it is told otherwise; it can change nothing.
- * Errors are pg's own.
+ * Runs a report in a read-only transaction with one snapshot, for hours by default. Errors are pg's own.
  */
 export function readForLong<T>(
   database: Pick<Database, 'knex'>,
@@ -30,7 +29,7 @@ export function readForLong<T>(
   return inTransaction(database, report, { isolationLevel: 'repeatable read', readOnly: true }, patience_ms);
 }
 
-/** Gives work that may take hours a transaction of its own. Errors are pg's own. */
+/** Runs long work in a transaction of its own. Errors are pg's own. */
 export function workForLong<T>(database: Pick<Database, 'knex'>, work: (run: ReportRead) => Promise<T>): Promise<T> {
   return inTransaction(database, work, {}, PATIENCE_MS);
 }
@@ -46,14 +45,14 @@ function inTransaction<T>(
     return work(async <Row>(text: string, values: readonly ReportValue[]) => {
       const { rows } = await transaction
         .raw<{ rows: Row[] }>(text, [...values] as never)
-        // Without it pg gives up after the patience of the pool, whatever the server was told; the server is to say so first.
+        // Otherwise pg gives up after the timeout of the pool. The server times out first.
         .options({ query_timeout: patience_ms + SERVER_FIRST_MS });
       return rows;
     });
   }, kind);
 }
 
-/** Puts parts of a statement together. */
+/** Joins parts of a statement. */
 export function joinSql(parts: readonly SqlPart[], separator: string): SqlPart {
   return { text: parts.map(({ text }) => text).join(separator), values: parts.flatMap(({ values }) => values) };
 }

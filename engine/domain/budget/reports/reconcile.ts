@@ -1,37 +1,37 @@
 import type { Database } from '../../../base/store/database.ts';
 import { momentSql, readForLong } from './long-report.ts';
 
-/** What an upstream charges for a model on a day. */
+/** A line of the bill: what an upstream charges for a model on a day. */
 export interface BilledCost {
   /** YYYY-MM-DD. */
   readonly day: string;
-  /** As the upstream calls it. */
+  /** Upstream's name of the model. */
   readonly model: string;
   /** Negative for a credit. */
   readonly cost_nano_usd: bigint;
 }
 
-/** A model and day of the bill beside the ledger. */
+/** A model and day, in the bill and in the ledger. */
 export interface ReconciledRow {
   readonly day: string;
   readonly model: string;
-  /** `undefined` where the bill has no such line. */
+  /** `undefined` without a line in the bill. */
   readonly billed_nano_usd: bigint | undefined;
-  /** `undefined` where the ledger has no such request. */
+  /** `undefined` without requests in the ledger. */
   readonly ledger_nano_usd: bigint | undefined;
-  /** How much of the ledger's cost is not by what the upstream said was used. */
+  /** Part of the ledger's cost that is not based on reported usage. */
   readonly estimated_nano_usd: bigint;
-  /** What the upstream may bill for attempts that failed, beyond the ledger's cost. */
+  /** Possible charges for failed attempts beyond the ledger's cost. */
   readonly possibly_billed_nano_usd: bigint;
-  /** How much of the ledger's cost is that, under `reserve: worst_case`. */
+  /** Possible charges included in the ledger's cost (`reserve: worst_case`). */
   readonly possible_nano_usd: bigint;
-  /** Those that ended at the upstream. */
+  /** Requests that ended at the upstream. */
   readonly requests: number;
-  /** Whether the two are close enough. */
+  /** Whether the difference is within the tolerance. */
   readonly agrees: boolean;
 }
 
-/** How far a bill may be from the ledger: so much of what is billed, or so little that it is nobody's business. */
+/** Tolerance of the comparison: a share of the bill, or an absolute amount. */
 export interface Tolerance {
   /** In thousandths of a percent. */
   readonly millipercent: number;
@@ -48,22 +48,22 @@ export interface Reconciliation {
     readonly billed_nano_usd: bigint;
     readonly ledger_nano_usd: bigint;
   };
-  /** Lines of the bill by day and model that are outside of the days asked for. */
+  /** Lines of the bill outside of the compared days. */
   readonly left_out: number;
   readonly agrees: boolean;
 }
 
-/** What is compared. */
-export interface ReconcileWish {
+/** Input of the comparison. */
+export interface ReconcileInput {
   /** Name in gateway.yaml. */
   readonly upstream: string;
   readonly bill: readonly BilledCost[];
   readonly tolerance: Tolerance;
-  /** First day; else the first of the bill. */
+  /** First day; default: the first of the bill. */
   readonly since?: string | undefined;
-  /** First day that is not compared; else the one after the last of the bill. */
+  /** Day after the last; default: after the last day of the bill. */
   readonly until?: string | undefined;
-  /** In which the bill's days begin. */
+  /** Time zone of the bill's days. */
   readonly time_zone: string;
 }
 
@@ -75,7 +75,7 @@ interface LedgerSum extends Readonly<Record<'day' | 'model' | 'cost' | 'estimate
  * Compares a bill of at least one line with the ledger, per day and per model as the upstream calls it; a day of the ledger is
  * that of the settlement, as in reports on usage. Its errors are pg's own.
  */
-export async function reconcile(database: Pick<Database, 'knex'>, wish: ReconcileWish): Promise<Reconciliation> {
+export async function reconcile(database: Pick<Database, 'knex'>, wish: ReconcileInput): Promise<Reconciliation> {
   const days = wish.bill.map(({ day }) => day).sort();
   const since = wish.since ?? days[0]!;
   const until = wish.until ?? dayAfter(days.at(-1)!);
@@ -139,7 +139,7 @@ function absolute(amount: bigint): bigint {
 
 function sumLedger(
   database: Pick<Database, 'knex'>,
-  { upstream, time_zone, since, until }: ReconcileWish & { readonly since: string; readonly until: string },
+  { upstream, time_zone, since, until }: ReconcileInput & { readonly since: string; readonly until: string },
 ): Promise<readonly LedgerSum[]> {
   const from = momentSql(since, time_zone);
   const to = momentSql(until, time_zone);

@@ -8,8 +8,8 @@ import { type AnsweringModel, answeringModels, modelFinder } from '../prices/kno
 import { costOf, costOfParts, createPriceBook, type PriceBook, servedOf } from '../prices/prices.ts';
 import { joinSql, momentSql, readForLong, type SqlPart } from './long-report.ts';
 
-/** Which requests are priced again. */
-export interface RepriceWish {
+/** Filter of the requests to reprice. */
+export interface RepriceRequest {
   /** Settled at or after; a date is midnight UTC, as prices change then. */
   readonly since: Date | string;
   /** Settled before. */
@@ -17,11 +17,11 @@ export interface RepriceWish {
   /** Glob over model ids. */
   readonly model?: string | undefined;
   readonly upstream?: string | undefined;
-  /** Also those whose use was estimated because the upstream did not tell it. */
+  /** Includes requests with estimated usage. */
   readonly estimates?: boolean | undefined;
 }
 
-/** Requests of one day, model and upstream whose cost is another now. */
+/** Requests of a day, model and upstream with a changed cost. */
 export interface RepricedGroup {
   readonly day: string;
   readonly model: string;
@@ -31,11 +31,11 @@ export interface RepricedGroup {
   readonly cost_nano_usd: bigint;
 }
 
-/** What was left alone, in requests. */
+/** Numbers of requests that were skipped. */
 export interface RepriceSkips {
-  /** Those without tokens: refused by the upstream, or recorded at what was reserved when a gateway died. */
+  /** Without tokens: refused by the upstream, or recorded at the reserved amount after a crash. */
   readonly no_tokens: number;
-  /** Those whose cost the upstream did not tell. */
+  /** With estimated usage. */
   readonly estimates: number;
   /** By model: gateway.yaml has no price for it. */
   readonly no_price: ReadonlyMap<string, number>;
@@ -43,9 +43,9 @@ export interface RepriceSkips {
   readonly no_upstream: ReadonlyMap<string, number>;
 }
 
-/** What pricing again comes to. */
+/** Result of repricing. */
 export interface Repricing {
-  /** How many requests have been priced again, whether that changed anything or not. */
+  /** Repriced requests, changed or not. */
   readonly compared: number;
   /** Oldest first. */
   readonly changes: readonly RepricedGroup[];
@@ -54,13 +54,13 @@ export interface Repricing {
   readonly written: { readonly requests: number; readonly difference_nano_usd: bigint } | undefined;
 }
 
-/** How far pricing again is: so many requests were read, all those settled before `until`. */
+/** Progress: number of requests read, all settled before `until`. */
 export interface RepriceProgress {
   readonly requests: number;
   readonly until: Date;
 }
 
-/** One request as the ledger has it; `cost` with the adjustments made before. */
+/** A request of the ledger; `cost` includes earlier adjustments. */
 interface PricedRow extends TokenCounts {
   readonly request_id: string;
   readonly model: string;
@@ -79,28 +79,28 @@ interface Adjustment {
   readonly cost: number;
 }
 
-/** The rows of a time, some at once; so few that they fit into memory and a page is read within seconds. */
+/** Rows per page: fit into memory, and are read within seconds. */
 const SLICE_MS = 600_000;
 const PAGE = 20_000;
-/** So few that gateways hardly wait for the counters of a batch. */
+/** Rows per batch: gateways wait for the locks on its counters. */
 const BATCH = 200;
-/** A request leaves at most so long after it arrived, and what it costs was decided when it arrived. */
+/** Longest time from arrival, which decides the price, to forwarding. */
 const ARRIVAL_MS = 10_000;
 
 /**
- * Computes what requests cost with the prices of gateway.yaml and, when `actor` says who does so, adds an adjusting row
- * wherever that differs. Nothing is edited; gateways go on; a second time changes nothing. Raises store_unavailable and
- * errors of pg; what was written until then stays, and counters agree with it.
+ * Reprices requests with gateway.yaml. With an `actor` it adds an adjusting row for each difference; rows are never edited, gateways
+ * keep running, and a second run changes nothing. Raises store_unavailable and errors of pg; rows written until then stay, and
+ * counters agree with them.
  */
 export async function repriceLedger(
   options: {
     readonly database: Pick<Database, 'query' | 'knex'>;
     readonly clock: Clock;
     readonly config: GatewayConfig;
-    /** Told how far it is after each ten minutes that were looked at. */
+    /** Called after each ten minutes of ledger time. */
     readonly onProgress?: (progress: RepriceProgress) => void;
   },
-  wish: RepriceWish,
+  wish: RepriceRequest,
   actor?: Actor,
 ): Promise<Repricing> {
   const { database, clock, config, onProgress } = options;
@@ -121,8 +121,8 @@ export async function repriceLedger(
   return { ...tally.result(), written: writer?.written() };
 }
 
-/** The beginnings of the ten minutes in which requests were settled. */
-function slicesOf(database: Pick<Database, 'knex'>, wish: RepriceWish): Promise<readonly Date[]> {
+/** Beginnings of the ten-minute periods with settled requests. */
+function slicesOf(database: Pick<Database, 'knex'>, wish: RepriceRequest): Promise<readonly Date[]> {
   const { text, values } = settledWithin(wish);
   return readForLong(database, async (read) => {
     const rows = await read<{ slice: Date }>(
@@ -134,7 +134,7 @@ function slicesOf(database: Pick<Database, 'knex'>, wish: RepriceWish): Promise<
   });
 }
 
-function settledWithin({ since, until, upstream }: RepriceWish): SqlPart {
+function settledWithin({ since, until, upstream }: RepriceRequest): SqlPart {
   return joinSql(
     [
       { text: 'l.settled_at >=', values: [] },
@@ -147,12 +147,12 @@ function settledWithin({ since, until, upstream }: RepriceWish): SqlPart {
 }
 
 /**
- * Requests of ten minutes, by id; what they cost includes what was put right before. That is looked up by index for each:
- * the server knows little of rows written just now, and a join of those with each other took it hours.
+ * Requests of ten minutes by id, with earlier adjustments included. Those are looked up by index: without statistics on new rows a
+ * join took hours.
  */
 function readPage(
   database: Pick<Database, 'knex'>,
-  wish: RepriceWish,
+  wish: RepriceRequest,
   from: Date,
   after: string,
 ): Promise<readonly PricedRow[]> {
@@ -181,8 +181,8 @@ function sliceEnd(from: Date): Date {
   return new Date(from.getTime() + SLICE_MS);
 }
 
-/** Prices requests again and remembers what came of it. */
-function createTally(config: GatewayConfig, { model: glob, estimates = false }: RepriceWish) {
+/** Reprices requests, and sums up the result. */
+function createTally(config: GatewayConfig, { model: glob, estimates = false }: RepriceRequest) {
   const book = createPriceBook(config);
   const answering = answeringModels(config, config.from_model_lists && modelFinder(config));
   const upstreams = new Set(config.upstreams.map(({ name }) => name));
@@ -227,7 +227,7 @@ function createTally(config: GatewayConfig, { model: glob, estimates = false }: 
   };
 }
 
-/** What a request costs as it was billed: every run by its model, and the more expensive of the model asked for and the one that answered. */
+/** The cost of a request as billed: each run by its model, at the more expensive of the requested and the responding model. */
 function costAgain(
   row: PricedRow,
   by: { readonly book: PriceBook; readonly answering: AnsweringModel; readonly at: number },
@@ -283,13 +283,13 @@ function createWriter(database: Pick<Database, 'query'>, clock: Clock, actor: Ac
   };
 }
 
-/** Whether a cost is that of the tokens beside it, and not of what such requests cost or can cost. */
+/** Whether a cost follows from the tokens of the row, not from a price per request or an upper bound. */
 function isByTokens(source: string | null): boolean {
   return source !== 'learned' && source !== 'most' && source !== 'possible';
 }
 
-/** Which requests, for the list of changes. */
-function subjectOf({ since, until, model = '*', upstream = '*', estimates }: RepriceWish): string {
+/** Describes the filter for `admin_changes`. */
+function subjectOf({ since, until, model = '*', upstream = '*', estimates }: RepriceRequest): string {
   const day = (moment: Date | string) => (typeof moment === 'string' ? moment : moment.toISOString());
   const to = until === undefined ? '' : day(until);
   return `${day(since)}..${to} ${model} at ${upstream}${estimates ? ', estimates' : ''}`;

@@ -1,17 +1,17 @@
 import type { Database } from '../../../base/store/database.ts';
 
-/** A row of the ledger about a request: what it was charged, or by how much that was put right later. */
+/** A ledger row of a request: its charge, or a later adjustment. */
 export interface RequestLedgerRow {
   readonly kind: 'request' | 'adjustment';
   readonly at: Date;
   readonly cost_nano_usd: bigint;
   /** Where the cost comes from, such as `upstream` or `estimate`. */
   readonly cost_from: string | null;
-  /** Who put the price right. */
+  /** Author of an adjustment. */
   readonly by: string | null;
 }
 
-/** The ledger rows of a request, the oldest first; none where it never reached an upstream. Raises store_unavailable. */
+/** The ledger rows of a request, the oldest first; none if it never reached an upstream. Raises store_unavailable. */
 export async function readRequestLedger(
   database: Pick<Database, 'query'>,
   request_id: string,
@@ -26,7 +26,7 @@ export async function readRequestLedger(
   return rows.map((row) => ({ ...row, cost_nano_usd: BigInt(row.cost_nano_usd) }));
 }
 
-/** What became of one attempt of a request that is in the ledger. */
+/** An attempt of a request in the ledger. */
 export interface RequestAttempt {
   /** From 1. */
   readonly n: number;
@@ -36,11 +36,11 @@ export interface RequestAttempt {
   readonly status: number | null;
   /** Row of the failover table; `answered` for the one that served. */
   readonly outcome: string;
-  /** What happened then, and why: a word of ATTEMPT_REASONS. */
+  /** Key of ATTEMPT_REASONS. */
   readonly reason: string;
-  /** How often it was sent. */
+  /** Number of sends. */
   readonly sends: number;
-  /** From its beginning until it was answered or failed; null where its process ended before. */
+  /** Duration until its response or failure; null if its process ended before. */
   readonly ms: number | null;
   readonly upstream_request_id: string | null;
   readonly cost_nano_usd: number;

@@ -1,11 +1,11 @@
-import type { Window } from '../../../base/contract/config.ts';
 import type { CounterName, CounterStatus, LimitChanges } from '../../../base/contract/services.ts';
+import { isSpendWindow, type SpendWindow } from '../../../base/contract/windows.ts';
 import type { Database } from '../../../base/store/database.ts';
 import type { LedgerStore } from '../ledger/ledger-statements.ts';
-import type { Balance, Counted } from '../limits/room.ts';
+import type { Balance, Counted } from '../limits/headroom.ts';
 import { readForLong } from './long-report.ts';
 
-/** What one kind of request cost since a window began. */
+/** Cost of requests that are alike since the beginning of a window. */
 export interface SpendingRow {
   readonly user: string;
   readonly team: string | null;
@@ -19,12 +19,12 @@ export interface SpendingRow {
 }
 
 /**
- * Sums the ledger of the current day, week or month, grouped by everything a spend rule may look at. It takes as long as
- * it needs. Its errors are pg's own.
+ * Sums the ledger of the current calendar window, grouped by all facts of spend rules. Without a
+ * timeout. Errors are pg's own.
  */
 export async function readSpending(
   database: Pick<Database, 'knex'>,
-  window: Window,
+  window: SpendWindow,
   time_zone: string,
 ): Promise<SpendingRow[]> {
   const rows = await readForLong(database, (read) =>
@@ -40,12 +40,12 @@ export async function readSpending(
   return rows.map((row) => ({ ...row, cost_nano_usd: Number(row.cost_nano_usd) }));
 }
 
-/** A grant as `changed_limit` of the database tells it, in the unit of its counter. */
+/** A grant as `changed_limit` of the database returns it, in the unit of its counter. */
 export type GrantInForce = LimitChanges['grants'][number] & { readonly reason: string | null };
 
 /**
- * What counts against limits in the windows that a moment lies in, in milliseconds since the epoch, with the limits that are set and
- * the grants that are active then. Raises store_unavailable.
+ * Reads the balances of the windows at a moment (milliseconds since the epoch), with the limits and grants in force then. Raises
+ * store_unavailable.
  */
 export async function readCounted(database: Pick<Database, 'query'>, at: number, time_zone: string): Promise<Counted> {
   const moment = new Date(at);
@@ -82,14 +82,14 @@ export async function readCounted(database: Pick<Database, 'query'>, at: number,
   };
 }
 
-/** Whether somebody's spending in a window is told although nothing limits it, so that it may not be counted either. */
+/** Whether a status is of a window without a limit, which may have no counter. */
 export function isUncounted({ scope, window, limit }: Pick<CounterStatus, 'scope' | 'window' | 'limit'>): boolean {
-  return scope === 'user' && (window === 'week' || window === 'month') && limit === null;
+  return scope === 'user' && window !== 'day' && isSpendWindow(window) && limit === null;
 }
 
 /**
- * Statuses with what users have spent in weeks and months that nothing limits: the sum of their days, which are counted
- * for everybody. Errors are the database's.
+ * Adds the spending of users in longer windows without a limit: the sum of their days, which always count. Errors are the
+ * database's.
  * @param now `null` for the database's own clock
  */
 export async function addSpentByDay(

@@ -1,17 +1,17 @@
 import type { Database } from '../../../base/store/database.ts';
 
-/** Attempts at one upstream that ended alike in one part of the time asked for. */
+/** Attempts at an upstream with the same outcome in one part of a period. */
 export interface TrafficCount {
   readonly upstream: string;
   readonly upstream_model: string;
   /** Row of the failover table; `answered` for those that served. */
   readonly outcome: string;
-  /** From 0: which part of the time. */
+  /** Number of the part, from 0. */
   readonly part: number;
   readonly attempts: number;
 }
 
-/** How long upstreams took to begin their answers. */
+/** Time to the first byte of upstreams. */
 export interface TrafficTime {
   readonly upstream: string;
   /** `null`: all models of the upstream together. */
@@ -20,29 +20,29 @@ export interface TrafficTime {
   readonly p95_ms: number;
 }
 
-/** What went to upstreams in a time. */
+/** Traffic of upstreams in a period. */
 export interface Traffic {
   readonly counts: readonly TrafficCount[];
-  /** None for those that served nothing. */
+  /** Without upstreams that served nothing. */
   readonly times: readonly TrafficTime[];
 }
 
-/** Where the next requests of sessions went, by the upstream that served the one before. */
+/** Session affinity by upstream: where the next request of a session went. */
 export interface SessionTurns {
   readonly upstream: string;
   /** Next requests of a session to the same model. */
   readonly turns: number;
-  /** How many of them this upstream served as well. */
+  /** Of these, served by the same upstream. */
   readonly stayed: number;
 }
 
-/** A time from `since` until before `until`. */
+/** A period; `until` is exclusive. */
 export interface TimeSpan {
   readonly since: Date;
   readonly until: Date;
 }
 
-/** Every attempt of the requests that were settled in a time. */
+/** SQL: every attempt of the requests settled in a period. */
 const ATTEMPTS = `attempts as materialized (
   select upstream, upstream_model, settled_at, case when status is null then 'unanswered' else 'answered' end as outcome,
     upstream_ms as ms
@@ -54,7 +54,7 @@ const ATTEMPTS = `attempts as materialized (
   where l.settled_at >= $1 and l.settled_at < $2 and l.kind = 'request' and l.attempts is not null
 )`;
 
-/** Attempts of the requests that were settled in a time, counted in `parts` equal parts of it. Raises store_unavailable. */
+/** Counts the attempts of requests settled in a period, in `parts` equal parts. Raises store_unavailable. */
 export async function readTraffic(
   database: Pick<Database, 'query'>,
   { since, until }: TimeSpan,
@@ -83,14 +83,14 @@ function beginnings({ since, until }: TimeSpan, parts: number): Date[] {
   return Array.from({ length: parts }, (_, part) => new Date(since.getTime() + part * part_ms));
 }
 
-/** How many requests of sessions stayed with the upstream that keeps their prompts, by audit records. Raises store_unavailable. */
+/** Counts requests of sessions that stayed at the upstream with their prompt cache, by audit records. Raises store_unavailable. */
 export function readSessionTurns(
   database: Pick<Database, 'query'>,
   { since, until }: TimeSpan,
 ): Promise<readonly SessionTurns[]> {
   return database.query<SessionTurns>(
     'upstream_session_turns',
-    // What is sorted is small: records are not carried along, nor texts compared by the rules of a language.
+    // Keeps the sort small: without records, and texts in the collation "C".
     `with read as materialized (
        select id, record ->> 'upstream' as upstream, (record -> 'status')::int as status,
          hashtextextended((record ->> 'session_id') || ' ' || (record ->> 'model') || ' ' || (record ->> 'user'), 0) as session

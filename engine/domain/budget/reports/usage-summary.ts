@@ -15,42 +15,42 @@ import {
   type UsageRow,
 } from './usage.ts';
 
-/** Requests, tokens and money of usage, without what they are grouped by. */
+/** Sums of requests, tokens and money. */
 export interface UsageSums extends Omit<UsageRow, UsageDimension> {
-  /** How much of the cost is of requests whose usage the upstream did not say, or said to be more than is possible. */
+  /** Cost of requests with estimated or clamped usage. */
   readonly estimated_nano_usd: bigint;
 }
 
-/** The values of some dimensions; `null` for requests that have none. */
+/** Values by dimension; `null` for requests without one. */
 type UsageNames = Readonly<Partial<Record<UsageDimension, string | null>>>;
 
-/** Some usage that is alike. */
+/** A row of a usage report. */
 export interface UsageEntry {
   readonly of: UsageNames;
-  /** How many entries are summed up here because there was no room for them; 0 for one of its own. */
+  /** Number of further rows that are summed up here; 0 for a row of its own. */
   readonly others: number;
   readonly sums: UsageSums;
 }
 
-/** Usage with its total, and with no more entries than there is room for. */
+/** Usage with its total, limited to a number of rows. */
 export interface UsageSummary {
   readonly total: UsageSums;
-  /** The most expensive first or, with a time among the dimensions, the oldest; what is summed up comes last. */
+  /** The most expensive first, or the oldest with a time among the dimensions; the sum of others comes last. */
   readonly entries: readonly UsageEntry[];
-  /** Which entries have a place of their own, for another summary of the same. */
+  /** Keys of the rows of their own, for another summary of the same. */
   readonly kept: ReadonlySet<string>;
 }
 
-/** How usage is summed up. */
+/** Options of a summary. */
 export interface UsageAsked {
   readonly filter: UsageFilter;
   readonly by: readonly UsageDimension[];
   readonly time_zone: string;
-  /** How many entries have a place of their own, at each time where there is one among the dimensions. */
+  /** Most rows of their own, per time if there is one among the dimensions. */
   readonly limit: number;
 }
 
-/** What a summary is made of: the report, split by whether it is estimated as well. Errors are those of the report. */
+/** Reads the usage for a summary, also split by `estimated`. Errors are those of the report. */
 export function readUsage(
   database: Pick<Database, 'knex'>,
   { filter, by, time_zone }: Omit<UsageAsked, 'limit'>,
@@ -61,10 +61,9 @@ export function readUsage(
 }
 
 /**
- * Usage with its total: beyond `limit` the cheapest entries are summed up as one, so that the total is always that of all
- * entries.
- * @param rows what `readUsage` found
- * @param kept which entries have a place of their own; by default the most expensive ones
+ * Summarizes usage: beyond `limit` the cheapest rows become one, so that the total is always complete.
+ * @param rows from `readUsage`
+ * @param kept keys of the rows of their own; default: the most expensive
  */
 export function summarizeUsage(
   rows: readonly UsageRow[],
@@ -84,14 +83,14 @@ export function summarizeUsage(
   return { total: sumOf(rows), entries: entries.sort(inOrder(by)), kept: places };
 }
 
-/** Usage by some dimensions as one text; without a place of its own only its times tell it apart. */
+/** Key of a row; rows without a place of their own are told apart by their times only. */
 function keyOf(row: UsageRow, by: readonly UsageDimension[], is_own = true): string {
   return JSON.stringify([is_own, ...by.map((name) => (is_own || isTime(name) ? row[name] : null))]);
 }
 
 function mostExpensive(rows: readonly UsageRow[], by: readonly UsageDimension[], limit: number): ReadonlySet<string> {
   const groups = [...Map.groupBy(rows, (row) => keyOf(row, by))].map(([key, group]) => ({ key, sums: sumOf(group) }));
-  // Whatever the database takes for the order of texts, the same entries have a place each time.
+  // Independent of the collation of the database.
   const ranked = groups.sort((a, b) => byCost(a.sums, b.sums) || (a.key < b.key ? -1 : 1));
   return new Set(ranked.slice(0, limit).map(({ key }) => key));
 }
@@ -120,14 +119,14 @@ function sumOf(rows: readonly UsageRow[]): UsageSums {
   };
 }
 
-/** Of the tokens that went in, how many were read from the cache of prompts: 0 to 1; `null` where none went in. */
+/** Share of input tokens read from the prompt cache, 0 to 1; `null` without input. */
 export function cacheHitRatio(sums: Omit<UsageRow, UsageDimension>): number | null {
   const { input_tokens, cache_read_tokens, cache_write_5m_tokens, cache_write_1h_tokens } = sums;
   const all = input_tokens + cache_read_tokens + cache_write_5m_tokens + cache_write_1h_tokens;
   return all === 0 ? null : cache_read_tokens / all;
 }
 
-/** A row of usage as JSON has it: adjustments, and what failures may have cost, are told where there are any. */
+/** A row of usage for JSON; adjustments and possible charges only where there are any. */
 export function usageJson(given: UsageRow) {
   const { cost_nano_usd, adjusted_nano_usd, possibly_billed_nano_usd, possible_nano_usd, ...row } = given;
   return {
@@ -141,7 +140,7 @@ export function usageJson(given: UsageRow) {
 
 const POSSIBLE = ['possibly_billed_usd', 'possibly_billed_in_cost_usd'];
 
-/** A CSV file with a line per row, every number exact; a dimension that a row does not have is empty. */
+/** A CSV file with a line per row and exact numbers; a missing dimension is empty. */
 export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[] = DEFAULT_DIMENSIONS): string {
   const cells = rows.map((row): CsvCell[] => [
     ...by.map((dimension) => ({ text: row[dimension] ?? '' })),
@@ -154,20 +153,20 @@ export function usageCsv(rows: readonly UsageRow[], by: readonly UsageDimension[
   return formatCsv([...by, ...COUNTS, 'cost_usd', 'adjusted_usd', ...POSSIBLE], cells);
 }
 
-/** A period of usage, and the one before it that it is compared with. */
+/** A period of usage, and the previous one for comparison. */
 export interface UsagePeriod {
   /** `null`: from the beginning. */
   readonly since: Date | null;
-  /** Its end, which is not included; now, where it has none. */
+  /** Exclusive; default: now. */
   readonly until: Date;
-  /** `null` where the period has no beginning. */
+  /** `null` for a period without a beginning. */
   readonly previous: { readonly since: Date; readonly until: Date } | null;
 }
 
 /**
- * When a period begins and ends; a date (YYYY-MM-DD) is midnight in the time zone. The period before has the same length
- * by the clock on the wall: both ends go back by the least number of whole days that keeps the two apart, and what is to
- * come counts for neither. So today until two is compared with yesterday until two. Raises store_unavailable.
+ * The bounds of a period; a date (YYYY-MM-DD) is midnight in the time zone. The previous period has the same length in local time:
+ * both bounds move back by the least number of whole days so that the two do not overlap, and the future counts for neither. So
+ * today until two is compared with yesterday until two. Raises store_unavailable.
  */
 export async function usagePeriod(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now' | 'frozen'> },

@@ -1,9 +1,10 @@
 import { OperationError } from '../../../base/contract/operation-error.ts';
 import type { AuditRecord } from '../../../base/contract/services.ts';
+import { REPORT_TIMES, type ReportTime, WINDOWS } from '../../../base/contract/windows.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { joinSql, momentSql, type ReportRead, readForLong, type SqlPart } from './long-report.ts';
 
-/** Dimensions of usage that are columns of lines; a token group is that of the token, and an adjustment goes with what it adjusts. */
+/** Dimensions that are columns of ledger lines. An adjustment has the values of the row that it adjusts. */
 const COLUMNS = {
   user: 'user_email',
   team: 'team',
@@ -21,39 +22,31 @@ const COLUMNS = {
   estimated: 'estimated',
 } as const;
 
-/** Dimensions that are times, as `to_char` tells them. */
-const FORMATS = {
-  hour: 'YYYY-MM-DD"T"HH24:00',
-  day: 'YYYY-MM-DD',
-  week: 'IYYY-"W"IW',
-  month: 'YYYY-MM',
-} as const;
-
-/** The columns that tell sums apart, which have the numbers of these names: `team_n`. */
+/** Key columns of sums; sums have the numbers of their values: `team_n`. */
 export const KEY_COLUMNS: readonly string[] = [...new Set(Object.values(COLUMNS))];
 
 type Column = keyof typeof COLUMNS;
 
-/** Dimensions by which rows can be looked for. */
+/** Dimensions with a filter. */
 type Named = Exclude<Column, 'status' | 'estimated'>;
 
 const NAMED = Object.keys(COLUMNS).filter((name) => name !== 'status' && name !== 'estimated') as Named[];
 
-/** One of what usage can be grouped by. */
-export type UsageDimension = Column | keyof typeof FORMATS;
+/** A dimension of usage. */
+export type UsageDimension = Column | ReportTime;
 
 /**
- * What usage can be grouped by. An hour, day, week (ISO 8601) or month is that in which it was forwarded, as limits count
- * it; `status` is a class such as `2xx`; `estimated` is `yes` where the upstream did not say what was used, and `clamped`
- * where it said more than is possible. A model that answered, a service tier and a speed are told where they are not the ordinary ones.
+ * Dimensions of usage. Times are those of forwarding, as limits count them; `status` is a class such as `2xx`; `estimated` is `yes`
+ * for usage that the upstream did not report, and `clamped` for more than is possible. `answered_model`, `service_tier` and `speed`
+ * have a value only where they differ from the ordinary one.
  */
-export const USAGE_DIMENSIONS = [...Object.keys(COLUMNS), ...Object.keys(FORMATS)] as readonly UsageDimension[];
+export const USAGE_DIMENSIONS = [...Object.keys(COLUMNS), ...REPORT_TIMES] as readonly UsageDimension[];
 
 /** Whether a dimension is a time. */
-export const isTime = (dimension: UsageDimension): dimension is keyof typeof FORMATS =>
-  Object.hasOwn(FORMATS, dimension);
+export const isTime = (dimension: UsageDimension): dimension is ReportTime =>
+  (REPORT_TIMES as readonly string[]).includes(dimension);
 
-/** Which ledger rows a report counts; every field that is present must match, an e-mail address in any case. */
+/** Filter of ledger rows; every field that is present must match, an e-mail address in any case. */
 export interface UsageFilter extends Readonly<Partial<Record<Named, string | undefined>>> {
   /** Forwarded at or after; a date (YYYY-MM-DD) is midnight in the time zone of the report. */
   readonly since?: Date | string | undefined;
@@ -74,21 +67,21 @@ export const COUNTS = [
 /** Columns of money. */
 export const AMOUNTS = ['cost_nano_usd', 'adjusted_nano_usd', 'possibly_billed_nano_usd', 'possible_nano_usd'] as const;
 
-/** All columns that are summed up; without lines there is nothing. */
+/** All summed columns. */
 export const SUMMED = ['lines', ...COUNTS, ...AMOUNTS] as const;
 
 /**
- * A day or hour of UTC whose sums count, or are to be taken off where a day counts that it does not belong to; or an hour that a
- * period or a local day begins in, where the ledger says what is on which side.
+ * A part of a period: a UTC day or hour whose sums count (or are subtracted, for an hour of a day that counts but belongs to
+ * another), or an hour cut by the beginning of a period or local day, which is read from the ledger.
  */
 interface Cell {
   readonly span: 'day' | 'hour' | 'cut';
   /** ISO 8601. */
   readonly start: string;
   readonly sign: 1 | -1;
-  /** The times it is told under, such as 2026-03 and 2026-03-10: one for each time that a report is grouped by. */
+  /** Its names for each time dimension of the report, such as 2026-03 and 2026-03-10. */
   readonly times: readonly string[];
-  /** Of a cut hour: the last settlement of what was forwarded in it; `null` when nothing was. */
+  /** Last settlement of requests forwarded in a cut hour; `null` without any. */
   readonly settled_until: string | null;
 }
 
@@ -101,14 +94,14 @@ interface Asked {
 }
 
 /**
- * Finds which sums make up a period. Those of days of UTC, as they are few; a local day consists of the day of UTC whose noon it
- * has, without hours that belong to another, and with its own hours of other days.
+ * Finds the sums that make up a period. Uses UTC days, which are few: a local day is the UTC day of its noon, minus hours of other
+ * local days, plus its own hours of other UTC days.
  */
 async function findCells(read: ReportRead, { filter, by, time_zone }: Asked): Promise<Cells> {
   const boundOf = (moment: Date | string | undefined) =>
     moment === undefined ? sql('cast(null as timestamptz)') : momentSql(moment, time_zone);
   const [since, until] = [boundOf(filter.since), boundOf(filter.until)];
-  const formats = by.filter(isTime).map((time) => FORMATS[time]);
+  const formats = by.filter(isTime).map((time) => WINDOWS[time].format);
   const times = (moment: string): SqlPart => ({
     text: `array[${formats.map(() => `to_char(${moment} at time zone ?, ?)`).join(', ')}]::text[]`,
     values: formats.flatMap((format) => [time_zone, format]),
@@ -156,7 +149,7 @@ function isoOf(moment: string): string {
   return `to_char(${moment} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')`;
 }
 
-/** The statement that adds up the sums of cells, the lines that wait for them, and those of hours that the period cuts. */
+/** The statement that adds the sums of cells, the lines not summed yet, and the lines of cut hours. */
 function usageStatement(asked: Asked, { days, hours, cuts }: Cells): SqlPart {
   const { by } = asked;
   const known = cuts.filter(({ settled_until }) => settled_until !== null);
@@ -186,19 +179,19 @@ function usageStatement(asked: Asked, { days, hours, cuts }: Cells): SqlPart {
     sql(`select ${[...names, ...sums].join(', ')} from (`),
     joinSql(sources, ' union all '),
     sql(`) as used (${[...names, ...SUMMED].join(', ')})`),
-    // What was taken back, or belongs to another day, leaves nothing.
+    // Subtracted hours may leave empty groups.
     sql(`group by ${positions.join(', ') || '()'} having sum(lines) > 0`),
     sql(`order by ${[...times, 'sum(cost_nano_usd) desc', ...others].join(', ')}`),
   );
 }
 
-/** Sums of cells: grouped by numbers first, and told by names when there are few of them left. */
+/** Sums of cells, grouped by numbers first and named once there are few groups. */
 function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cells: readonly Cell[]): SqlPart {
   const slots = [...new Map(cells.map(({ times }) => [times.join(), times])).values()];
   const slotOf = new Map(slots.map((times, i) => [times.join(), String(i + 1)]));
   const starts = cells.map(({ start }) => start).sort();
   const between = 'u.start between cast(? as timestamptz) and cast(? as timestamptz)';
-  // Days that are all told alike follow one another. Those of one person are found by index.
+  // Consecutive days with the same names form a range. A filter by person uses an index.
   const in_a_row = table === 'usage_days' && slots.length === 1 && filter.user === undefined;
   const rows = in_a_row
     ? sql(`${table} u cross join (values (1, 1)) as c (sign, slot)`)
@@ -230,7 +223,7 @@ function sumsSql({ by, filter }: Asked, table: 'usage_days' | 'usage_hours', cel
   );
 }
 
-/** What is looked for, as conditions on numbers. */
+/** The filter as conditions on numbers. */
 function numberedSql(filter: UsageFilter): SqlPart[] {
   return wantedIn(filter).map(([name, wanted]) => ({
     text:
@@ -249,12 +242,12 @@ function wantedIn(filter: UsageFilter): [name: Named, wanted: string][] {
   });
 }
 
-/** Lines one by one. */
+/** Reads ledger lines. */
 function linesSql({ by, filter, time_zone }: Asked, moment: string, from: SqlPart, ...also: SqlPart[]): SqlPart {
   const { since, until, token_group } = filter;
   const shown = by.map((name) =>
     isTime(name)
-      ? { text: `to_char(${moment} at time zone ?, ?)`, values: [time_zone, FORMATS[name]] }
+      ? { text: `to_char(${moment} at time zone ?, ?)`, values: [time_zone, WINDOWS[name].format] }
       : sql(lineOf(name)),
   );
   const conditions = [
@@ -283,40 +276,39 @@ function joined(...parts: SqlPart[]): SqlPart {
   return joinSql(parts, ' ');
 }
 
-/** What usage is grouped by unless somebody asks for something else. */
+/** Default grouping. */
 export const DEFAULT_DIMENSIONS = ['user', 'team', 'project', 'model', 'upstream', 'protocol'] as const;
 
-/** Requests that are alike in some dimensions, summed up; `null` in a dimension stands for those that have none. */
+/** Sums of requests with equal dimensions; `null`: without a value. */
 export interface UsageRow
   extends Readonly<Partial<Record<UsageDimension, string | null>>>,
     Readonly<Record<(typeof COUNTS)[number], number>> {
-  /** What it cost, as far as is known: adjustments are in it. */
+  /** Known cost, with adjustments. */
   readonly cost_nano_usd: bigint;
-  /** How much of it are adjustments; negative where the first price was too high. */
+  /** Part of the cost that is adjustments. */
   readonly adjusted_nano_usd: bigint;
-  /** What upstreams may bill for attempts that failed, beyond the cost. */
+  /** Possible charges for failed attempts beyond the cost. */
   readonly possibly_billed_nano_usd: bigint;
-  /** How much of the cost is what upstreams may bill for attempts that failed, under `reserve: worst_case`. */
+  /** Possible charges for failed attempts that the cost includes (`reserve: worst_case`). */
   readonly possible_nano_usd: bigint;
 }
 
-/** How usage is grouped, and in which time zone (IANA name, by default UTC) a day begins. */
+/** Dimensions, and the time zone of days (IANA name, default UTC). */
 export interface UsageGrouping {
   readonly by?: readonly UsageDimension[] | undefined;
   readonly time_zone?: string | undefined;
 }
 
-/** How much a report may take; nothing bounds one of the command line. */
+/** Bounds of a report; none for the command line. */
 export interface UsageBounds {
-  /** Of each of its statements. */
+  /** Timeout of each statement. */
   readonly patience_ms?: number | undefined;
   readonly most_rows?: number | undefined;
 }
 
 /**
- * Sums up usage, grouped by some dimensions: the most expensive rows first or, with a time among them, the oldest. It is what
- * the ledger comes to, by the sums of hours and days; the ledger itself is read where a period cuts an hour. Its errors are
- * pg's own; OperationError for more rows than there may be.
+ * Sums up usage by some dimensions: the most expensive rows first, or the oldest with a time among the dimensions. Reads the sums of
+ * hours and days, and the ledger itself where a period cuts an hour. Errors are pg's own; OperationError for too many rows.
  */
 export function reportUsage(
   database: Pick<Database, 'knex'>,
@@ -327,8 +319,8 @@ export function reportUsage(
   const report = async (read: ReportRead): Promise<UsageRow[]> => {
     const asked = { filter, by, time_zone };
     const cells = await findCells(read, asked);
-    // There are always fewer groups than PostgreSQL expects: it would sort all sums, on the disk, instead of hashing them, and
-    // take two processes for dearer than one, which need half the time.
+    // PostgreSQL overestimates the groups: it would sort all sums on disk instead of hashing them, and avoid parallel workers,
+    // which take half the time.
     await read(
       `select set_config('enable_sort', 'off', true), set_config('parallel_setup_cost', '0', true),
          set_config('parallel_tuple_cost', '0', true), set_config('max_parallel_workers_per_gather', '2', true)`,

@@ -5,30 +5,30 @@ import { databaseTime } from '../ledger/ledger-statements.ts';
 import { type ReportRead, type ReportValue, readForLong, workForLong } from './long-report.ts';
 import { KEY_COLUMNS, SUMMED } from './usage.ts';
 
-/** A sum of usage that is not what the ledger comes to. */
+/** A sum of usage that differs from the ledger. */
 export interface UsageDifference {
   /** Sums of hours are compared with the ledger, those of days with their hours. */
   readonly span: 'hour' | 'day';
   readonly start: Date;
-  /** `null` where sums have a number that is no name's; the next two as well. */
+  /** `null` if the number in the sum has no name; so are the next two. */
   readonly user: string | null;
   readonly model: string | null;
   readonly upstream: string | null;
   /** The column, such as `requests` or `cost_nano_usd`; `seconds_to_last_settlement` where an hour ends too early in the ledger. */
   readonly amount: string;
-  /** What the sum is too large by; negative where it is too small. */
+  /** Difference: positive if the sum is too large. */
   readonly off_by: bigint;
 }
 
 const sums = (of: (column: string) => string) => SUMMED.map(of).join(', ');
 const named = KEY_COLUMNS.join(', ');
 const numbered = KEY_COLUMNS.map((column) => `${column}_n`).join(', ');
-/** A report that cuts an hour reads the ledger up to the last settlement that sums know of. */
+/** A report that cuts an hour reads the ledger up to the last settlement of the sums. */
 const LATER = 'seconds_to_last_settlement';
 const names = (of: string) =>
   KEY_COLUMNS.map((column) => `left join known as ${column}_k on ${column}_k.id = ${of}.${column}_n`).join(' ');
 
-/** Finds them, `most` at most, the largest first, each with the `total` of all. */
+/** SQL: at most `most` differences, the largest first, each with the `total`. */
 const usageDifferencesSql = (most: number): string => `
 with known as materialized (
   select id, name from usage_names where digest = name_digest(name)
@@ -68,7 +68,7 @@ where a.off_by <> 0
 order by abs(a.off_by) desc, f.start, f.span, f.user_email, f.model, a.amount
 limit ${most}`;
 
-/** A counter that says something else than the ledger and the reservations come to. */
+/** A counter that differs from the ledger and the reservations. */
 export interface CounterDifference {
   readonly counter_id: string | null;
   /** This and the next four are `null` when money counts against a counter that does not exist. */
@@ -76,7 +76,7 @@ export interface CounterDifference {
   readonly key: string | null;
   readonly window: string | null;
   readonly unit: string | null;
-  /** Also `null` for what has no beginning, like requests under way. */
+  /** Also `null` for requests in flight, whose window has no beginning. */
   readonly window_start: Date | null;
   readonly amount: 'spent' | 'reserved' | 'most' | 'in_flight';
   /** In the unit; a number of requests for `in_flight`. */
@@ -84,7 +84,7 @@ export interface CounterDifference {
   readonly recomputed: bigint;
 }
 
-/** A request with more than one ledger row beside those that put its price right, or with one although its money is still reserved. */
+/** A request with several ledger rows (without adjustments), or with one while its money is still reserved. */
 export interface RepeatedRequest {
   readonly request_id: string;
   readonly ledger_rows: number;
@@ -92,42 +92,42 @@ export interface RepeatedRequest {
   readonly cost_nano_usd: bigint;
 }
 
-/** A ledger row that cost something and counts against no counter, so that no limit ever saw it. */
+/** A ledger row with a cost and without counters, which no limit counted. */
 export interface UncountedRequest {
   readonly request_id: string;
   readonly user: string;
   readonly cost_nano_usd: bigint;
 }
 
-/** A ledger row whose attempts do not come to it. */
+/** A ledger row that differs from the sum of its attempts. */
 export interface DisagreeingAttempts {
   readonly request_id: string;
   readonly user: string;
   readonly cost_nano_usd: bigint;
-  /** What its attempts come to. */
+  /** Sum of its attempts. */
   readonly attempts_nano_usd: bigint;
-  /** What upstreams may bill, by the row and by its attempts. */
+  /** Possible charges by the row and by its attempts. */
   readonly possibly_billed_nano_usd: bigint;
   readonly attempts_possibly_billed_nano_usd: bigint;
 }
 
-/** A reservation of a process that has not been heard of for longer than any running gateway would wait. */
+/** A reservation of a process without a heartbeat for longer than any running gateway waits. */
 export interface LeftReservation {
   readonly request_id: string;
   readonly user: string;
   readonly reserved_at: Date;
   readonly amount_nano_usd: bigint;
-  /** When its process was last heard of; `null` when nothing is known of it. */
+  /** Last heartbeat of the process; `null` if unknown. */
   readonly heartbeat_at: Date | null;
 }
 
-/** What was found of one kind: how many, and the first of them, the largest amounts first. */
+/** Findings of one kind: their number, and the first, the largest amounts first. */
 export interface Found<Finding> {
   readonly total: number;
   readonly first: readonly Finding[];
 }
 
-/** What a verification looks at: how many rows, and what they come to. */
+/** Rows that a verification read, and their sum. */
 export interface LedgerExtent {
   readonly counters: number;
   readonly ledger_rows: number;
@@ -136,7 +136,7 @@ export interface LedgerExtent {
   readonly reserved_nano_usd: bigint;
 }
 
-/** What a verification looked at, and whatever does not add up. */
+/** Result of a verification. */
 export interface LedgerVerification extends LedgerExtent {
   readonly differences: Found<CounterDifference>;
   readonly repeated: Found<RepeatedRequest>;
@@ -146,9 +146,9 @@ export interface LedgerVerification extends LedgerExtent {
   readonly sums: Found<UsageDifference>;
 }
 
-/** How many findings of a kind are told one by one. */
+/** Most findings of a kind that are listed. */
 const MAX_FOUND = 1000;
-/** A gateway records a reservation 30 to 65 seconds after its process was last heard of. */
+/** A gateway records the reservations of a process 30 to 65 seconds after its last heartbeat. */
 const LEFT_SECONDS = 120;
 
 const EXTENT = `
@@ -158,7 +158,8 @@ from (select count(*) as ledger_rows, coalesce(sum(cost_nano_usd), 0)::text as c
       from reservations) as r`;
 
 /*
- * What is reserved on a counter is reservations and leases. What was spent of requests and tokens is in no ledger row, and rows of before `?` were dropped; reservations are always complete.
+ * The reserved amount of a counter is its reservations and leases. Requests and tokens have no ledger rows, and rows before `?` were
+ * dropped; reservations are always complete.
  */
 const DIFFERENCES = `
 with moved as (
@@ -219,7 +220,7 @@ from ledger l where cost_nano_usd <> 0 and cardinality(counter_ids) = 0
 order by abs(l.cost_nano_usd) desc, request_id
 limit ${MAX_FOUND}`;
 
-// They are numbered from 1, and the last one is where the row says the request went.
+// Attempts are numbered from 1; the last one has the upstream of the row.
 const ATTEMPTS = `
 select l.request_id, l.user_email as "user", l.cost_nano_usd::text as cost_nano_usd,
        a.cost::text as attempts_nano_usd, p.row::text as possibly_billed_nano_usd,
@@ -237,7 +238,7 @@ where l.attempts is not null and l.kind = 'request' and (
 order by abs(a.cost - l.cost_nano_usd) desc, l.request_id
 limit ${MAX_FOUND}`;
 
-// While the server was down nobody could say anything. A stopped clock says nothing about when it started.
+// Processes cannot send heartbeats while the server is down.
 const LEFT = `
 with moment as (
   select coalesce(given.now, now()) - make_interval(secs => ${LEFT_SECONDS}) as lapse,
@@ -252,9 +253,8 @@ order by r.amount_nano_usd desc, r.request_id
 limit ${MAX_FOUND}`;
 
 /**
- * Adds the ledger up again and compares every counter, and every sum of usage, with what comes out. All of it sees one moment of the database,
- * so gateways may go on. The database does the sums; findings beyond the first 1,000 of a kind are only counted.
- * Its errors are pg's own.
+ * Recomputes every counter and every sum of usage from the ledger, and compares. It reads one snapshot of the database, so gateways
+ * may keep running. Findings beyond the first 1,000 of a kind are only counted. Errors are pg's own.
  */
 export function verifyLedger(options: {
   readonly database: Pick<Database, 'knex'>;
@@ -286,7 +286,7 @@ async function find<Finding>(
   return { total: rows[0]?.total ?? 0, first: rows.map(({ total: _, ...finding }) => finding as Finding) };
 }
 
-/** Rows of a statement that gives amounts, whatever they are, as texts. */
+/** Rows of a statement, with amounts as texts. */
 async function select<Row>(read: ReportRead, text: string, values: readonly ReportValue[] = []): Promise<Row[]> {
   const rows = await read<Record<string, unknown>>(text, values);
   const convert = ([name, value]: [string, unknown]) => [name, AMOUNTS.test(name) ? BigInt(String(value)) : value];
@@ -297,8 +297,8 @@ const ROWS_AT_ONCE = 20_000;
 const RETRY_MS = 100;
 
 /**
- * Computes the sums of some days of UTC (YYYY-MM-DD, by default all) anew from the ledger. A report is right meanwhile. Returns
- * how many lines the ledger has there. Errors are pg's own.
+ * Recomputes the sums of some UTC days (YYYY-MM-DD, default all) from the ledger. Reports stay correct meanwhile. Returns the number
+ * of ledger lines. Errors are pg's own.
  */
 export async function sumAgain(
   database: Pick<Database, 'knex'>,
@@ -316,7 +316,7 @@ export async function sumAgain(
   }
 }
 
-/** Another process may be at work on the sums, which never takes long. */
+/** Another process may update the sums, which is quick. */
 async function whenFree(work: () => Promise<{ readonly done: number | null }[]>): Promise<number> {
   for (;;) {
     const [row] = await work();

@@ -11,8 +11,8 @@ import { alwaysCounted } from '../limits/spend-limits.ts';
 import { NO_TOKENS } from '../prices/prices.ts';
 
 /**
- * Writes one row to the ledger: the settlement, the counters of money it counts on, the time whose windows it counts in, and
- * the only database it may be written to.
+ * Writes a row to the ledger: the settlement, its counters of money, the time of its windows, and the id of the database it belongs
+ * to.
  */
 export type WriteRow = (
   settlement: Settlement,
@@ -21,7 +21,7 @@ export type WriteRow = (
   database_id: string,
 ) => Promise<unknown>;
 
-/** What a request in the spool comes to. */
+/** The settlement of a spooled request. */
 export interface Row {
   readonly settlement: Settlement;
   readonly counters: readonly CounterName[];
@@ -32,7 +32,7 @@ const ESTIMATED: Readonly<Record<string, Provenance>> = Object.fromEntries(
   [...Object.keys(NO_TOKENS), 'cost'].map((number) => [number, 'estimate' as const]),
 );
 
-/** What of a reservation is needed for its ledger row. Requests and tokens by minute are over before the row is written. */
+/** The parts of a reservation that its ledger row needs. Rate windows are over before the row is written. */
 export function spooledRequest(request: ReservationRequest): SpooledRequest {
   const counters = new Map<string, CounterName>();
   for (const { scope, key, window, unit } of request.demands) {
@@ -42,7 +42,7 @@ export function spooledRequest(request: ReservationRequest): SpooledRequest {
   return { ...ledgerIdentity(request), most_nano_usd, counters: [...counters.values()] };
 }
 
-/** A request in the spool as it goes to another upstream; what earlier attempts cost stays where it counted. */
+/** A spooled request that moves to another upstream; earlier attempts keep their counters. */
 export function movedRequest(
   before: SpooledRequest,
   request: ReservationRequest,
@@ -57,8 +57,8 @@ export function movedRequest(
 }
 
 /**
- * The row of a request whose beginning, end, or both are known. Without an end it is an estimate at the most that it can
- * cost. Without a beginning, which only a damaged file brings about, it counts on the counters that are kept for everybody.
+ * The row of a request with a known beginning, end, or both. Without an end its cost is estimated at the maximum. Without a beginning
+ * (only in a damaged file) it counts on the counters that always count.
  */
 export function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord | undefined): Row {
   const begun = forwarded?.what === 'forwarded' ? forwarded : undefined;
@@ -73,7 +73,7 @@ export function rowOf(forwarded: SpoolRecord | undefined, settled: SpoolRecord |
       at_ms: begun?.at_ms ?? at_ms,
     };
   }
-  if (begun === undefined) throw new Error('neither the beginning nor the end of a spooled request is known');
+  if (begun === undefined) throw new Error('a spooled request has neither beginning nor end');
   const { most_nano_usd, counters, held = [], ...identity } = begun.request;
   const possible = held.reduce((sum, { possibly_billed_nano_usd = 0 }) => sum + possibly_billed_nano_usd, 0);
   const settlement: Settlement = {
@@ -97,7 +97,7 @@ function countersIn(
   return held.find((attempt) => attempt.n === n)?.counters;
 }
 
-/** The attempt that was under way when its process ended. */
+/** The attempt in flight when its process ended. */
 function unheardOf({ upstream, upstream_model, most_nano_usd }: SpooledRequest, n: number): ChargedAttempt {
   const what = {
     certainty: 'possibly_accepted',

@@ -15,11 +15,11 @@ import { movedRequest, type Row, rowOf, spooledRequest, type WriteRow } from './
 
 const MIB = 1_048_576;
 const DEFAULT_MAX_BYTES = 256 * MIB;
-/** As many as make two whole batches in the ledger. */
+/** Two whole batches of the ledger. */
 const WRITERS = 1000;
 const MAX_RECORDS = 500;
 
-/** Writes some audit records to the database they belong to, oldest first, each at most once however often it is tried. */
+/** Writes audit records to their database, oldest first. Idempotent per record. */
 export type WriteRecords = (texts: readonly string[], database_id: string) => Promise<unknown>;
 
 interface Entry {
@@ -27,27 +27,27 @@ interface Entry {
   readonly owned: OwnedFile;
   forwarded: Span | undefined;
   settled: Span | undefined;
-  /** What could not be written to the disk. */
+  /** Error of the last write to disk. */
   unwritten: Extract<SpoolRecord, { what: 'settled' }> | undefined;
 }
 
-/** What a spool depends on. */
+/** Options of a spool. */
 export interface SpoolOptions extends SpoolFilesOptions {
-  /** From this size on it takes no more requests; 256 MiB unless told. */
+  /** Capacity; beyond it requests are refused. Default: 256 MiB. */
   readonly max_bytes?: number;
 }
 
 /**
- * Requests that went out without a reservation, on the disk until their rows are in the ledger, and audit records that wait
- * for the database. Files appear when these do, and are removed when all in them are done.
+ * Write-ahead files for a database outage: requests forwarded without a reservation, until their rows are in the ledger, and audit
+ * records. A file is removed when all its entries are written.
  */
 export class Spool {
   readonly #files: SpoolFiles;
   readonly #options: SpoolOptions;
   readonly #entries = new Map<string, Entry>();
-  /** Those that are over and not in the ledger yet. */
+  /** Ended requests that are not in the ledger yet. */
   readonly #due = new ByDatabase<Entry>();
-  /** Audit records that wait for the database, in their order. */
+  /** Audit records that wait for the database, in order. */
   readonly #records = new ByDatabase<Spooled>();
   #is_full = false;
   #draining: Promise<void> | undefined;
@@ -66,17 +66,17 @@ export class Spool {
     return this.#files.bytes;
   }
 
-  /** From which size on it takes no more requests. */
+  /** Capacity. */
   get max_bytes(): number {
     return this.#options.max_bytes ?? DEFAULT_MAX_BYTES;
   }
 
-  /** How many requests are over and not in the ledger yet. */
+  /** Number of ended requests that are not in the ledger yet. */
   get due(): number {
     return this.#due.size;
   }
 
-  /** How many of them are of a database. */
+  /** Of these, the number for a database. */
   dueOf(database_id: string): number {
     return this.#due.sizeOf(database_id);
   }
@@ -85,16 +85,16 @@ export class Spool {
     return this.#records.size;
   }
 
-  /** How many of them are of a database. */
+  /** Of these, the number for a database. */
   recordsOf(database_id: string | undefined): number {
     return this.#records.sizeOf(database_id);
   }
 
-  /** Keeps audit records, durable when it resolves. Raises SpoolError, and what the disk raises; then none of them is kept. */
+  /** Stores audit records; durable when it resolves. All or none. Raises SpoolError and errors of the disk. */
   async keepRecords(texts: readonly string[]): Promise<void> {
     if (this.#options.spool_dir() === undefined) throw new SpoolError('no directory is configured for it');
-    this.#assertRoom();
-    // One synchronisation for all of them.
+    this.#assertCapacity();
+    // One fsync for all.
     const put = await Promise.allSettled(texts.map((text) => this.#files.put({ what: 'audit', request_id: '', text })));
     const spooled = put.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     const failed = put.find((each) => each.status === 'rejected');
@@ -105,14 +105,14 @@ export class Spool {
     for (const each of spooled) this.#records.add(each);
   }
 
-  /** Writes all audit records of a database. Raises what `write` raises; the rest stays for the next time. */
+  /** Writes all audit records of a database. Raises the errors of `write`; the rest stays for the next run. */
   async drainRecords(write: WriteRecords, database_id: string): Promise<void> {
     for (;;) {
       const batch: Spooled[] = [];
       for (const kept of this.#records.of(database_id)) if (batch.push(kept) === MAX_RECORDS) break;
       if (batch.length === 0) return;
       await write(await Promise.all(batch.map(readRecord)), database_id);
-      // No marks: should the file outlast its removal, they are written once more, which changes nothing.
+      // Without marks: if the removal of the file is lost, they are written again, which changes nothing.
       for (const kept of batch) {
         this.#records.delete(kept);
         await this.#files.vacate(kept.owned);
@@ -120,9 +120,9 @@ export class Spool {
     }
   }
 
-  /** Notes that a request goes out now; durable when it resolves. Raises SpoolError, and the request must not go out. */
+  /** Records that a request is forwarded; durable when it resolves. Raises SpoolError: the request must not be forwarded. */
   async forward(request: ReservationRequest): Promise<void> {
-    this.#assertRoom();
+    this.#assertCapacity();
     const { request_id } = request;
     const record = { what: 'forwarded', at_ms: this.#options.clock.now(), request: spooledRequest(request) } as const;
     try {
@@ -133,11 +133,11 @@ export class Spool {
     }
   }
 
-  /** Notes that a request goes to another upstream; durable when it resolves. Raises SpoolError. */
+  /** Records that a request moves to another upstream; durable when it resolves. Raises SpoolError. */
   async move(request: ReservationRequest, held: readonly ChargedAttempt[]): Promise<void> {
     const entry = this.#entries.get(request.request_id);
     if (entry?.forwarded === undefined) return;
-    this.#assertRoom();
+    this.#assertCapacity();
     try {
       const { file } = entry.owned;
       const before = await file.read(entry.forwarded);
@@ -151,25 +151,25 @@ export class Spool {
     }
   }
 
-  /** Notes what a request came to; durable when it resolves, unless the disk is in trouble: then kept in memory. */
+  /** Records the settlement of a request; durable when it resolves, or in memory if the disk fails. */
   async settle(settlement: Settlement): Promise<void> {
     const entry = this.#entries.get(settlement.request_id);
     if (entry === undefined || this.#due.has(entry) || entry.unwritten !== undefined) return;
     entry.unwritten = { what: 'settled', at_ms: this.#options.clock.now(), settlement };
     await this.#persist(entry);
-    // Only now: a row that is in the ledger lets go of the file.
+    // Only now: a row in the ledger releases its file.
     this.#due.add(entry);
   }
 
-  /** Notes that a request did not go out after all. */
+  /** Records that a request was not forwarded. */
   async release(request_id: string): Promise<void> {
     const entry = this.#entries.get(request_id);
     if (entry !== undefined && !this.#due.has(entry)) await this.#finish(entry, false);
   }
 
   /**
-   * Writes the rows of all requests of the database in use that are over, several at a time. A row that the ledger
-   * refuses for good is set aside. Raises what `write` raises for trouble that passes; the rest stays for the next time.
+   * Writes the rows of all ended requests of the current database, several at a time. A row that the ledger refuses for good is set
+   * aside. Raises transient errors of `write`; the rest stays for the next run.
    */
   drain(write: WriteRow): Promise<void> {
     this.#draining ??= this.#drainAll(write).finally(() => {
@@ -179,12 +179,11 @@ export class Spool {
   }
 
   /**
-   * Writes to the disk and takes it back, so that trouble with it is in the log before anybody depends on it. Says whether
-   * it takes requests; never rejects.
+   * Probes the disk, so that a failure is logged before a request depends on it. Returns whether it accepts requests; never rejects.
    */
   async probe(): Promise<boolean> {
     try {
-      this.#assertRoom();
+      this.#assertCapacity();
       const { owned } = await this.#files.put({ what: 'done', request_id: '' });
       await this.#files.vacate(owned);
       return true;
@@ -193,7 +192,7 @@ export class Spool {
     }
   }
 
-  /** Takes over the files of processes that are gone, and shows others that this one is alive. Never rejects. */
+  /** Takes over the files of ended processes, and marks this process as alive. Never rejects. */
   async adoptOrphans(): Promise<void> {
     await this.#files.touch();
     await this.#files.adoptOrphans((owned, lines) => {
@@ -209,8 +208,8 @@ export class Spool {
   }
 
   /**
-   * Leaves its files to whoever comes next, and says how many requests and records are in them. What is not over by then is
-   * recorded as an estimate. Never rejects.
+   * Leaves its files to the next process, and returns the numbers of requests and records in them. Requests in flight become
+   * estimates. Never rejects.
    */
   async close(): Promise<number> {
     await this.#draining?.catch(() => {});
@@ -218,7 +217,7 @@ export class Spool {
     return this.#entries.size + this.records;
   }
 
-  #assertRoom(): void {
+  #assertCapacity(): void {
     const { bytes, max_bytes } = this;
     const { spool_dir, log } = this.#options;
     const was_full = this.#is_full;
@@ -228,7 +227,7 @@ export class Spool {
     throw new SpoolError(`more than ${Math.ceil(max_bytes / MIB)} MiB wait in it`);
   }
 
-  /** The last request of a file that is in the ledger needs no mark: should the file outlast its removal, it is only written once more. */
+  /** The last request of a file needs no mark: if the removal of the file is lost, it is written again, which changes nothing. */
   async #finish(entry: Entry, is_written: boolean): Promise<void> {
     const { request_id, owned } = entry;
     this.#entries.delete(request_id);
@@ -244,14 +243,14 @@ export class Spool {
       entry.settled = await this.#files.append(entry.owned, entry.unwritten);
       entry.unwritten = undefined;
     } catch {
-      // It waits in memory; the trouble is in the log.
+      // It waits in memory; the failure is logged.
     }
   }
 
   async #drainAll(write: WriteRow): Promise<void> {
     const database_id = this.#options.database_id();
     if (database_id === undefined) return;
-    // Shared by all writers, and not a copy: there may be hundreds of thousands.
+    // Shared by all writers: a copy may have hundreds of thousands of entries.
     const due = this.#due.of(database_id).values();
     let failure: unknown;
     const work = async (most: number) => {
@@ -262,7 +261,7 @@ export class Spool {
         if (failure !== undefined || ++done === most) return;
       }
     };
-    // One finds out whether the ledger is there.
+    // The first one finds out whether the ledger is available.
     await work(1);
     if (failure === undefined) await Promise.all(Array.from({ length: WRITERS }, () => work(Number.POSITIVE_INFINITY)));
     if (failure === undefined) return;
@@ -270,7 +269,7 @@ export class Spool {
     throw failure;
   }
 
-  /** Returns the trouble that keeps the row out of the ledger for now, if there is any. */
+  /** Returns the transient error that keeps the row out of the ledger, if any. */
   async #drainOne(entry: Entry, write: WriteRow): Promise<unknown> {
     const { request_id, owned } = entry;
     let row: Row;
@@ -307,11 +306,11 @@ async function readRow({ owned: { file }, unwritten, settled, forwarded }: Entry
 
 async function readRecord({ owned: { file }, span }: Spooled): Promise<string> {
   const record = await file.read(span);
-  if (record.what !== 'audit') throw new Error('a spooled audit record is something else by now');
+  if (record.what !== 'audit') throw new Error('not an audit record of the spool');
   return record.text;
 }
 
-/** The requests in a file that are not done. */
+/** The unfinished requests of a file. */
 function entriesOf(owned: OwnedFile, lines: readonly Found[]): Entry[] {
   const found = new Map<string, Entry>();
   const entryOf = (request_id: string): Entry => {

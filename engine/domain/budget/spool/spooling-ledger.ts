@@ -17,29 +17,28 @@ import { BookedReservation, type Books, MOVED } from '../ledger/reservation.ts';
 import { Spool, type SpoolOptions, type WriteRecords } from './spool.ts';
 import type { WriteRow } from './spool-rows.ts';
 
-/** What it needs of the ledger of its process. */
+/** The ledger that it wraps. */
 export type LedgerOfRows = Ledger & Pick<DatabaseLedger, 'settleAt' | 'databaseId' | 'keep' | 'forget'>;
 
 const DRAIN_MS = 1000;
 const ADOPTION_MS = 10_000;
-/** The first time is before the ledger records reservations of processes that ended as estimates. */
+/** The first drain precedes the recovery of reservations of ended processes. */
 const FIRST_ADOPTION_MS = 10;
-const CLOSE_PATIENCE_MS = 2000;
+const CLOSE_TIMEOUT_MS = 2000;
 
-/** What a spooling ledger depends on. */
+/** Options of a spooling ledger. */
 export interface SpoolingLedgerOptions extends Omit<SpoolOptions, 'database_id'> {
   readonly ledger: LedgerOfRows;
-  /** Whether some limit lets requests go out while the store is away; the disk is then probed at the start. */
+  /** Whether some limits allow requests during a database outage; then the disk is probed at the start. */
   readonly needed?: () => boolean;
   readonly every?: Every;
-  /** Writes audit records that were kept. Raises store_unavailable. */
+  /** Writes spooled audit records. Raises store_unavailable. */
   readonly writeRecords?: WriteRecords;
 }
 
 /**
- * A ledger that lets requests out without a reservation while the store is away, where their limits allow it: it has a spool
- * before the ledger of its process. `reserve` raises store_unavailable for a request that may go out while the store is away
- * only if the disk cannot take it either.
+ * A ledger with a spool in front of it. During a database outage it admits requests without a reservation if their limits allow it.
+ * For such a request `reserve` raises store_unavailable only if the disk fails, too.
  */
 export class SpoolingLedger implements Ledger {
   readonly #ledger: LedgerOfRows;
@@ -53,11 +52,11 @@ export class SpoolingLedger implements Ledger {
   readonly #stopDraining: () => void;
   #stopAdopting: () => void;
   #database_id: string | undefined;
-  /** Whether the database itself has said which one it is. */
-  #is_asked = false;
-  /** Requests let out since the last time that all were in the ledger. */
+  /** Whether the id of the database was read. */
+  #drain_is_due = false;
+  /** Requests admitted since the spool was last empty. */
   #let_out = 0;
-  /** When a row was last written from the disk, or nothing waited there; monotonic. */
+  /** Monotonic time when a row was last drained, or the spool was empty. */
   #written_at: number;
   #learning: Promise<string> | undefined;
   #draining: Promise<void> | undefined;
@@ -74,10 +73,10 @@ export class SpoolingLedger implements Ledger {
     this.#spool = new Spool({ ...options, database_id: () => this.#database_id });
     this.#breaker = createStoreBreaker({
       clock: options.clock,
-      onMended: () => void this.drain(),
+      onRecovered: () => void this.drain(),
       probe: () => this.#ledger.databaseId(),
     });
-    this.#stopDraining = this.#every(DRAIN_MS, () => (this.#is_asked ? this.drain() : this.adoptOrphans()));
+    this.#stopDraining = this.#every(DRAIN_MS, () => (this.#drain_is_due ? this.drain() : this.adoptOrphans()));
     this.#stopAdopting = this.#every(FIRST_ADOPTION_MS, () => this.#begin());
   }
 
@@ -109,22 +108,22 @@ export class SpoolingLedger implements Ledger {
     return { requests, lag_ms, records, bytes, max_bytes };
   }
 
-  /** How many audit records of the database in use are on the disk. */
+  /** Number of spooled audit records of the current database. */
   get records(): number {
     return this.#spool.recordsOf(this.#database_id);
   }
 
-  /** Keeps audit records on the disk until the database takes them, in their order. Raises SpoolError and what the disk raises. */
+  /** Spools audit records, in order. Raises SpoolError and errors of the disk. */
   keepRecords(texts: readonly string[]): Promise<void> {
     return this.#spool.keepRecords(texts);
   }
 
-  /** Whether the disk would take requests now. Never rejects. */
+  /** Whether the disk accepts requests. Never rejects. */
   probe(): Promise<boolean> {
     return this.#spool.probe();
   }
 
-  /** Writes what is on the disk to the ledger, as far as possible now. A timer calls it; so may a test. Never rejects. */
+  /** Drains the spool into the ledger, as far as possible now. Called by a timer. Never rejects. */
   async drain(): Promise<void> {
     if (this.#spool.due === 0) this.#written_at = this.#clock.monotonic();
     if (this.#spool.due + this.#spool.records === 0) return;
@@ -134,7 +133,7 @@ export class SpoolingLedger implements Ledger {
     await this.#draining;
   }
 
-  /** Takes over what processes left that are gone. A timer calls it; so may a test. Never rejects. */
+  /** Takes over the files of ended processes. Called by a timer. Never rejects. */
   adoptOrphans(): Promise<void> {
     this.#adopting ??= this.#adoptNow().finally(() => {
       this.#adopting = undefined;
@@ -142,13 +141,13 @@ export class SpoolingLedger implements Ledger {
     return this.#adopting;
   }
 
-  /** Writes what it can for at most 2 seconds; the rest stays on the disk. Leaves the ledger behind it open. */
+  /** Drains for at most 2 seconds; the rest stays on disk. Leaves the wrapped ledger open. */
   async close(): Promise<void> {
     this.#stopDraining();
     this.#stopAdopting();
-    if (!this.#breaker.broken) await waitAtMost(CLOSE_PATIENCE_MS, this.drain());
+    if (!this.#breaker.broken) await waitAtMost(CLOSE_TIMEOUT_MS, this.drain());
     const waiting = await this.#spool.close();
-    if (waiting > 0) this.#log.warn({ waiting }, 'requests or audit records stay in the spool until the next start');
+    if (waiting > 0) this.#log.warn({ waiting }, 'spooled requests or audit records wait for the next start');
   }
 
   #begin(): void {
@@ -170,16 +169,16 @@ export class SpoolingLedger implements Ledger {
       const count = this.#spool.recordsOf(database_id);
       if (requests > 0) {
         await this.#spool.drain(this.#writeRow);
-        this.#log.info({ requests }, 'requests that went out without a reservation are in the ledger now');
+        this.#log.info({ requests }, 'wrote spooled requests to the ledger');
       }
       this.#let_out = 0;
       await this.#spool.drainRecords(this.#writeRecords, database_id);
       if (count > 0) {
-        this.#log.info({ records: count }, 'audit records that waited on the disk are in the audit log now');
+        this.#log.info({ records: count }, 'wrote spooled audit records to the audit log');
       }
     } catch (error) {
       const waiting = { requests: this.#spool.due, records: this.#spool.records };
-      this.#log.debug({ err: error, ...waiting }, 'what the spool holds waits for the database');
+      this.#log.debug({ err: error, ...waiting }, 'the spool waits for the database');
     }
   }
 
@@ -190,7 +189,7 @@ export class SpoolingLedger implements Ledger {
     this.#ledger.forget(settlement.request_id);
   };
 
-  /** What becomes of requests that nothing is reserved for. */
+  /** Settlements of requests without a reservation. */
   readonly #spooled: Books = {
     topUp() {},
     move: async (request, held) => {
@@ -212,25 +211,23 @@ export class SpoolingLedger implements Ledger {
   };
 
   async #adoptNow(): Promise<void> {
-    await this.#learnDatabase().catch((error) =>
-      this.#log.debug({ err: error }, 'which database it is could not be asked'),
-    );
+    await this.#learnDatabase().catch((error) => this.#log.debug({ err: error }, 'cannot read the id of the database'));
     await this.#spool.adoptOrphans();
     this.#drainSoon();
   }
 
-  /** Asked again and again: the database may be replaced by another one. */
+  /** Read repeatedly: the database may be replaced by another. */
   async #learnDatabase(): Promise<string> {
     this.#learning ??= this.#ledger.databaseId().finally(() => {
       this.#learning = undefined;
     });
     const database_id = await this.#learning;
-    this.#is_asked = true;
+    this.#drain_is_due = true;
     const before = this.#database_id;
     if (before !== undefined && before !== database_id) {
       const waiting = { requests: this.#spool.dueOf(before), records: this.#spool.recordsOf(before) };
       const fields = { database_id, of_database_id: before, ...waiting };
-      this.#log.warn(fields, 'this is another database than before; what the spool holds for that one waits for it');
+      this.#log.warn(fields, 'the database was replaced by another; spooled entries of the former one wait for it');
     }
     this.#database_id = database_id;
     return database_id;
@@ -246,7 +243,10 @@ export class SpoolingLedger implements Ledger {
       throw spoolUnavailable(error);
     }
     if (this.#let_out++ === 0)
-      this.#log.warn({}, 'the database is away; requests whose limits allow it go out without a reservation');
+      this.#log.warn(
+        {},
+        'the database is unavailable; requests are forwarded without a reservation where limits allow it',
+      );
     const reservation = new BookedReservation(this.#spooled, request, true);
     return { reservation, exceeded: [], shadows: [], statuses: [], unreserved: true };
   }
@@ -258,7 +258,7 @@ function spoolUnavailable(error: unknown): StageError {
   return new StageError('store_unavailable', message, { cause: error });
 }
 
-/** Records that were taken over where nothing writes them stay. */
+/** Without a writer, records of other processes stay. */
 async function nobodyWrites(): Promise<never> {
-  throw new Error('nothing writes audit records here');
+  throw new Error('this process writes no audit records');
 }

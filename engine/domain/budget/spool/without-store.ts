@@ -1,13 +1,13 @@
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { type SpendLimit, spendLimits } from '../limits/spend-limits.ts';
 
-/** Whether some requests go on while the database is away. */
+/** Whether some requests are served during a database outage. */
 export function goesOnWithoutStore(config: Pick<GatewayConfig, 'spend_limits'>): boolean {
   if (config.spend_limits?.on_store_error === 'allow') return true;
   return spendLimits(config).some(({ on_store_error }) => on_store_error === 'allow');
 }
 
-/** The same for a gateway as a whole: no limit that everybody comes under keeps requests from going out without a reservation. */
+/** Whether the gateway as a whole serves requests then: no limit of all callers forbids it. */
 export function servesWithoutReservations(config: Pick<GatewayConfig, 'spend_limits'>): boolean {
   return (
     goesOnWithoutStore(config) &&

@@ -5,8 +5,8 @@ import { storable } from '../../../base/kit/storable.ts';
 import type { Actor, AdminAction, Changing } from '../../audit/index.ts';
 
 /**
- * What is lost: sessions always; of the access tokens none, those the person made, or all. `suspend`: those the person made
- * are refused until the person is let in again.
+ * What to end. Sessions always end; of the access tokens none, the personal ones, or all. `suspend`: personal tokens are refused
+ * until the person is admitted again.
  */
 interface Deprovisioning {
   /** E-mail address, any case. */
@@ -17,7 +17,7 @@ interface Deprovisioning {
   readonly tokens: 'none' | 'suspend' | 'self_service' | 'all';
 }
 
-/** How much was ended, and whether the gateway knows the person at all. */
+/** Numbers of what was ended, and whether the person is known. */
 interface Deprovisioned {
   readonly known: boolean;
   readonly sessions: number;
@@ -25,8 +25,8 @@ interface Deprovisioned {
 }
 
 /**
- * Ends a person's sessions, sign-ins under way and access tokens at once; every gateway refuses them within a second.
- * Nothing keeps the person from signing in again: that is up to the identity provider. Raises store_unavailable.
+ * Ends the sessions, pending sign-ins and access tokens of a person; every gateway refuses them within a second. The person can sign
+ * in again if the identity provider allows it. Raises store_unavailable.
  */
 export async function deprovision(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
@@ -42,8 +42,8 @@ export async function deprovision(
 
 /**
  * Ends one session; every gateway refuses its tokens within a second. Raises store_unavailable.
- * @param which `user`: only when it is that person's.
- * @returns whether there was one to end.
+ * @param which `user`: only a session of this person.
+ * @returns whether a session ended.
  */
 export async function endSession(
   { database, clock, actor }: Changing,
@@ -66,10 +66,9 @@ export async function endSession(
 }
 
 /**
- * Ends all sessions of a person, and sign-ins of theirs that are under way; every gateway refuses their tokens within a second.
- * Raises store_unavailable.
- * @param which `but`: the id of one that goes on, and then sign-ins under way do as well.
- * @returns how many there were.
+ * Ends all sessions and pending sign-ins of a person; every gateway refuses their tokens within a second. Raises store_unavailable.
+ * @param which `but`: id of a session to keep; then pending sign-ins are kept, too.
+ * @returns the number of ended sessions.
  */
 export async function endSessionsOf(
   { database, clock, actor }: Changing,
@@ -88,13 +87,13 @@ export async function endSessionsOf(
 
 const DAY_MS = 86_400_000;
 
-/** What decides whether an access token is suspended; of one that an administrator made, nothing does. */
+/** Inputs of the suspension of a personal token. Tokens made by administrators are never suspended. */
 export interface OwnerStatus {
-  /** When the identity provider last verified the owner, who made the token. */
+  /** When the identity provider last verified the owner. */
   readonly verified_at: Date | null;
-  /** Whether the owner, who made the token, was not let in when last asked about. */
+  /** Whether the last check did not admit the owner. */
   readonly is_blocked: boolean;
-  /** Until when the token works although the owner is not verified, because the identity provider is away. */
+  /** Grace period during an outage of the identity provider. */
   readonly put_off_until: Date | null;
 }
 
@@ -102,12 +101,12 @@ export interface OwnerStatus {
 export const OWNER_STATUS = `case when t.self_service then coalesce(p.signed_in_at, t.created_at) end as verified_at,
   t.self_service and p.blocked_at is not null as is_blocked, p.suspension_put_off_until as put_off_until`;
 
-/** SQL: whether an access token `t` is neither revoked nor over at a time. */
+/** SQL: whether an access token `t` is neither revoked nor expired at a time. */
 export const IN_FORCE = (time: string) =>
   `t.revoked_at is null and (t.expires_at is null or t.expires_at > ${time}::timestamptz)`;
 
 /**
- * Whether what an owner made is suspended, and otherwise when it will be unless they are verified before; `null`: never.
+ * Whether personal tokens are suspended, and otherwise when they will be without a verification; `null`: never.
  * @param now milliseconds since the epoch
  * @param verified_days how long a verification counts; `undefined`: without end
  */
@@ -125,20 +124,19 @@ export function suspension(
 }
 
 /**
- * How long what people made themselves goes on after the identity provider last verified them, in days; `undefined`
- * where nobody signs in: without end.
+ * How long personal tokens work after the last verification of their owner, in days; `undefined` without sign-in: forever.
  */
 export function verifiedDays({ auth }: Pick<GatewayConfig, 'auth'>): number | undefined {
   if (auth?.oidc === undefined) return undefined;
   return auth.personal_tokens.suspend_after_days ?? auth.session.refresh_days;
 }
 
-/** What somebody made themselves, as far as they and administrators want to know. */
+/** Summary of the personal tokens of a person. */
 export interface OwnTokens {
-  /** How many are in force or suspended. */
+  /** Number in force or suspended. */
   readonly own_tokens: number;
   readonly own_tokens_suspended: boolean;
-  /** When they are suspended unless their owner is verified before; `null`: never, there are none, or they are suspended already. */
+  /** When they are suspended without a verification; `null`: never, none, or suspended already. */
   readonly own_tokens_suspend_at: Date | null;
 }
 
@@ -149,7 +147,7 @@ export const OWN_TOKENS = (time: string) => `p.signed_in_at as verified_at, p.su
     as own_tokens`;
 
 /**
- * A row with `OWN_TOKENS`, and what these columns mean instead of them.
+ * Replaces the columns of `OWN_TOKENS` in a row by the summary.
  * @param now milliseconds since the epoch
  */
 export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tokens'>>(
@@ -162,8 +160,8 @@ export function withOwnTokens<Row extends OwnerStatus & Pick<OwnTokens, 'own_tok
   return { ...row, own_tokens_suspended: has_some && suspended, own_tokens_suspend_at: has_some ? suspends_at : null };
 }
 
-/** Tells telemetry of a change that the gateway made by itself just now, because of what the identity provider says. */
-export function tellOwnChange(
+/** Reports to telemetry a change that the gateway made by itself, after an answer of the identity provider. */
+export function reportOwnChange(
   { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Pick<Clock, 'now'> },
   action: AdminAction,
 ): void {
@@ -173,19 +171,19 @@ export function tellOwnChange(
 
 const IMPLICIT_GROUP = 'all';
 
-/** What a person may do at the gateway, by its configuration: `admin`, or nothing beyond using it. */
+/** Roles of a person by their groups: `admin`, or none. */
 export function rolesOf(auth: Pick<AuthConfig, 'admin_groups'>, groups: readonly string[]): readonly string[] {
   return intersects(auth.admin_groups, groups) ? ['admin'] : [];
 }
 
 type Groups = Pick<GatewayConfig, 'token_groups' | 'auth'>;
 
-/** The token group of a signed-in person, which decides about models; `undefined` when the configuration gives none. */
+/** The token group of a signed-in person; `undefined` if the configuration has none for them. */
 export function tokenGroupOf(config: Groups, groups: readonly string[]): string | undefined {
   return config.token_groups.find(({ members }) => intersects(members, groups))?.name ?? commonTokenGroup(config);
 }
 
-/** The token group of signed-in people who are members of none; `undefined` when the configuration gives none. */
+/** The token group of signed-in people without membership; `undefined` if the configuration has none. */
 export function commonTokenGroup({ token_groups, auth }: Groups): string | undefined {
   if (auth?.session.token_group !== undefined) return auth.session.token_group;
   if (token_groups.length === 0) return IMPLICIT_GROUP;

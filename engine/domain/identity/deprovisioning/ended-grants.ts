@@ -8,10 +8,10 @@ import { ProviderError, type ProviderGrant } from '../provider/provider.ts';
 import type { Revocations } from '../sessions/session-tokens.ts';
 
 const INTERVAL_MS = 600_000;
-const CLOSE_PATIENCE_MS = 500;
-/** Told in one sweep; what is left waits for the next. */
-const MAX_TOLD = 200;
-/** What failed is tried once more, then left to expire at the provider. */
+const CLOSE_TIMEOUT_MS = 500;
+/** Most revocations per sweep. */
+const MAX_REVOKED = 200;
+/** After a retry, a grant is left to expire at the provider. */
 const MAX_ATTEMPTS = 2;
 
 interface Due {
@@ -22,8 +22,8 @@ interface Due {
 }
 
 /*
- * While an account has another session, nothing of it is given back: some providers end all grants of an account and a client
- * at once, or all of one browser's sign-in.
+ * Does not revoke while the account has another session: some providers then end all grants of the account for this client, or of
+ * the browser.
  */
 const TAKE = `
 update ended_grants set attempts = attempts + 1, due_at = $2
@@ -60,10 +60,10 @@ update sessions set sealed_grant = '' where ctid in (
   select ctid from sessions where expires_at <= $1 and revoked_at is null and sealed_grant <> '' limit 1000
   for update skip locked)`;
 
-/** What tells the identity provider that sessions ended. */
+/** Revokes grants of ended sessions at the identity provider. */
 export type EndedGrants = ReturnType<typeof startEndedGrants>;
 
-/** Starts telling the identity provider which sessions ended (RFC 7009): at once, and what failed after ten minutes. */
+/** Starts the revocation of grants of ended sessions at the identity provider (RFC 7009): at once, with a retry after ten minutes. */
 export function startEndedGrants(options: {
   readonly database: Pick<Database, 'query'>;
   readonly revocations: Pick<Revocations, 'onRevoked'>;
@@ -73,7 +73,7 @@ export function startEndedGrants(options: {
 }) {
   const { database, revocations, clock, log, every = everyInBackground } = options;
   let identity: Pick<Identity, 'provider' | 'tokens' | 'isVerified'> | undefined;
-  let telling: Promise<void> | undefined;
+  let revoking: Promise<void> | undefined;
   let again = false;
   let closed = false;
 
@@ -83,13 +83,13 @@ export function startEndedGrants(options: {
     return due;
   };
 
-  /** Whether there is nothing more to do about it. */
-  const tell = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
-    // What one provider gave is not shown to another.
+  /** Returns whether the grant is done. */
+  const revoke = async ({ session_id, issuer, sealed_grant, attempts }: Due): Promise<boolean> => {
+    // A grant of another provider is not sent to this one.
     if (identity === undefined || !identity.isVerified({ issuer })) return true;
     const opened = await open(identity, sealed_grant);
     if (opened === 'elsewhere') {
-      // Another replica has the key, and both tries still.
+      // A replica with the key still has both attempts.
       const untried = 'update ended_grants set attempts = attempts - 1 where session_id = $1';
       await database.query('ended_grant_untried', untried, [session_id]);
       return false;
@@ -97,52 +97,49 @@ export function startEndedGrants(options: {
     const { grant } = opened;
     if (grant === undefined) return true;
     try {
-      const told = await identity.provider.revoke(grant);
-      if (told) log.debug({ session: session_id }, 'the identity provider was told that a session ended');
+      const revoked = await identity.provider.revoke(grant);
+      if (revoked) log.debug({ session: session_id }, 'told the identity provider that a session ended');
       return true;
     } catch (error) {
       if (!(error instanceof ProviderError)) throw error;
       const last = attempts >= MAX_ATTEMPTS;
       const fields = { session: session_id, reason: error.message };
-      log.warn(
-        fields,
-        `the identity provider could not be told that a session ended${last ? '' : '; it is tried again'}`,
-      );
+      log.warn(fields, `could not tell the identity provider that a session ended${last ? '' : '; trying again'}`);
       return last;
     }
   };
 
-  const tellAll = async () => {
+  const revokeAll = async () => {
     try {
-      for (let told = 0; told < MAX_TOLD && !closed; told++) {
+      for (let revoked = 0; revoked < MAX_REVOKED && !closed; revoked++) {
         const due = await take();
         if (due === undefined) return;
-        if (await tell(due)) {
+        if (await revoke(due)) {
           await database.query('ended_grant_done', 'delete from ended_grants where session_id = $1', [due.session_id]);
         }
       }
     } catch (error) {
-      log.debug({ err: error }, 'the identity provider was not told which sessions ended');
+      log.debug({ err: error }, 'could not tell the identity provider which sessions ended');
     }
   };
   const begin = (): Promise<void> => {
     again = true;
-    telling ??= (async () => {
-      // A session that ends meanwhile may have come too late for the look.
+    revoking ??= (async () => {
+      // A session may have ended during the run.
       while (again && !closed) {
         again = false;
-        await tellAll();
+        await revokeAll();
       }
     })().finally(() => {
-      telling = undefined;
+      revoking = undefined;
     });
-    return telling;
+    return revoking;
   };
   const sweep = async () => {
     try {
       await database.query('sessions_expire', EXPIRE, [new Date(clock.now())]);
     } catch (error) {
-      log.debug({ err: error }, 'expired sessions still have what the identity provider gave');
+      log.debug({ err: error }, 'could not erase the grants of expired sessions');
     }
     await begin();
   };
@@ -158,7 +155,7 @@ export function startEndedGrants(options: {
       stop();
       forget();
       closed = true;
-      if (telling !== undefined) await waitAtMost(CLOSE_PATIENCE_MS, telling);
+      if (revoking !== undefined) await waitAtMost(CLOSE_TIMEOUT_MS, revoking);
     },
   };
 }

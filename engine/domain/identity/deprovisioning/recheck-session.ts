@@ -10,9 +10,9 @@ import { type Identified, ProviderError, type ProviderGrant } from '../provider/
 import { noteRefusal, type RefusedSignIn } from '../provider/refused-sign-ins.ts';
 import { noteOwners } from '../tokens/service-tokens.ts';
 import { endTokensTheyLost } from '../tokens/tokens.ts';
-import { deprovision, IN_FORCE, tellOwnChange, verifiedDays } from './deprovision.ts';
+import { deprovision, IN_FORCE, reportOwnChange, verifiedDays } from './deprovision.ts';
 
-export interface AskingAbout {
+export interface AccountCheckContext {
   readonly config: GatewayConfig;
   readonly identity: Identity;
   readonly database: Pick<Database, 'query'>;
@@ -21,25 +21,24 @@ export interface AskingAbout {
   readonly telemetry: Pick<Telemetry, 'operation'>;
 }
 
-/** A session that was taken, so that nobody else uses what it keeps: most providers take a second use for theft. */
+/** A session that is locked for a renewal: most providers treat a second use of its grant as theft. */
 export interface TakenSession {
   readonly id: string;
   readonly person: Person;
   readonly sealed_grant: string;
 }
 
-/** At what a session is looked at, for administrators. */
+/** The occasion of a check, for administrators. */
 interface Occasion {
   readonly when: string;
-  /** Absent where nobody asked but the gateway itself. */
+  /** Absent for checks by the gateway itself. */
   readonly request?: Pick<RefusedSignIn, 'client_address' | 'request_id'>;
 }
 
 /**
- * What became of a session. `stays`: as this person, still taken. It was given back: `unreadable`: no key opens what it keeps;
- * `other_provider`: it comes from another one than the configuration has; `unaskable`: there is nothing to ask with;
- * `unavailable`: no usable answer came. It was ended: `refused`: the provider says no; `not_admitted`: the configuration does
- * not let the person in, who was deprovisioned; `other_identity`: it describes another person.
+ * Result of a check. `stays`: the session stays, still locked. Unlocked: `unreadable`: no key decrypts its grant; `other_provider`:
+ * its grant is of a former identity provider; `unaskable`: it has no usable grant; `unavailable`: no usable answer. Ended: `refused`
+ * by the provider; `not_admitted` by the configuration: the person was deprovisioned; `other_identity`: it is another person now.
  */
 export type Rechecked =
   | { readonly outcome: 'stays'; readonly person: Person; readonly sealed_grant: string }
@@ -47,12 +46,16 @@ export type Rechecked =
   | { readonly outcome: 'unaskable' | 'unavailable' | 'refused'; readonly error: ProviderError }
   | { readonly outcome: 'not_admitted'; readonly message: string };
 
-/** Asks the identity provider about the person of a session. Raises store_unavailable, temporarily_unavailable. */
-export async function recheckSession(asking: AskingAbout, taken: TakenSession, occasion: Occasion): Promise<Rechecked> {
+/** Checks the person of a session at the identity provider. Raises store_unavailable, temporarily_unavailable. */
+export async function recheckSession(
+  asking: AccountCheckContext,
+  taken: TakenSession,
+  occasion: Occasion,
+): Promise<Rechecked> {
   const { tokens, provider, isVerified } = asking.identity;
   try {
     const grant = (await tokens.open(taken.sealed_grant, 'provider-grant')) as ProviderGrant | undefined;
-    // What one provider gave is not shown to another.
+    // A grant of another provider is not sent to this one.
     if (grant !== undefined && isVerified(taken.person)) {
       return await decide(asking, taken, occasion, await provider.recheck(grant));
     }
@@ -64,7 +67,7 @@ export async function recheckSession(asking: AskingAbout, taken: TakenSession, o
       return { outcome: 'refused', error };
     }
     const replaced = error instanceof ProviderError ? error.grant : undefined;
-    // The claim on it runs out by itself, and what went wrong first is what the caller is told.
+    // The lock expires by itself; the caller gets the first error.
     await giveBack(asking, taken, replaced).catch(() => {});
     if (!(error instanceof ProviderError)) throw error;
     return { outcome: error.problem === 'unaskable' ? 'unaskable' : 'unavailable', error };
@@ -73,17 +76,17 @@ export async function recheckSession(asking: AskingAbout, taken: TakenSession, o
 
 /** Ends a session that the identity provider did not renew. Raises store_unavailable. */
 export async function endAsRefused(
-  { identity, log }: Pick<AskingAbout, 'identity' | 'log'>,
+  { identity, log }: Pick<AccountCheckContext, 'identity' | 'log'>,
   { id, person }: TakenSession,
   { message }: ProviderError,
 ): Promise<void> {
   await identity.sessions.end(id, 'the identity provider refused to renew it');
   const fields = { email: person.email, session: id, reason: message };
-  log.info(fields, 'the identity provider refused to renew a session, so it was ended');
+  log.info(fields, 'ended a session that the identity provider refused to renew');
 }
 
 async function decide(
-  asking: AskingAbout,
+  asking: AccountCheckContext,
   { id, person: former }: TakenSession,
   occasion: Occasion,
   { claims, grant, scopes }: Identified,
@@ -97,7 +100,7 @@ async function decide(
     const is_same = subject === former.subject && issuer === former.issuer && email === former.email;
     if (is_same) return { outcome: 'stays', person, sealed_grant };
   }
-  // It ends with what the provider gave last, so that this is given back and not what it replaced.
+  // Stores the newest grant, so that this one is revoked.
   await identity.sessions.abandonRefresh(id, sealed_grant);
   if ('person' in admission) {
     await identity.sessions.end(id, 'it belongs to another identity now');
@@ -107,13 +110,13 @@ async function decide(
   return { outcome: 'not_admitted', message: admission.message };
 }
 
-async function giveBack({ identity }: AskingAbout, { id }: TakenSession, grant?: ProviderGrant): Promise<void> {
+async function giveBack({ identity }: AccountCheckContext, { id }: TakenSession, grant?: ProviderGrant): Promise<void> {
   await identity.sessions.abandonRefresh(id, grant && (await identity.tokens.seal(grant, 'provider-grant')));
 }
 
-/** Who is not admitted any more loses all sessions at once, and the use of self-made access tokens until admitted again. */
+/** Ends the sessions of a person who is no longer admitted, and suspends their personal tokens until they are admitted again. */
 async function deprovisionAsRefused(
-  asking: AskingAbout,
+  asking: AccountCheckContext,
   { id, person: { email, subject, issuer } }: Pick<TakenSession, 'id' | 'person'>,
   { refused, detail, misses }: Exclude<Admission, { person: Person }>,
   { when, request }: Occasion,
@@ -122,10 +125,13 @@ async function deprovisionAsRefused(
   const actor = { kind: 'gateway', name: 'sign-in' } as const;
   const because = `no longer admitted (${refused})`;
   const { sessions } = await deprovision(asking, { user: email, actor, because, tokens: 'suspend' });
-  tellOwnChange(asking, 'person.deprovision');
+  reportOwnChange(asking, 'person.deprovision');
   await identity.catchUp();
   const groups = misses?.came ?? [];
-  log.info({ email, session: id, refused, detail, groups, sessions }, 'somebody may not use the gateway any more');
+  log.info(
+    { email, session: id, refused, detail, groups, sessions },
+    'deprovisioned a person who is no longer admitted',
+  );
   const [row] = await database
     .query<{ client: string; client_address: string }>(
       'session_client',
@@ -148,21 +154,20 @@ async function deprovisionAsRefused(
 }
 
 /**
- * What the identity provider says of somebody. `verified`: they may stay, which is written down. `not_admitted`: it knows them,
- * and the configuration does not let them in, so they are deprovisioned. `refused`: it says no. `unaskable`: there is nothing
- * to ask with. `busy`: a session is just being renewed, which tells. `unavailable`: it gave no usable answer.
+ * Result of a check of a person. `verified`: recorded. `not_admitted` by the configuration: deprovisioned. `refused` by the
+ * provider. `unaskable`: no usable grant. `busy`: a renewal is in progress, which checks as well. `unavailable`: no usable answer.
  */
-export type AskedAbout = 'verified' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
+export type AccountCheck = 'verified' | 'not_admitted' | 'refused' | 'unaskable' | 'busy' | 'unavailable';
 
-/** How long a session can't be renewed by its client at most when this process ends while it asks. */
+/** Longest lock on a session if this process ends during a check. */
 const TAKEN_MS = 60_000;
-const RANK: readonly AskedAbout[] = ['unaskable', 'refused', 'busy', 'unavailable'];
+const RANK: readonly AccountCheck[] = ['unaskable', 'refused', 'busy', 'unavailable'];
 
 /**
- * Asks the identity provider about a person with what their sessions keep, one after the other until it verifies them.
- * A session that it refuses to renew ends. Raises store_unavailable.
+ * Checks a person with the grants of their sessions, one after the other until one verifies them. A session that the identity
+ * provider refuses to renew ends. Raises store_unavailable.
  */
-export async function askAbout(asking: AskingAbout, email: string): Promise<AskedAbout> {
+export async function checkAccount(asking: AccountCheckContext, email: string): Promise<AccountCheck> {
   const { database, clock } = asking;
   const sessions = await database.query<{ id: string }>(
     'sessions_to_ask_with',
@@ -170,18 +175,21 @@ export async function askAbout(asking: AskingAbout, email: string): Promise<Aske
      order by checked_at desc, id`,
     [`user:${storable(email)}`, new Date(clock.now())],
   );
-  let said: AskedAbout = 'unaskable';
+  let said: AccountCheck = 'unaskable';
   for (const { id } of sessions) {
     const taken = await takeSession(asking, id);
-    const answer = taken === undefined ? 'busy' : await askWith(asking, taken).catch(busyElsewhere);
+    const answer = taken === undefined ? 'busy' : await checkWithSession(asking, taken).catch(busyElsewhere);
     if (answer === 'verified' || answer === 'not_admitted') return answer;
     if (RANK.indexOf(answer) > RANK.indexOf(said)) said = answer;
   }
   return said;
 }
 
-/** Takes a session, which is given back when the provider was asked; `undefined` while another has it. Raises store_unavailable. */
-export async function takeSession({ database, clock }: AskingAbout, id: string): Promise<TakenSession | undefined> {
+/** Locks a session for a check; `undefined` if it is locked already. Raises store_unavailable. */
+export async function takeSession(
+  { database, clock }: AccountCheckContext,
+  id: string,
+): Promise<TakenSession | undefined> {
   const now = clock.now();
   const [taken] = await database.query<TakenSession>(
     'session_claim',
@@ -193,20 +201,20 @@ export async function takeSession({ database, clock }: AskingAbout, id: string):
   return taken;
 }
 
-/** Another replica can ask: it has the key that this one does not have yet. */
+/** Another replica has the key that this one lacks. */
 function busyElsewhere(error: unknown): 'busy' {
   if (error instanceof StageError && error.code === 'temporarily_unavailable') return 'busy';
   throw error;
 }
 
-async function askWith(asking: AskingAbout, taken: TakenSession): Promise<AskedAbout> {
+async function checkWithSession(asking: AccountCheckContext, taken: TakenSession): Promise<AccountCheck> {
   const rechecked = await recheckSession(asking, taken, { when: 'when the identity provider was asked about them' });
   switch (rechecked.outcome) {
     case 'stays':
       return noteVerified(asking, { id: taken.id, ...rechecked });
     case 'unavailable': {
       const fields = { email: taken.person.email, session: taken.id, reason: rechecked.error.message };
-      asking.log.warn(fields, 'the identity provider gave no usable answer about somebody: nothing changes for them');
+      asking.log.warn(fields, 'the identity provider gave no usable answer about a person: nothing changes');
       return 'unavailable';
     }
     case 'refused':
@@ -217,11 +225,11 @@ async function askWith(asking: AskingAbout, taken: TakenSession): Promise<AskedA
   }
 }
 
-/** Writes down that the provider verified somebody: `unaskable` where the session or the address is not theirs any more. */
+/** Records a verification; `unaskable` if the session or address is no longer the person's. */
 export async function noteVerified(
-  asking: AskingAbout,
+  asking: AccountCheckContext,
   { id, person, sealed_grant }: TakenSession,
-): Promise<AskedAbout> {
+): Promise<AccountCheck> {
   const { identity, database, clock } = asking;
   const values = [id, storableJson(person), sealed_grant, new Date(clock.now())];
   const text = 'select note_checked($1, $2, $3, $4) as noted';
@@ -235,11 +243,11 @@ export async function noteVerified(
 }
 
 /**
- * Suspends what somebody made themselves, on every replica within a second, until they are let in again. Raises
+ * Suspends the personal tokens of a person, on every replica within a second, until they are admitted again. Raises
  * store_unavailable.
  */
 export async function suspendPerson(
-  asking: Omit<AskingAbout, 'config'>,
+  asking: Omit<AccountCheckContext, 'config'>,
   email: string,
   because: string,
 ): Promise<void> {
@@ -250,13 +258,13 @@ export async function suspendPerson(
     [storable(email), because, new Date(clock.now())],
   );
   if (!row!.suspended) return;
-  tellOwnChange(asking, 'person.suspend');
+  reportOwnChange(asking, 'person.suspend');
   await identity.catchUp();
-  log.info({ email, because }, 'the access tokens that somebody made are suspended until they sign in again');
+  log.info({ email, because }, 'suspended the personal access tokens of a person until they sign in again');
 }
 
 const MINUTE_MS = 60_000;
-/** Looking more often than asking: nobody is asked about much later than the interval says. */
+/** Polls per check interval, so that checks are hardly late. */
 const LOOKS_PER_INTERVAL = 4;
 const AT_ONCE = 20;
 
@@ -264,10 +272,10 @@ const HAS_OWN_TOKENS = `(exists (select from access_tokens t where t.principal_i
   or exists (select from service_tokens t where t.owner_id = p.id and t.revoked_at is null and t.expires_at > $1))`;
 
 /**
- * Starts to ask about people whose access tokens outlive their use of the gateway: what they made is suspended when
- * the provider says no. Replicas share the work, and each person is asked about by one of them. While the provider is away
- * nothing changes for anybody, and tokens are not suspended because nobody could be verified.
- * @param options.signIn the configuration in force, and its sign-in; asked for each time.
+ * Starts the periodic checks of people with personal tokens at the identity provider: tokens are suspended when the provider
+ * refuses. Replicas share the work; one of them checks each person. During an outage of the provider nothing changes, and tokens are
+ * not suspended for a missing verification.
+ * @param options.signIn returns the configuration in force with its sign-in; called for each check.
  */
 export function startAccountChecks(options: {
   readonly database: Pick<Database, 'query'>;
@@ -282,7 +290,7 @@ export function startAccountChecks(options: {
 
   const check = () => {
     checking ??= checkAll(() => closed)
-      .catch((error) => log.debug({ err: error }, 'the identity provider was not asked about all people who were due'))
+      .catch((error) => log.debug({ err: error }, 'could not check all people who were due'))
       .finally(() => {
         checking = undefined;
       });
@@ -301,9 +309,9 @@ export function startAccountChecks(options: {
       const due = await takeDue(interval_ms);
       if (due.length === 0) break;
       while (due.length > 0 && !isOver() && !is_away) {
-        // Whoever got no answer waits for an interval: one about whom there never is one must not keep the others waiting.
+        // A person without an answer waits for an interval, so that one who never has an answer does not delay others.
         const email = due.shift()!;
-        const answer = await askAndTell(asking, email);
+        const answer = await checkAndReport(asking, email);
         asked++;
         is_away = answer === 'unavailable';
         if (answer === 'refused')
@@ -314,20 +322,20 @@ export function startAccountChecks(options: {
     }
     await noteOwners({ database, clock, log }, { admin_groups: config.auth.admin_groups ?? [], days });
     await putOffSuspension(identity, { days, until: clock.now() + 2 * interval_ms, is_away });
-    log.debug({ asked }, 'the identity provider was asked about people who were due');
+    log.debug({ asked }, 'checked people who were due');
   }
 
-  async function askAndTell(asking: AskingAbout, email: string): Promise<AskedAbout> {
+  async function checkAndReport(asking: AccountCheckContext, email: string): Promise<AccountCheck> {
     const began_at = clock.now();
     const began = clock.monotonic();
-    const answer = await askAbout(asking, email);
+    const answer = await checkAccount(asking, email);
     const attributes = { 'gateway.account_check.outcome': answer };
     const duration_ms = clock.monotonic() - began;
     telemetry.operation({ name: 'gateway.account_check', attributes, began_at, duration_ms });
     return answer;
   }
 
-  /** People who are due, so that no other replica asks about them. */
+  /** Claims people who are due, so that no other replica checks them. */
   async function takeDue(interval_ms: number): Promise<string[]> {
     const now = clock.now();
     const rows = await database.query<{ email: string }>(
@@ -344,12 +352,12 @@ export function startAccountChecks(options: {
     return rows.map(({ email }) => email);
   }
 
-  /** People who were not asked about after all are due again at the next look. */
+  /** Releases claimed people who were not checked. */
   async function putBack(emails: readonly string[]): Promise<void> {
     await database.query('people_not_asked', 'update principals set asked_at = null where email = any($1)', [emails]);
   }
 
-  /** Where the provider can't be asked: nobody's tokens are suspended until then because it verified nobody. */
+  /** During an outage of the provider: postpones suspensions for a missing verification. */
   async function putOffSuspension(
     identity: Identity,
     { days, until, is_away }: { readonly days: number; readonly until: number; readonly is_away: boolean },
@@ -369,7 +377,7 @@ export function startAccountChecks(options: {
       `update principals set suspension_put_off_until = $2 where id in (select p.id ${soon})`,
       values,
     );
-    log.warn({}, 'the identity provider gives no usable answer, so no access tokens are suspended for now');
+    log.warn({}, 'the identity provider gives no usable answer: suspensions of access tokens are postponed');
   }
 
   let timer = clock.after(MINUTE_MS, tick);

@@ -3,7 +3,7 @@ import {
   type AdmissionProblem,
   type GroupMisses,
   groupMisses,
-  isTold,
+  hasClaim,
   readEmail,
   readGroups,
   readName,
@@ -14,10 +14,10 @@ import {
 import type { Claims } from './provider.ts';
 import { type SignInScopes, scopeGaps } from './scopes.ts';
 
-/** A person who may use the gateway, as the identity provider describes them. Survives JSON. */
+/** An admitted person, as the identity provider describes them. Serializable as JSON. */
 export interface Person {
   readonly issuer: string;
-  /** The provider's own identifier of the person, which never changes. */
+  /** The provider's permanent identifier of the account. */
   readonly subject: string;
   /** Lower case. */
   readonly email: string;
@@ -27,14 +27,14 @@ export interface Person {
   readonly project?: string;
 }
 
-/** The decision about a person. `message` is a sentence for the person, `detail` one for the log; neither holds a secret. */
+/** Admission decision. `message` is for the person, `detail` for the log; neither contains a secret. */
 export type Admission =
   | { readonly person: Person }
   | {
       readonly refused: AdmissionProblem;
       readonly message: string;
       readonly detail: string;
-      /** Where none of the groups that are let in came. */
+      /** For a person in none of the admitted groups. */
       readonly misses?: GroupMisses;
     };
 
@@ -43,13 +43,13 @@ type Refusal = Exclude<Admission, { person: Person }>;
 export type AdmissionConfig = Pick<AuthConfig, 'teams' | 'projects'> & { readonly oidc: OidcConfig };
 
 /**
- * Decides whether somebody the identity provider verifies may use the gateway, and as whom.
- * @param scopes those of the sign-in: a refusal names one that is missing.
+ * Decides whether a verified person may use the gateway, and as whom.
+ * @param scopes of the sign-in: a refusal names a missing one.
  */
 export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScopes): Admission {
   const { oidc } = auth;
   const gapOf = (claim: string) => {
-    if (scopes === undefined || isTold(claims, claim)) return '';
+    if (scopes === undefined || hasClaim(claims, claim)) return '';
     const gap = scopeGaps(oidc, scopes).find(({ claims: about }) => about.includes(claim));
     return gap === undefined ? '' : `; the provider ${gap.hint}`;
   };
@@ -83,7 +83,7 @@ export function admit(claims: Claims, auth: AdmissionConfig, scopes?: SignInScop
   }
 }
 
-/** Whether it is the configured identity provider that verifies a person, and not one that was configured before. */
+/** Whether the configured identity provider verified a person, not a former one. */
 export function isVerified(
   { issuer }: Pick<Person, 'issuer'>,
   { issuer_url }: Pick<OidcConfig, 'issuer_url'>,
@@ -91,7 +91,7 @@ export function isVerified(
   return new URL(issuer).href.replace(/\/+$/, '') === new URL(issuer_url).href.replace(/\/+$/, '');
 }
 
-/** Decides whether somebody who was admitted before still fits the groups and domains that are allowed now. */
+/** Decides whether an admitted person still matches the allowed groups and domains. */
 export function mayStay(person: Person, { oidc }: { readonly oidc: OidcConfig }): Admission {
   return domainRefusal(person, oidc) ?? groupRefusal(person, oidc) ?? { person };
 }
@@ -117,7 +117,7 @@ function groupRefusal({ email, groups }: Person, { allowed_groups, keep_groups }
   };
 }
 
-/** Says what came instead of the groups that are let in: administrators compare the two. */
+/** Describes the groups that came instead of admitted ones, for administrators. */
 function withMisses(refusal: Refusal, claims: Claims, oidc: OidcConfig, gap: string): Refusal {
   const misses = groupMisses(claims, oidc);
   const hints = misses.hints.map((hint) => `; ${hint}`).join('');
@@ -133,9 +133,9 @@ function noEmail({ email_claim }: OidcConfig, gap: string): Refusal {
   };
 }
 
-/** Refuses an address that the provider has not made sure of: people are known by it. */
+/** Refuses an unverified address: it identifies the person. */
 function verification(claims: Claims, email: string, oidc: OidcConfig, gap: string): Refusal | undefined {
-  // Which domains are believed all the same, decides allowed_email_domains.
+  // allowed_email_domains decides which domains are trusted nonetheless.
   if (oidc.email_verification === 'ignored') return undefined;
   const stated = statementAbout(email, claims);
   if (stated === undefined ? oidc.email_verification === 'if_stated' : stated === true || stated === 'true') {
@@ -153,7 +153,7 @@ function verification(claims: Claims, email: string, oidc: OidcConfig, gap: stri
   };
 }
 
-/** What the provider says of an address; `undefined` for nothing. A yes is about the claim `email` alone (OpenID Connect Core section 5.1). */
+/** Whether the provider verified the address; `undefined` if unstated. It applies to the claim `email` only (OpenID Connect Core section 5.1). */
 function statementAbout(email: string, claims: Claims): unknown {
   const stated = Object.hasOwn(claims, 'email_verified') ? (claims.email_verified ?? undefined) : undefined;
   const is_about_it = typeof claims.email === 'string' && claims.email.toLowerCase() === email;

@@ -23,7 +23,7 @@ export function claimRoot(name_or_pointer: string): string {
   return stepsOf(name_or_pointer)[0] ?? '';
 }
 
-/** Whether the provider says that it has a claim but did not send it, as some do for long lists (OpenID Connect Core section 5.6.2). */
+/** Whether the provider refers to a claim without sending it, as some do for long lists (OpenID Connect Core section 5.6.2). */
 export function isWithheld(claims: Claims, name_or_pointer: string): boolean {
   const elsewhere = claims._claim_names;
   if (typeof elsewhere !== 'object' || elsewhere === null) return false;
@@ -37,8 +37,8 @@ function stepsOf(name_or_pointer: string): readonly string[] {
 }
 
 /**
- * The claims of an ID token completed by those of the userinfo endpoint; the ID token decides where both say something.
- * Whether an address is verified is only taken from where that address is.
+ * Completes the claims of an ID token by those of the userinfo endpoint; the ID token takes precedence. `email_verified` is taken
+ * only together with its address.
  * @param lacking names or pointers of claims that the ID token does not have
  */
 export function completeClaims(id_token: Claims, userinfo: Claims, lacking: readonly string[], email: string): Claims {
@@ -52,7 +52,7 @@ export function completeClaims(id_token: Claims, userinfo: Claims, lacking: read
   return says === undefined ? claims : { ...claims, email_verified: says.email_verified };
 }
 
-/** Whether the address is verified: asked for wherever it may be told, since a no counts even where it may be missing. */
+/** Requested everywhere: a `false` counts even where the claim is optional. */
 export const VERIFIED = 'email_verified';
 
 export function wantedClaims(oidc: OidcConfig): readonly string[] {
@@ -61,7 +61,7 @@ export function wantedClaims(oidc: OidcConfig): readonly string[] {
   return [email_claim, groups_claim, team_claim, project_claim, verified].filter((claim) => claim !== undefined);
 }
 
-export function isTold(claims: Claims, claim: string): boolean {
+export function hasClaim(claims: Claims, claim: string): boolean {
   return (lookUpClaim(claims, claim) ?? undefined) !== undefined;
 }
 
@@ -76,7 +76,7 @@ export type AdmissionProblem =
 const MAX_EMAIL = 254;
 const MAX_NAME = 200;
 const MAX_TEXT = 255;
-/** Session and person keep them all; a session token carries those that decide something. */
+/** Bounds of the groups of a person; a session token carries only those that the configuration reads. */
 const MAX_GROUPS = 2000;
 const MAX_GROUPS_BYTES = 131_072;
 
@@ -84,10 +84,10 @@ const MAX_GROUPS_BYTES = 131_072;
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029\u202a-\u202e\u2066-\u2069]/u;
 const UNPRINTABLE_ALL = new RegExp(UNPRINTABLE, 'gu');
 const UNSEEN = /\p{Default_Ignorable_Code_Point}/u;
-/** What an address may hold without quotes (RFC 5321 section 4.1.2), with characters beyond ASCII that can be seen before the @. */
+/** An unquoted address (RFC 5321 section 4.1.2), with visible characters beyond ASCII before the @. */
 const EMAIL = /^[^\p{C}\p{Z}"(),:;<>@[\\\]]+@[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/u;
 
-/** Claims the gateway can't use. The message is for the person, `detail` for the log. */
+/** Unusable claims. The message is for the person, `detail` for the log. */
 export class Unusable extends Error {
   readonly problem: AdmissionProblem;
   readonly detail: string;
@@ -133,19 +133,18 @@ export function readEmail(claims: Claims, claim: string): string | undefined {
 }
 
 /**
- * Whether a text is in the one spelling, of several that look the same, that all programs agree on (Unicode form NFKC), and
- * holds nothing that is not seen.
+ * Whether a text is in Unicode form NFKC and has only visible characters: others could look like another address.
  */
 function isPlain(text: string): boolean {
   return text.normalize('NFKC') === text && !UNSEEN.test(text);
 }
 
-/** Whether lower case makes a letter of ASCII out of another, such as the Kelvin sign: the address of somebody else. */
+/** Whether lower case turns another character into ASCII, such as the Kelvin sign: that would be another address. */
 function becomesAscii(text: string): boolean {
   return [...text].some((char) => char > '\x7f' && /[a-z]/.test(char.toLowerCase()));
 }
 
-/** The groups that are kept, each once, as the provider spells them. Raises Unusable. */
+/** The groups to keep, without repeats, in the provider's spelling. Raises Unusable. */
 export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcConfig): readonly string[] {
   const where = `the claim ${groups_claim} (auth.oidc.groups_claim)`;
   if (isWithheld(claims, groups_claim)) {
@@ -173,8 +172,8 @@ export function readGroups(claims: Claims, { groups_claim, keep_groups }: OidcCo
 }
 
 /**
- * The names in a claim with groups or roles: a text, which is one name, a list of texts, or an object whose keys are roles,
- * alone or in a list, as ZITADEL sends it. `undefined` for any other shape, which is not guessed at.
+ * The names in a claim of groups or roles: a text (one name), a list of texts, or an object whose keys are roles, alone or in a
+ * list, as ZITADEL sends it. `undefined` for any other form.
  */
 export function groupNames(value: unknown): readonly string[] | undefined {
   if (value === undefined || value === null) return [];
@@ -189,7 +188,7 @@ export function groupNames(value: unknown): readonly string[] | undefined {
   return names;
 }
 
-/** The keys of an object that says of each role who grants it; nobody does where it says null. Lists in it have their roles there. */
+/** The keys of an object from roles to their grants; null is no grant. */
 function rolesIn(value: unknown): readonly string[] | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
   const entries = Object.entries(value);
@@ -197,14 +196,14 @@ function rolesIn(value: unknown): readonly string[] | undefined {
   return entries.filter(([, granted]) => granted !== null).map(([role]) => role);
 }
 
-/** Where lists are in an object, and in the objects in it. */
+/** Paths of the lists in an object, also nested. */
 function listsIn(value: unknown, depth = 2): (readonly string[])[] {
   if (Array.isArray(value)) return [[]];
   if (typeof value !== 'object' || value === null || depth === 0) return [];
   return Object.entries(value).flatMap(([key, inner]) => listsIn(inner, depth - 1).map((steps) => [key, ...steps]));
 }
 
-/** The name to show, shortened and without control characters; `undefined` when there is none worth showing. */
+/** The display name, shortened and without control characters; `undefined` without one. */
 export function readName(claims: Claims): string | undefined {
   const value = lookUpClaim(claims, 'name');
   if (typeof value !== 'string') return undefined;
@@ -216,7 +215,7 @@ export function readName(claims: Claims): string | undefined {
   return [...printable].slice(0, MAX_NAME).join('').trim() || undefined;
 }
 
-/** A JSON pointer that leads on from a claim, which is named by a pointer or its name. Keys are whatever the provider sends. */
+/** A JSON pointer below a claim, which has a name or a pointer. Its keys come from the provider. */
 function pointerTo(claim: string, keys: readonly string[]): string {
   const step = (key: string) => `/${key.replaceAll('~', '~0').replaceAll('/', '~1')}`;
   const printable = keys.map((key) => key.slice(0, MAX_TEXT).replace(UNPRINTABLE_ALL, '?'));
@@ -229,27 +228,27 @@ function kindOf(value: unknown): string {
   return `a ${typeof value}`;
 }
 
-/** The groups somebody came with beside those that are let in, and what may be behind the difference. */
+/** The groups of a refused person, and possible reasons why none is admitted. */
 export interface GroupMisses {
   /** As the provider lists them, the likeliest first, at most 20. */
   readonly came: readonly string[];
   readonly expected: readonly string[];
-  /** Sentences for an administrator, the likeliest first. No value of a claim is in them but names of groups. */
+  /** Sentences for an administrator, the likeliest first. Of the claims they contain names of groups only. */
   readonly hints: readonly string[];
 }
 
 const MAX_SHOWN = 20;
 const MAX_HINTS = 3;
-/** Whoever signs in waits for it. */
+/** Bounds the comparison: the sign-in waits for it. */
 const MAX_COMPARED = 200;
 const MAX_EXPECTED = 50;
 const MAX_COMPARABLE = 300;
 const MAX_CHARS = 100;
-/** What identifiers look like: of Microsoft Entra ID, and of providers that number. */
+/** Identifiers of groups: of Microsoft Entra ID, and numbers. */
 const IDENTIFIER = /^(?:[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\d+)$/i;
 const MAX_DEPTH = 4;
 
-/** Compares the groups of somebody who was refused with those that are let in. */
+/** Compares the groups of a refused person with the admitted ones. */
 export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
   const { groups_claim } = oidc;
   const value = lookUpClaim(claims, groups_claim);
@@ -278,7 +277,7 @@ export function groupMisses(claims: Claims, oidc: OidcConfig): GroupMisses {
   };
 }
 
-/** How a group is like the one that is expected: 1 is the likeliest. */
+/** Similarity of a group to the expected one: the lowest rank is the likeliest. */
 function likeness(group: string, expected: string): { readonly rank: number; readonly why: string } | undefined {
   if (group === expected) return { rank: 0, why: 'auth.oidc.keep_groups leaves it out; name it there' };
   if (lastOf(group) === lastOf(expected)) {
@@ -328,7 +327,7 @@ function otherwise(claims: Claims, oidc: OidcConfig, listed: readonly string[]):
   ];
 }
 
-/** JSON pointers of the lists, and of the objects with keys, that name a wanted group: roles are sent so, for one. */
+/** JSON pointers of lists, and of objects by their keys (such as roles), that contain an admitted group. */
 function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', depth = 0): string[] {
   if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return [];
   if (Array.isArray(value)) return value.some((item) => wanted.has(item)) ? [pointer] : [];
@@ -337,7 +336,7 @@ function pointersTo(value: unknown, wanted: ReadonlySet<string>, pointer = '', d
   );
 }
 
-/** A text is one name, whatever is in it: people may choose what their groups are called. */
+/** A text is one name, whatever it contains: people may choose names of groups. */
 function inOneText(value: unknown, expected: readonly string[]): string[] {
   if (typeof value !== 'string' || expected.includes(value)) return [];
   const parts = value.slice(0, MAX_CHARS * MAX_COMPARABLE).split(/[\s,;[\]"]+/);

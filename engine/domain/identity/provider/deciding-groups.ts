@@ -2,29 +2,29 @@ import { hash } from 'node:crypto';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { PipelineSpec, Policy } from '../../../base/source/spec.ts';
 
-/** The groups of people that a configuration goes by: all that a session token has to carry. */
+/** The groups that a configuration reads: a session token carries only these. */
 export interface DecidingGroups {
-  /** Whether any group may decide: a rule or a stage of the operator's own looks at them otherwise than by name. */
+  /** Whether any group may decide: a rule or custom stage reads groups other than by name. */
   readonly any: boolean;
   readonly names: ReadonlySet<string>;
-  /** Stands for the names; two configurations with the same have the same. */
+  /** Hash of the names. */
   readonly id: string;
   among(groups: readonly string[]): readonly string[];
 }
 
-/** `id` where any group may decide. */
+/** `id` if any group may decide. */
 export const ANY_GROUP = 'any';
 
 /** All groups of everybody. */
 export const EVERY_GROUP: DecidingGroups = { any: true, names: new Set(), id: ANY_GROUP, among: (groups) => groups };
 
 /**
- * Most characters of a session token with groups: proxies take 8 KB of headers in all, and some clients send a token twice.
- * Without its groups a token is shorter than this with any ordinary name and address.
+ * Most characters of a session token with groups: proxies accept 8 KB of headers, and some clients send a token twice. Without
+ * groups a token is shorter for any ordinary name and address.
  */
 export const MOST_TOKEN_CHARS = 3072;
 
-/** Shipped stages that hand groups on to limits, models and policies, whose names are known, or only write them down. */
+/** Shipped stages that pass groups to limits, models and policies, whose names are known, or only record them. */
 const GO_BY_NAME: ReadonlySet<string> = new Set([
   'audit',
   'check-budget',
@@ -37,7 +37,7 @@ const GO_BY_NAME: ReadonlySet<string> = new Set([
 ]);
 const ID_CHARS = 10;
 
-/** The groups that a configuration with its pipelines and policies goes by. */
+/** The groups that a configuration reads, with its pipelines and policies. */
 export function decidingGroups(
   config: GatewayConfig,
   {
@@ -80,7 +80,7 @@ interface Found {
   any: boolean;
 }
 
-/** Notes the groups that conditions ask for by name: `{ in: [name, { var: principal.groups }] }`. Any other look may see all. */
+/** Collects the groups that conditions read by name: `{ in: [name, { var: principal.groups }] }`. Any other read may see all. */
 function collect(value: unknown, found: Found): void {
   if (typeof value !== 'object' || value === null) return;
   if (isGroups(value)) {

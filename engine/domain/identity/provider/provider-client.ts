@@ -24,10 +24,10 @@ import type { OidcConfig } from '../../../base/contract/config.ts';
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
 import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
-import { DIRECT, type Way } from '../../../base/kit/net/way.ts';
+import { DIRECT, type Way } from '../../../base/kit/net/proxy-route.ts';
 import { secretHolder } from '../../../base/kit/secret-names.ts';
 import { createRequestLimit, type RequestLimit } from '../sessions/attempt-limits.ts';
-import { completeClaims, isTold, VERIFIED, wantedClaims } from './claims.ts';
+import { completeClaims, hasClaim, VERIFIED, wantedClaims } from './claims.ts';
 import {
   type Claims,
   type Identified,
@@ -46,14 +46,14 @@ import {
   wrongIssuer,
 } from './provider-errors.ts';
 import { createProviderFetch, type ProviderFetch } from './provider-fetch.ts';
-import { askedScopes, type SignInScopes, textsOf } from './scopes.ts';
+import { requestedScopes, type SignInScopes, textsOf } from './scopes.ts';
 
-/** What a provider that leaves the list out may sign ID tokens with: anything that takes its private key. */
+/** Signature algorithms of ID tokens of a provider without a list: all with a private key. */
 const SIGNATURES = ['RS', 'PS', 'ES'].flatMap((kind) => [256, 384, 512].map((bits) => `${kind}${bits}`));
-/** The requests have a timeout of their own, which begins with each of them and heeds the clock. */
+/** Disables the timeout of openid-client: each request has one of our own, by our clock. */
 const NO_TIMEOUT_SECONDS = 3600;
 
-/** How often in a minute keys are fetched again because they do not fit an ID token. */
+/** Most renewals of keys per minute for ID tokens with an unknown key. */
 const EARLY_RENEWALS = 6;
 
 interface Conversation {
@@ -61,7 +61,7 @@ interface Conversation {
   readonly metadata: ServerMetadata;
   readonly shown: ShownClient;
   answer?: Response;
-  /** The refresh token in that, also when it was then found wanting. */
+  /** The refresh token of the response, also if the response was rejected. */
   refresh_token?: string | undefined;
 }
 
@@ -71,13 +71,13 @@ interface ProviderOptions {
   readonly redirect_uri: string;
   readonly log: Log;
   readonly clock: Clock;
-  /** How each of its addresses is reached; directly where nothing is said. */
-  readonly wayTo?: ((url: URL) => Way) | undefined;
+  /** Proxies by address; absent: direct connections. */
+  readonly proxyRouteTo?: ((url: URL) => Way) | undefined;
 }
 
 /**
  * The identity provider of a configuration, by OpenID Connect with authorization code and PKCE (RFC 7636). Times in ID
- * tokens are judged by the machine's own clock, everything else by `clock`.
+ * tokens are checked by the system clock, everything else by `clock`.
  */
 export class OpenIdProvider implements IdentityProvider {
   readonly #oidc: OidcConfig;
@@ -93,8 +93,8 @@ export class OpenIdProvider implements IdentityProvider {
   /** Signing keys of the provider; openid-client renews them after five minutes. */
   #keys: ExportedJWKSCache | undefined;
 
-  /** Raises StartError for a private key or `ca_file` that can't be used. */
-  constructor({ oidc, secret, redirect_uri, log, clock, wayTo = () => DIRECT }: ProviderOptions) {
+  /** Raises StartError for an unusable private key or `ca_file`. */
+  constructor({ oidc, secret, redirect_uri, log, clock, proxyRouteTo = () => DIRECT }: ProviderOptions) {
     const { timeout_seconds, ca_file } = oidc;
     this.#oidc = oidc;
     this.#redirect_uri = redirect_uri;
@@ -102,7 +102,7 @@ export class OpenIdProvider implements IdentityProvider {
     this.#clock = clock;
     this.#own_secret = secret(oidc.client_secret_env ?? oidc.private_key_env ?? '');
     this.#authentication = clientAuthentication(oidc, this.#own_secret);
-    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock, wayTo });
+    this.#fetch = createProviderFetch({ ca_file, timeout_seconds, clock, proxyRouteTo });
     this.#discover = renewHourly(() => readDiscovery(oidc, this.#fetch), { clock, log });
     this.#early_renewals = createRequestLimit({ clock, most: EARLY_RENEWALS, window_seconds: 60 });
     this.#wanted = wantedClaims(oidc);
@@ -122,7 +122,7 @@ export class OpenIdProvider implements IdentityProvider {
         ...this.#oidc.authorization_parameters,
         ...(how?.other_account && { prompt: promptForAccount(this.#oidc, metadata.prompt_values_supported) }),
         redirect_uri: this.#redirect_uri,
-        scope: askedScopes(this.#oidc, textsOf(metadata.scopes_supported)).join(' '),
+        scope: requestedScopes(this.#oidc, textsOf(metadata.scopes_supported)).join(' '),
         state,
         nonce,
         code_challenge,
@@ -142,7 +142,7 @@ export class OpenIdProvider implements IdentityProvider {
     );
     const { nonce: _, ...claims } = tokens.claims()!;
     const completed = await this.#complete(conversation, claims, claims.sub, tokens.access_token).catch(notThePerson);
-    const in_id_token = this.#wanted.filter((claim) => isTold(claims, claim));
+    const in_id_token = this.#wanted.filter((claim) => hasClaim(claims, claim));
     const grant = grantOf(claims.sub, tokens, { in_id_token }, this.#clock.now());
     return { claims: completed, grant, scopes: this.#scopes(conversation, tokens) };
   }
@@ -180,7 +180,7 @@ export class OpenIdProvider implements IdentityProvider {
     return url;
   }
 
-  /** @param answered what the token endpoint answered already, to be looked at instead of asking again. */
+  /** @param answered a response of the token endpoint to validate again instead of a new request. */
   async #begin(answered?: Response): Promise<Conversation> {
     const oidc = this.#oidc;
     const metadata = await this.#discover();
@@ -224,7 +224,7 @@ export class OpenIdProvider implements IdentityProvider {
     task: (config: Configuration) => Promise<T>,
   ): Promise<T> {
     const former = this.#keys;
-    const judge = async (config: Configuration): Promise<T> => {
+    const validate = async (config: Configuration): Promise<T> => {
       try {
         return await task(config);
       } finally {
@@ -233,15 +233,15 @@ export class OpenIdProvider implements IdentityProvider {
     };
     return this.#attempt(conversation, step, secrets, async () => {
       try {
-        return await judge(conversation.config);
+        return await validate(conversation.config);
       } catch (error) {
         const { answer } = conversation;
         if (answer === undefined || !isAboutKeys(error) || this.#keys?.uat !== former?.uat) throw error;
-        // Whoever signs in can't choose the key; a provider that signs with one it does not publish is still spared.
+        // A person cannot choose the key. The limit protects a provider that signs with an unpublished key.
         if (this.#early_renewals.take('keys') !== undefined) throw error;
         this.#keys = undefined;
         try {
-          return await judge((await this.#begin(answer)).config);
+          return await validate((await this.#begin(answer)).config);
         } finally {
           this.#keys ??= former;
         }
@@ -255,20 +255,20 @@ export class OpenIdProvider implements IdentityProvider {
     );
   }
 
-  /** The claims of an ID token, with those from the userinfo endpoint that it lacks. */
+  /** The claims of an ID token, completed from the userinfo endpoint. */
   async #complete(conversation: Conversation, claims: Claims, sub: string, access_token: string): Promise<Claims> {
     const is_asked = this.#oidc.email_verification !== 'ignored';
     const asked = is_asked ? new Set([...this.#wanted, VERIFIED]) : this.#wanted;
-    const lacking = [...asked].filter((claim) => !isTold(claims, claim));
+    const lacking = [...asked].filter((claim) => !hasClaim(claims, claim));
     if (lacking.length === 0 || conversation.metadata.userinfo_endpoint === undefined) return claims;
     try {
       const told = await this.#userinfo(conversation, access_token, sub);
       return completeClaims(claims, told, lacking, this.#oidc.email_claim);
     } catch (error) {
-      // Only whether the address is verified was missing: a no at this endpoint, unlike silence, is one for good.
+      // Only `email_verified` was missing, which is optional here.
       const dispensable = lacking.every((claim) => !this.#wanted.includes(claim));
       if (!dispensable || !(error instanceof ProviderError) || error.problem !== 'refused') throw error;
-      this.#log.debug({ err: error }, 'the identity provider does not say whether an e-mail address is verified');
+      this.#log.debug({ err: error }, 'the identity provider does not state email_verified');
       return claims;
     }
   }
@@ -286,14 +286,14 @@ export class OpenIdProvider implements IdentityProvider {
     if (tokens.id_token === undefined && metadata.userinfo_endpoint === undefined) {
       throw new ProviderError('invalid', 'token endpoint: no ID token, and there is no userinfo endpoint to ask');
     }
-    if (tokens.id_token === undefined) demandStillTold(claims, grant);
+    if (tokens.id_token === undefined) requireSameClaims(claims, grant);
     const renewed = grantOf(subject, tokens, { in_id_token, refresh_token }, this.#clock.now());
     return { claims, grant: renewed, scopes: this.#scopes(conversation, tokens) };
   }
 
   #scopes({ metadata }: Conversation, { scope }: { readonly scope?: string | undefined }): SignInScopes {
     const listed = textsOf(metadata.scopes_supported);
-    return { asked: askedScopes(this.#oidc, listed), listed, granted: scope?.split(' ') };
+    return { asked: requestedScopes(this.#oidc, listed), listed, granted: scope?.split(' ') };
   }
 
   async #askUserinfo(conversation: Conversation, grant: ProviderGrant): Promise<Identified> {
@@ -301,14 +301,20 @@ export class OpenIdProvider implements IdentityProvider {
     const { subject, access_token, access_token_expires_at = Number.POSITIVE_INFINITY } = grant;
     if (access_token === undefined || userinfo_endpoint === undefined) {
       const lacks = access_token === undefined ? 'refresh token' : 'refresh token and has no userinfo endpoint';
-      throw new ProviderError('unaskable', `token endpoint: it gave no ${lacks}, so it can't be asked again`);
+      throw new ProviderError(
+        'unaskable',
+        `token endpoint: its response has no ${lacks}, so the person cannot be checked again`,
+      );
     }
     if (this.#clock.now() >= access_token_expires_at) {
       const hint = 'let it give one, by the scope offline_access or auth.oidc.authorization_parameters';
-      throw new ProviderError('unaskable', `token endpoint: it gave no refresh token, and access has expired; ${hint}`);
+      throw new ProviderError(
+        'unaskable',
+        `token endpoint: its response had no refresh token, and the access token has expired; ${hint}`,
+      );
     }
     const told = await this.#userinfo(conversation, access_token, subject);
-    demandStillTold(told, grant);
+    requireSameClaims(told, grant);
     return { claims: { ...told, iss: issuer, sub: subject }, grant };
   }
 }
@@ -324,7 +330,7 @@ function clientAuthentication(oidc: OidcConfig, secret: string): (method: Secret
       : (_server, { client_id }, _form, headers) => headers.set('authorization', basicCredentials(client_id, secret));
 }
 
-/** A no to an access token that was given a moment ago is about that and its scopes. */
+/** A refusal of a new access token is about the token and its scopes, not about the person. */
 function notThePerson(error: unknown): never {
   if (!(error instanceof ProviderError) || error.problem !== 'refused') throw error;
   throw new ProviderError('invalid', error.message);
@@ -338,7 +344,7 @@ async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: Provi
     timeout: NO_TIMEOUT_SECONDS,
   });
   const metadata: ServerMetadata = config.serverMetadata();
-  // openid-client makes exceptions for some providers, which let in people of every tenant.
+  // openid-client makes exceptions for some providers, which would admit people of every tenant.
   if (!URL.canParse(metadata.issuer) || new URL(metadata.issuer).href !== new URL(issuer_url).href) {
     throw new ProviderError('invalid', `discovery document: ${wrongIssuer(metadata.issuer, issuer_url)}`);
   }
@@ -346,13 +352,13 @@ async function readDiscovery({ issuer_url, client_id }: OidcConfig, fetch: Provi
   return { ...metadata, id_token_signing_alg_values_supported };
 }
 
-/** Providers that know `select_account` and do not say so, Google not knowing `login` at all. */
+/** Providers that support `select_account` without listing it; Google does not support `login`. */
 const WITH_ACCOUNT_CHOICE: ReadonlySet<string> = new Set(['accounts.google.com', 'login.microsoftonline.com']);
 
 /**
- * The `prompt` that has a provider ask which account it is, beside what the configuration wants (OpenID Connect Core section
- * 3.1.2.1). Every provider knows `login`, but for Google.
- * @param offered `prompt_values_supported` of its discovery document, whatever that is.
+ * The `prompt` for a choice of account, in addition to the configured one (OpenID Connect Core section 3.1.2.1). All providers but
+ * Google support `login`.
+ * @param offered `prompt_values_supported` of the discovery document, unchecked.
  */
 function promptForAccount(
   { issuer_url, authorization_parameters }: Pick<OidcConfig, 'issuer_url' | 'authorization_parameters'>,
@@ -365,7 +371,7 @@ function promptForAccount(
   return [...new Set([...wanted, chooses ? 'select_account' : 'login'])].join(' ');
 }
 
-/** The private key a client proves itself with (RFC 7523), ready to sign. */
+/** The private key for client authentication (RFC 7523). */
 interface ClientKey {
   readonly key: webcrypto.CryptoKey;
   readonly kid?: string;
@@ -441,12 +447,12 @@ function importable(key: KeyObject, alg: unknown, unusable: Complaint): webcrypt
 }
 
 const RENEWED_MS = 3_600_000;
-/** How soon to try again after a failed renewal of what still serves. */
+/** Retry interval after a failed renewal, while the former document is used. */
 const RETRY_MS = 60_000;
 
 /**
- * What the discovery document says: read when it is first needed, once for everybody who waits for it, and again after an
- * hour. While the provider is down the former serves on; a failure is never kept. Raises ProviderError.
+ * Cache of the discovery document: read on first use, shared by concurrent callers, and renewed after an hour. During an outage of
+ * the provider the former document is used; failures are not cached. Raises ProviderError.
  */
 function renewHourly<T>(
   read: () => Promise<T>,
@@ -463,7 +469,7 @@ function renewHourly<T>(
     } catch (error) {
       const failure: ProviderError = toProviderError(error, 'discovery document', []);
       if (known === undefined || failure.problem !== 'unavailable') throw failure;
-      log.warn({ reason: failure.message }, 'the discovery document of the identity provider could not be renewed');
+      log.warn({ reason: failure.message }, 'could not renew the discovery document of the identity provider');
       known = { document: known.document, due_at: clock.monotonic() + RETRY_MS };
       return known.document;
     }
@@ -478,7 +484,7 @@ function renewHourly<T>(
   };
 }
 
-/** What of a token endpoint's answer it takes to ask again (RFC 6749 section 5.1). */
+/** Fields of a token response that a later check needs (RFC 6749 section 5.1). */
 interface GivenTokens {
   readonly access_token: string;
   readonly refresh_token?: string | undefined;
@@ -486,8 +492,8 @@ interface GivenTokens {
 }
 
 /**
- * What it takes to ask about a person again, out of what the token endpoint gave.
- * @param former the refresh token that was asked with, which stays good where no other one is given.
+ * The grant for later checks of a person, from a token response.
+ * @param former the refresh token that was sent; it stays valid unless the response has another.
  * @param now in milliseconds since the epoch.
  */
 function grantOf(
@@ -505,17 +511,17 @@ function grantOf(
   return { subject, access_token, ...expiry, ...known };
 }
 
-/** What the provider tells at sign-in and keeps to itself afterwards is unknown, which is not the same as gone. Raises ProviderError. */
-function demandStillTold(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
-  const missing = in_id_token.filter((claim) => !isTold(claims, claim));
+/** Claims that the provider sends only at sign-in are unknown later, not removed. Raises ProviderError. */
+function requireSameClaims(claims: Claims, { in_id_token = [] }: ProviderGrant): void {
+  const missing = in_id_token.filter((claim) => !hasClaim(claims, claim));
   if (missing.length === 0) return;
-  const problem = `it tells ${missing.join(', ')} only in the ID token, so it can't be asked again without a new one`;
+  const problem = `it sends ${missing.join(', ')} only in the ID token, so a check without a new one is impossible`;
   throw new ProviderError('unaskable', `userinfo endpoint: ${problem}`);
 }
 
 /**
- * An answer of the token endpoint as RFC 6749 section 5.2 has it: an error that says what it is counts, whatever content type
- * and challenge a provider or a proxy put on it. Every other answer stays as it came.
+ * Normalizes an error response of the token endpoint (RFC 6749 section 5.2): a named error counts, with any content type and
+ * challenge. Other responses stay unchanged.
  */
 async function readTokenAnswer(response: Response): Promise<Response> {
   const { status } = response;
@@ -530,7 +536,7 @@ async function refreshTokenIn(response: Response): Promise<string | undefined> {
   return typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : undefined;
 }
 
-/** Whether an ID token fits none of the keys at hand, as after the provider took new ones. */
+/** Whether an ID token matches none of the known keys, as after a key rotation of the provider. */
 function isAboutKeys(error: unknown): boolean {
   const { code, cause } = error as { code?: unknown; cause?: unknown };
   if (code === 'OAUTH_KEY_SELECTION_FAILED') return true;

@@ -2,7 +2,7 @@ import type { OidcConfig } from '../../../base/contract/config.ts';
 import { secretPlace } from '../../../base/kit/secret-names.ts';
 import { ProviderError, type ProviderProblem } from './provider.ts';
 
-/** Where in a sign-in something failed; `authorization code` is the token endpoint when it is given one. */
+/** Step of a sign-in; `authorization code` is the token endpoint with a code. */
 export type Step =
   | 'discovery document'
   | 'authorization response'
@@ -11,7 +11,7 @@ export type Step =
   | 'userinfo endpoint'
   | 'revocation endpoint';
 
-/** Errors of OAuth 2 and OpenID Connect that say no to a person, rather than to the gateway. */
+/** Errors of OAuth 2 and OpenID Connect that refuse the person, not the gateway. */
 const REFUSED: ReadonlySet<string> = new Set([
   'access_denied',
   'account_selection_required',
@@ -26,7 +26,7 @@ const LIBRARY_ERRORS: ReadonlySet<string> = new Set(['OperationProcessingError',
 const MAX_DESCRIPTION = 300;
 const SHORTEST_SECRET = 4;
 
-interface ClientTrouble {
+interface ClientProblem {
   readonly code?: unknown;
   readonly message?: string;
   readonly error?: unknown;
@@ -36,9 +36,9 @@ interface ClientTrouble {
 }
 
 /**
- * Says in one sentence without secrets why the identity provider gave no usable answer.
- * @param secrets what was sent to it: the provider may repeat that in its description.
- * @param shown how the gateway proved itself; absent where it did not.
+ * Describes in a sentence without secrets why the identity provider gave no usable answer.
+ * @param secrets that were sent: the provider may repeat them in its description.
+ * @param shown the client authentication; absent without one.
  */
 export function toProviderError(
   error: unknown,
@@ -47,17 +47,17 @@ export function toProviderError(
   shown?: ShownClient,
 ): ProviderError {
   for (let each = error; each instanceof Error; each = each.cause) if (each instanceof ProviderError) return each;
-  const trouble = error as ClientTrouble;
+  const trouble = error as ClientProblem;
   const [problem, reason] = explain(trouble, step);
   const at_authorization = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
   const where = at_authorization ? 'authorization response' : step === 'authorization code' ? 'token endpoint' : step;
   const hint = shown === undefined || at_authorization ? '' : hintOf(trouble, step, problem, shown);
   const named = typeof trouble.error === 'string' ? { error: trouble.error } : {};
-  // The hint is in words of our own, and may name the client: nothing of it is to be taken out.
+  // The hint is our own text and may name the client, so it is not redacted.
   return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}${hint}`, named);
 }
 
-function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] {
+function explain(trouble: ClientProblem, step: Step): [ProviderProblem, string] {
   switch (trouble.code) {
     case 'OAUTH_RESPONSE_BODY_ERROR':
     case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
@@ -88,16 +88,16 @@ function explain(trouble: ClientTrouble, step: Step): [ProviderProblem, string] 
 }
 
 /**
- * Whether a bare status is the provider's no to a person. A renewal that is refused has 400, or 401 from some; 403, 404 and
- * the like come from what stands before a provider, and would sign everybody out.
+ * Whether a status without an error refuses the person. A refused renewal has 400, or 401 at some providers; 403, 404 and others come
+ * from proxies, and would sign everyone out.
  */
 function decides(step: Step, status: number): boolean {
   if (step === 'userinfo endpoint') return status === 401 || status === 403;
   return step === 'token endpoint' && (status === 400 || status === 401);
 }
 
-/** A challenge for another way than the gateway proves itself by is about the refresh token. */
-function explainChallenge({ status, cause }: ClientTrouble, step: Step): [ProviderProblem, string] {
+/** A challenge of another scheme than the gateway's authentication is about the refresh token. */
+function explainChallenge({ status, cause }: ClientProblem, step: Step): [ProviderProblem, string] {
   if (step === 'userinfo endpoint') {
     return ['refused', `it does not accept the access token any more (HTTP ${String(status)})`];
   }
@@ -112,7 +112,7 @@ function issuerHint(step: Step): string {
   return step === 'discovery document' ? '; check auth.oidc.issuer_url' : '';
 }
 
-function hintOf({ code, error }: ClientTrouble, step: Step, problem: ProviderProblem, shown: ShownClient): string {
+function hintOf({ code, error }: ClientProblem, step: Step, problem: ProviderProblem, shown: ShownClient): string {
   if ((step !== 'authorization code' && step !== 'token endpoint') || problem !== 'invalid') return '';
   if (code !== 'OAUTH_RESPONSE_BODY_ERROR' && code !== 'OAUTH_WWW_AUTHENTICATE_CHALLENGE') return '';
   const hint = clientHint(error, shown);
@@ -125,25 +125,25 @@ interface Comparison {
   readonly body?: { readonly issuer?: unknown };
 }
 
-/** Says that a discovery document is of another issuer, which may differ by a slash at its end alone. */
+/** Describes a wrong issuer of a discovery document; it may differ by a trailing slash only. */
 export function wrongIssuer(stated: unknown, issuer_url: unknown): string {
   const names = `its issuer is ${JSON.stringify(stated)}, not ${JSON.stringify(issuer_url)}`;
   return `${names}; write auth.oidc.issuer_url exactly as the document says it, if that is your provider`;
 }
 
 function problemOf(error: string, step: Step): ProviderProblem {
-  // The code was used, came too late or belongs to another redirect URI, none of which is up to the person.
+  // The code was used, expired or is of another redirect URI, which the person cannot change.
   if (error === 'invalid_grant' && step === 'authorization code') return 'invalid';
   if (REFUSED.has(error)) return 'refused';
   return UNAVAILABLE.has(error) ? 'unavailable' : 'invalid';
 }
 
-function described({ error, error_description }: ClientTrouble): string {
+function described({ error, error_description }: ClientProblem): string {
   return typeof error_description === 'string' ? `${String(error)}: ${error_description}` : String(error);
 }
 
-/** Messages of openid-client and of what it is built on hold no values; those of other errors may. */
-function libraryMessage({ message, cause }: ClientTrouble): string {
+/** Messages of openid-client and its dependencies contain no values; those of other errors may. */
+function libraryMessage({ message, cause }: ClientProblem): string {
   const because = cause instanceof Error && LIBRARY_ERRORS.has(cause.name) ? cause.message : message;
   return [...new Set([message, because])].join(': ');
 }
@@ -162,9 +162,8 @@ export type SecretMethod = OidcConfig['token_endpoint_auth_method'];
 const METHODS: readonly SecretMethod[] = ['client_secret_basic', 'client_secret_post'];
 
 /**
- * How the client secret is sent to a provider: as the configuration has it, unless the provider says that it takes the
- * other way alone.
- * @param offered `token_endpoint_auth_methods_supported` of its discovery document, whatever that is.
+ * How to send the client secret: as configured, unless the provider supports only the other way.
+ * @param offered `token_endpoint_auth_methods_supported` of the discovery document, unchecked.
  */
 export function secretMethod(configured: SecretMethod, offered: unknown): SecretMethod {
   if (!Array.isArray(offered) || offered.includes(configured)) return configured;
@@ -175,7 +174,7 @@ export function otherMethod(method: SecretMethod): SecretMethod {
   return method === 'client_secret_basic' ? 'client_secret_post' : 'client_secret_basic';
 }
 
-/** The Authorization header that proves a client by its secret (RFC 6749 section 2.3.1). */
+/** The Authorization header of a client with a secret (RFC 6749 section 2.3.1). */
 export function basicCredentials(client_id: string, secret: string): string {
   return `Basic ${Buffer.from(`${formEncoded(client_id)}:${formEncoded(secret)}`).toString('base64')}`;
 }
@@ -188,16 +187,16 @@ function formEncoded(text: string): string {
   return encodeURIComponent(text).replaceAll('%20', '+');
 }
 
-/** What a provider was shown to be sure of the gateway. */
+/** The client authentication that was sent. */
 export interface ShownClient {
   readonly oidc: Pick<OidcConfig, 'client_id' | 'client_secret_env' | 'private_key_env'>;
-  /** How the secret was sent; absent where a private key signed. */
+  /** How the secret was sent; absent for a private key. */
   readonly method: SecretMethod | undefined;
   readonly redirect_uri: string;
 }
 
 /**
- * What to look at in gateway.yaml after a no of the token endpoint to the gateway itself; empty for any other error.
+ * The settings of gateway.yaml to check after the token endpoint refused the gateway itself; empty for other errors.
  * @param error as RFC 6749 section 5.2 names it; absent where the answer was a bare 401.
  */
 function clientHint(error: unknown, { oidc, method, redirect_uri }: ShownClient): string {

@@ -5,7 +5,7 @@ import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
 import { readCertificates } from '../../../base/kit/net/certificates.ts';
 import { exchange } from '../../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
-import type { Way } from '../../../base/kit/net/way.ts';
+import type { Way } from '../../../base/kit/net/proxy-route.ts';
 import { wholeResponse } from '../../../base/kit/net/whole-response.ts';
 import { ProviderError } from './provider.ts';
 
@@ -20,28 +20,30 @@ export type ProviderFetch = (
 ) => Promise<Response>;
 
 /**
- * Requests to one identity provider: every answer is complete within `timeout_seconds`, of at most 1 MiB and from the
- * address that was asked. Raises StartError for an unusable `ca_file`.
+ * Creates the fetch function for an identity provider: responses are complete within `timeout_seconds`, at most 1 MiB, and without
+ * redirects. Raises StartError for an unusable `ca_file`.
  */
 export function createProviderFetch(options: {
   readonly ca_file?: string | undefined;
   readonly timeout_seconds: number;
   readonly clock: Clock;
-  /** How each of its addresses is reached. Raises UnusableProxy. */
-  readonly wayTo: (url: URL) => Way;
+  /** Proxies by address. Raises UnusableProxy. */
+  readonly proxyRouteTo: (url: URL) => Way;
 }): ProviderFetch {
-  const { ca_file, timeout_seconds, clock, wayTo } = options;
+  const { ca_file, timeout_seconds, clock, proxyRouteTo } = options;
   const ca = ca_file === undefined ? undefined : [...getCACertificates('default'), ...certificatesIn(ca_file)];
   return async (url, { method, headers, body }) => {
     const { origin, pathname, protocol } = new URL(url);
     const what = `${method} ${origin}${pathname}`;
     const is_plain = protocol !== 'https:';
     if (is_plain && !isLoopbackUrl(origin)) {
-      throw new ProviderError('invalid', `${what}: the identity provider has to be asked by https`);
+      throw new ProviderError('invalid', `${what}: the identity provider must have an https address`);
     }
-    const patience = new AbortController();
+    const timeout = new AbortController();
     const timer = clock.after(timeout_seconds * 1000, () =>
-      patience.abort(new ProviderError('unavailable', `${what}: no complete answer within ${timeout_seconds} seconds`)),
+      timeout.abort(
+        new ProviderError('unavailable', `${what}: no complete response within ${timeout_seconds} seconds`),
+      ),
     );
     try {
       const answer = await exchange(url, {
@@ -49,18 +51,19 @@ export function createProviderFetch(options: {
         headers,
         ...(body !== undefined && body !== null && { body: String(body) }),
         ...(ca && { ca }),
-        // Plain HTTP is for providers on this machine, which no proxy reaches.
-        ...(!is_plain && { proxy: wayTo(new URL(origin)).proxy }),
-        signal: patience.signal,
+        // Plain HTTP is for providers on this machine, without a proxy.
+        ...(!is_plain && { proxy: proxyRouteTo(new URL(origin)).proxy }),
+        signal: timeout.signal,
       });
       const problem = statusProblem(answer.status);
       if (problem !== undefined) throw new ProviderError(problem[0], `${what}: ${problem[1]}`);
-      if (answer.ending === 'too_large') throw new ProviderError('invalid', `${what}: the answer is longer than 1 MiB`);
-      if (answer.ending === 'too_late') throw patience.signal.reason;
+      if (answer.ending === 'too_large')
+        throw new ProviderError('invalid', `${what}: the response is longer than 1 MiB`);
+      if (answer.ending === 'too_late') throw timeout.signal.reason;
       if (answer.ending === 'cut') throw Object.assign(new Error('cut'), { code: 'ECONNRESET' });
       return wholeResponse(answer.status, answer.headers, answer.body);
     } catch (error) {
-      throw error instanceof ProviderError ? error : networkTrouble(error, what, timeout_seconds);
+      throw error instanceof ProviderError ? error : networkProblem(error, what, timeout_seconds);
     } finally {
       timer.close();
     }
@@ -75,10 +78,12 @@ function statusProblem(status: number): [ProviderError['problem'], string] | und
   return status >= 200 && status <= 499 ? undefined : ['invalid', `it answers HTTP ${status}`];
 }
 
-function networkTrouble(error: unknown, what: string, timeout_seconds: number): ProviderError {
+function networkProblem(error: unknown, what: string, timeout_seconds: number): ProviderError {
   const reason = formatNetworkError(error, timeout_seconds);
   if (!reason.startsWith('its certificate')) return new ProviderError('unavailable', `${what}: ${reason}`);
-  const help = reason.includes('not trusted') ? '; name a file with that of its authority in auth.oidc.ca_file' : '';
+  const help = reason.includes('not trusted')
+    ? '; set auth.oidc.ca_file to a file with the certificate of its authority'
+    : '';
   return new ProviderError('invalid', `${what}: ${reason}${help}`);
 }
 

@@ -1,13 +1,13 @@
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
-import type { ClaimProblem } from '../sessions/bindings.ts';
+import type { ClaimProblem } from '../sessions/people.ts';
 import type { AdmissionProblem } from './claims.ts';
 
-/** Somebody who was turned away, and why. It holds the groups that came and no other claim, and no token. */
+/** A refused sign-in. Of the claims it contains the groups only, and no token. */
 export interface RefusedSignIn {
   readonly at: Date;
-  /** Lower case; empty where the provider told none. */
+  /** Lower case; empty if the provider sent none. */
   readonly email: string;
   readonly subject: string | null;
   readonly issuer: string | null;
@@ -27,8 +27,8 @@ const MAX_CHARS = 300;
 const COLUMNS = 'at, email, subject, issuer, client, client_address, request_id, refused, detail, groups, expected';
 
 /**
- * Writes down that somebody was turned away, for "appscli sessions explain"; the oldest give way. Never rejects: trouble is
- * logged, for a refusal does not wait for a database that has no room for it.
+ * Records a refused sign-in for "appscli sessions explain"; the oldest are deleted. Never rejects: errors are logged, since the
+ * refusal itself does not depend on it.
  */
 export async function noteRefusal(
   { database, clock, log }: { readonly database: Pick<Database, 'query'>; readonly clock: Clock; readonly log: Log },
@@ -58,14 +58,14 @@ export async function noteRefusal(
       expected.map(text),
     ],
   );
-  await noted.catch((error) => log.warn({ err: error }, 'a refused sign-in could not be written down'));
+  await noted.catch((error) => log.warn({ err: error }, 'could not record a refused sign-in'));
 }
 
 export interface ListedRefusal extends RefusedSignIn {
   readonly id: number;
 }
 
-/** Which refusals are meant; every field that is present must match. */
+/** Filter of refusals; every field that is present must match. */
 export interface RefusalFilter {
   /** E-mail address, any case. */
   readonly user?: string | undefined;
@@ -82,8 +82,8 @@ function valuesOf({ user, since, until }: RefusalFilter): unknown[] {
 }
 
 /**
- * Who was turned away lately, the newest first.
- * @param page `before` is the id of a refusal: only older ones, for the next page. Raises store_unavailable.
+ * Lists recent refusals, the newest first.
+ * @param page `before`: id of a refusal, to list older ones (the next page). Raises store_unavailable.
  */
 export function listRefusals(
   database: Pick<Database, 'query'>,
@@ -98,7 +98,7 @@ export function listRefusals(
   );
 }
 
-/** How many refusals are meant, of those that are kept. Raises store_unavailable. */
+/** Counts the matching refusals. Raises store_unavailable. */
 export async function countRefusals(database: Pick<Database, 'query'>, filter: RefusalFilter): Promise<number> {
   const [row] = await database.query<{ count: number }>(
     'refused_count',

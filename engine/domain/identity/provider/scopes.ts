@@ -1,21 +1,21 @@
-/** The scopes of a sign-in, and the claims that do not come for want of one. */
+/** The scopes of a sign-in, and claims that are missing without a scope. */
 import type { OidcConfig } from '../../../base/contract/config.ts';
 import { claimRoot, wantedClaims } from './claims.ts';
 
 export interface SignInScopes {
   readonly asked: readonly string[];
-  /** `scopes_supported` of the provider (OpenID Connect Discovery section 3); absent where it lists none. */
+  /** `scopes_supported` of the provider (OpenID Connect Discovery section 3); absent without a list. */
   readonly listed?: readonly string[] | undefined;
-  /** What the token endpoint granted (RFC 6749 section 5.1); absent where it does not say. */
+  /** Granted scopes of the token endpoint (RFC 6749 section 5.1); absent if unstated. */
   readonly granted?: readonly string[] | undefined;
 }
 
-/** Claims that may be missing for want of a scope. */
+/** Claims that may be missing without a scope. */
 export interface ScopeGap {
   readonly claims: readonly string[];
-  /** `certain`: the scope brings the claim and is not asked for. `likely`: its name suggests so. `not_granted`: the provider left it out. */
+  /** `certain`: the scope with the claim is not requested. `likely`: by its name. `not_granted`: requested, and not granted. */
   readonly kind: 'certain' | 'likely' | 'not_granted';
-  /** For an administrator: a sentence whose subject is the provider, without that and the full stop. */
+  /** Rest of a sentence for an administrator, with the provider as its subject. */
   readonly hint: string;
 }
 
@@ -23,7 +23,7 @@ type FoundGap = Pick<ScopeGap, 'kind'> & { readonly claim: string; readonly scop
 
 const DEFAULT_SCOPES = ['openid', 'profile', 'email'];
 
-/** Standard claims by the scope that brings them (OpenID Connect Core section 5.4). */
+/** Standard claims by scope (OpenID Connect Core section 5.4). */
 const STANDARD_CLAIMS: Readonly<Record<string, readonly string[]>> = {
   email: ['email', 'email_verified'],
   profile: [
@@ -34,17 +34,17 @@ const STANDARD_CLAIMS: Readonly<Record<string, readonly string[]>> = {
   address: ['address'],
 };
 
-/** What scopes for groups and roles are called where they are not called as the claim: `groups_name`, `urn:...:project:roles`. */
+/** Names of scopes for groups and roles that differ from the claim: `groups_name`, `urn:...:project:roles`. */
 const LIKE_GROUPS = /(?:^|[:/._-])(?:groups?|roles?|member_?of|memberships?)(?:$|[:/._-])/i;
 const MAX_NAMED = 5;
 
-/** The texts of a list in a discovery document; `undefined` where there is none. */
+/** The texts of a list in a discovery document; `undefined` without one. */
 export function textsOf(value: unknown): readonly string[] | undefined {
   return Array.isArray(value) ? value.filter((item) => typeof item === 'string') : undefined;
 }
 
-/** The scopes that a sign-in asks for, at a provider that lists these. */
-export function askedScopes(
+/** The scopes to request from a provider with a list of supported ones. */
+export function requestedScopes(
   { scopes }: Pick<OidcConfig, 'scopes'>,
   listed: readonly string[] | undefined,
 ): readonly string[] {
@@ -52,14 +52,14 @@ export function askedScopes(
   return [...new Set(['openid', ...(scopes ?? [...DEFAULT_SCOPES, ...offline])])];
 }
 
-/** Where claims that decide about people may be missing for want of a scope. */
+/** Finds claims for admission that may be missing without a scope. */
 export function scopeGaps(oidc: OidcConfig, { asked, listed, granted = asked }: SignInScopes): readonly ScopeGap[] {
   const gaps = wantedClaims(oidc).flatMap((claim): FoundGap[] => {
     const { scopes, is_certain } = scopesOf(claim, oidc, listed ?? []);
     const wanted = scopes.filter((scope) => asked.includes(scope));
     if (wanted.some((scope) => granted.includes(scope))) return [];
     if (wanted.length > 0) return [{ claim, kind: 'not_granted', scopes: wanted }];
-    // A provider that lists no scopes knows those of the standard all the same.
+    // A provider without a list supports the standard scopes.
     const offered = listed === undefined ? scopes : scopes.filter((scope) => listed.includes(scope));
     if (offered.length === 0) return [];
     if (is_certain) return [{ claim, kind: 'certain', scopes: offered.slice(0, 1) }];
@@ -86,7 +86,7 @@ function named(what: string, names: readonly string[]): string {
   return `${what}${names.length === 1 ? '' : 's'} ${names.slice(0, MAX_NAMED).join(', ')}`;
 }
 
-/** The scopes that bring a claim, the likeliest first: that of the standard, else one of the same name, else those called like groups. */
+/** The scopes of a claim, the likeliest first: the standard one, else one of the same name, else those named like groups. */
 function scopesOf(
   claim: string,
   { groups_claim }: OidcConfig,

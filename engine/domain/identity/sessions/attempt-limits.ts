@@ -7,18 +7,18 @@ import { atMost } from '../../../base/kit/memory.ts';
 import { storable } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
 import { type PendingGrant, pendingGrant } from './device-grants.ts';
-import { readUserCode } from './opaque.ts';
+import { readUserCode } from './secrets.ts';
 
 type AttemptKind = 'device_authorization' | 'code_submission';
 
 const MAX_REFUSED = 20_000;
-const MAX_TOLD = 1000;
+const MAX_REVOKED = 1000;
 const TOLD =
-  'too many attempts from one address are refused; auth.limits says how many, and server.trusted_proxies whose address counts';
+  'refused too many attempts from an address; see auth.limits, and server.trusted_proxies for the address that counts';
 
 export type AttemptLimits = ReturnType<typeof createAttemptLimits>;
 
-/** Creates the limits of a database, which raise store_unavailable: so many attempts in a span of time that begins with the first of them. */
+/** Creates rate limits of sign-in attempts in the database: fixed windows that begin with the first attempt. They raise store_unavailable. */
 export function createAttemptLimits(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -34,9 +34,9 @@ export function createAttemptLimits(options: {
   const window_ms = window_seconds * 1000;
   const requests = createRequestLimit({ clock, most: limits.requests, window_seconds });
   const refusals = createRequestLimit({ clock, most: limits.refused_credentials, window_seconds });
-  /** Until when the database has refused a kind of attempt from an address, by the monotonic clock. */
+  /** End of the refusals by kind and address, on the monotonic clock. */
   const refused = new LRUCache<string, number>(atMost(MAX_REFUSED));
-  const told = new LRUCache<string, true>({ max: MAX_TOLD, ttl: window_ms });
+  const told = new LRUCache<string, true>({ max: MAX_REVOKED, ttl: window_ms });
   const warn = (fields: { readonly client_address: string; readonly kind: string }) => {
     const key = `${fields.kind} ${fields.client_address}`;
     if (told.has(key)) return;
@@ -44,7 +44,7 @@ export function createAttemptLimits(options: {
     log.warn(fields, TOLD);
   };
 
-  /** How long to wait before anything else is asked for an address; the request is counted where there is no need to. */
+  /** The wait before the next attempt of an address; without one the request is counted. */
   const waitFirst = (kind: AttemptKind, address: string): Wait | undefined => {
     const left_ms = (refused.get(`${kind} ${countedAddress(address)}`) ?? 0) - clock.monotonic();
     return left_ms > 0 ? waitOf(left_ms) : request(address);
@@ -65,11 +65,11 @@ export function createAttemptLimits(options: {
   };
 
   return {
-    /** Counts a request for which the database will be asked, in this process alone. `count` does so by itself. */
+    /** Counts a request in this process only, before a query. `count` does so by itself. */
     request,
     /**
-     * Counts one attempt over all replicas and says how long to wait when it was one too many. The database is not asked
-     * again for an address it has refused, until the wait is over.
+     * Counts an attempt over all replicas, and returns the wait if it was one too many. Until the wait is over the address causes no
+     * further query.
      */
     async count(kind: AttemptKind, address: string): Promise<Wait | undefined> {
       const counted = countedAddress(address);
@@ -78,7 +78,7 @@ export function createAttemptLimits(options: {
       const now = clock.now();
       const [row] = await database.query<{ count: number; window_start: Date }>(
         'attempt_count',
-        // Counting stops at two too many, of which the first is logged: who goes on gains nothing, and fills no log.
+        // Counting stops at two too many, and only the first is logged.
         `insert into attempts as a (kind, address, window_start, count) values ($1, $2, $3, 1)
          on conflict (kind, address) do update set
            count = case when a.window_start <= $4 then 1 else least(a.count, $5 + 1) + 1 end,
@@ -89,8 +89,8 @@ export function createAttemptLimits(options: {
       return row!.count <= most[kind] ? undefined : refuse(kind, counted, row!.count, row!.window_start);
     },
     /**
-     * The pending grant of a user code as a person types it, or `undefined`, which counts as a failure; how long to wait when
-     * there were too many over all replicas. Codes that are good count nothing, however many people share an address.
+     * The pending grant of a typed user code, or `undefined`, which counts as a failure; the wait after too many failures over all
+     * replicas. Valid codes do not count, since many people may share an address.
      */
     async enterCode(
       address: string,
@@ -116,7 +116,7 @@ export function createAttemptLimits(options: {
         ? { grant: undefined }
         : refuse('code_submission', counted, failures, began);
     },
-    /** Takes one counted attempt back: something came of it. Counting first leaves no gap for attempts made at once. */
+    /** Takes back a counted attempt that succeeded. Attempts count first, so that concurrent ones count, too. */
     async forgive(kind: AttemptKind, address: string): Promise<void> {
       const counted = countedAddress(address);
       refused.delete(`${kind} ${counted}`);
@@ -124,8 +124,8 @@ export function createAttemptLimits(options: {
       await database.query('attempt_forgive', text, [kind, counted]);
     },
     /**
-     * Has the database asked about a credential, unless too many came to nothing: of one that is ours, the same one; of others, any
-     * from this address. So nobody is held up by what others at the same address make up. Counts in this process alone.
+     * Runs the lookup of a credential, unless too many failed: of a credential with our tag, that one; of others, any from this
+     * address. So invented credentials do not block genuine ones from the same address. Counts in this process only.
      */
     async ask<Answer>(
       { text, address, is_ours }: { readonly text: string; readonly address: string; readonly is_ours: boolean },
@@ -139,7 +139,7 @@ export function createAttemptLimits(options: {
         warn({ kind: 'credential', client_address: counted });
         return refusal;
       }
-      // Taken first, and given back, so that those sent at once count.
+      // Counted first and taken back, so that concurrent ones count.
       let is_refused = false;
       try {
         const wait = request(address);
@@ -158,12 +158,12 @@ function waitOf(milliseconds: number): Wait {
   return { retry_after_seconds: Math.max(1, Math.ceil(milliseconds / 1000)) };
 }
 
-/** One request too many, and when to try again. */
+/** A refused request, with the time to retry. */
 export interface Wait {
   readonly retry_after_seconds: number;
 }
 
-/** Who sends from more addresses at once is held up by something else. */
+/** Most addresses to track. */
 const MAX_KEYS = 20_000;
 
 interface Bucket {
@@ -171,10 +171,10 @@ interface Bucket {
   at: number;
 }
 
-/** Counts requests by a key in this process alone: so many at once, and so many in each span of time. */
+/** Rate limit by key in this process: a burst, and a rate. */
 export type RequestLimit = ReturnType<typeof createRequestLimit>;
 
-/** Creates a limit. The keys that were used last are kept, so that memory stays bounded. */
+/** Creates a rate limit. An LRU of keys bounds its memory. */
 export function createRequestLimit({
   clock,
   most,
@@ -187,7 +187,7 @@ export function createRequestLimit({
   const buckets = new LRUCache<string, Bucket>(atMost(MAX_KEYS));
   const per_ms = most / (window_seconds * 1000);
   return {
-    /** Counts one request, unless it is one too many: then nothing is counted, and it says how long to wait. */
+    /** Counts a request, or returns the wait if it is one too many. */
     take(key: string): Wait | undefined {
       const now = clock.monotonic();
       const bucket = buckets.get(key) ?? { left: most, at: now };
@@ -207,7 +207,7 @@ export function createRequestLimit({
 
 const MAX_ADDRESS_CHARS = 64;
 
-/** What attempts of an address are counted under: itself, or the /64 of an IPv6 address, which one subscriber has whole. */
+/** The key of an address: itself, or the /64 of an IPv6 address, which belongs to one subscriber. */
 export function countedAddress(address: string): string {
   const [plain = ''] = address.split('%');
   if (!isIPv6(plain)) return storable(address.slice(0, MAX_ADDRESS_CHARS));
@@ -226,7 +226,7 @@ export function countedAddress(address: string): string {
 
 /** The eight numbers of an IPv6 address (RFC 4291 section 2.2). */
 function groupsOf(address: string): number[] {
-  // A URL writes every form of an address in one way, without dots.
+  // A URL normalizes all forms of an address.
   const [head = '', tail] = new URL(`http://[${address}]`).hostname.slice(1, -1).split('::');
   const numbers = (text = '') => (text === '' ? [] : text.split(':').map((group) => Number.parseInt(group, 16)));
   const [first, last] = [numbers(head), numbers(tail)];

@@ -2,33 +2,33 @@ import type { Clock } from '../../../base/contract/services.ts';
 import { storable, storableJson } from '../../../base/kit/storable.ts';
 import type { Database } from '../../../base/store/database.ts';
 import type { Person } from '../provider/admit.ts';
-import { hashSecret, isSecret, type Marks, makeId, makeSecret } from './opaque.ts';
+import { hashSecret, isSecret, makeId, makeSecret, type SecretTags } from './secrets.ts';
 
 export interface ConsoleSession {
   readonly cookie: string;
-  /** Absent where a link opened it: then it is `operator`'s. */
+  /** Absent for a session of a link: then there is an `operator`. */
   readonly person?: {
     readonly session_id: string;
     readonly person: Person;
-    /** What the gateway has learned of the person's groups since, by whatever session of theirs. */
+    /** The latest known groups of the person, from any of their sessions. */
     readonly groups: readonly string[];
     readonly checked_at: Date;
     readonly revoked_at: Date | null;
   };
   readonly operator?: string;
   readonly seen_at: Date;
-  /** When it ends unless it is used. */
+  /** End of an unused session. */
   readonly expires_at: Date;
   readonly ends_at: Date;
 }
 
-/** How long a session lasts that is not used, and how long one lasts that is. */
+/** Idle and absolute lifetime. */
 const IDLE_MS = 30 * 60_000;
 const LONGEST_MS = 8 * 60 * 60_000;
 const SEEN_MS = 60_000;
-/** How long requests may still bring a cookie that was replaced. */
+/** Grace period of a replaced cookie. */
 const REPLACED_MS = 30_000;
-/** How long a link is good. */
+/** Lifetime of a link. */
 export const LINK_SECONDS = 60;
 
 interface Row {
@@ -43,7 +43,7 @@ interface Row {
   readonly revoked_at: Date | null;
 }
 
-/** Who signed in, and with what the identity provider is asked about them again. */
+/** A signed-in person, and the grant for later checks. */
 export interface SignedIn {
   readonly person: Person;
   readonly sealed_grant: string;
@@ -51,22 +51,22 @@ export interface SignedIn {
   readonly client_address: string;
 }
 
-/** Sessions of browsers. */
+/** Sessions of browsers (console). */
 export type ConsoleSessions = ReturnType<typeof createConsoleSessions>;
 
-/** Creates the sessions of the console of a database. Everything raises store_unavailable. */
+/** Creates the console sessions of a database. All functions raise store_unavailable. */
 export function createConsoleSessions(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
-  /** Absent: cookies have no mark. */
-  readonly marks?: Marks | undefined;
+  /** Absent: cookies have no tag. */
+  readonly tags?: SecretTags | undefined;
 }) {
-  const { database, clock, marks } = options;
+  const { database, clock, tags } = options;
   const after = (ms: number) => new Date(clock.now() + ms);
 
   return {
     async open({ person, sealed_grant, client, client_address }: SignedIn) {
-      const [id, cookie] = [makeId('ses'), makeSecret(marks)];
+      const [id, cookie] = [makeId('ses'), makeSecret(tags)];
       const [row] = await database.query<{ opened: boolean }>(
         'console_open',
         'select open_console_session($1, $2, $3, $4, $5, $6, $7, $8, $9) as opened',
@@ -85,7 +85,7 @@ export function createConsoleSessions(options: {
       return row!.opened ? { id, cookie } : undefined;
     },
 
-    /** The session of a cookie, also one that was ended; `undefined` for one that is unknown or over. */
+    /** The session of a cookie, also a revoked one; `undefined` for an unknown or expired cookie. */
     async find(cookie: string): Promise<ConsoleSession | undefined> {
       if (!isSecret(cookie)) return undefined;
       const [row] = await database.query<Row>(
@@ -101,7 +101,7 @@ export function createConsoleSessions(options: {
       return session_id === null ? { ...found, operator: operator! } : { ...found, person: { session_id, ...about } };
     },
 
-    /** Notes that a session is in use, which lets it last. */
+    /** Extends a session that is in use. */
     async keep({ cookie, seen_at }: ConsoleSession): Promise<void> {
       if (clock.now() - seen_at.getTime() < SEEN_MS) return;
       await database.query('console_keep', 'select keep_console_session($1, $2, $3)', [
@@ -111,9 +111,9 @@ export function createConsoleSessions(options: {
       ]);
     },
 
-    /** Another cookie for the same session; `undefined` where the one it was is no good any more. */
+    /** Replaces the cookie of a session; `undefined` if the former one is no longer valid. */
     async replace({ cookie }: ConsoleSession): Promise<string | undefined> {
-      const next = makeSecret(marks);
+      const next = makeSecret(tags);
       const [row] = await database.query<{ replaced: boolean }>(
         'console_replace',
         'select replace_console_cookie($1, $2, $3, $4) as replaced',
@@ -122,16 +122,16 @@ export function createConsoleSessions(options: {
       return row!.replaced ? next : undefined;
     },
 
-    /** Removes the session of an operator; that of a person ends in `sessions`. */
+    /** Removes the session of an operator; sessions of people end in `sessions`. */
     async forget({ cookie }: ConsoleSession): Promise<void> {
       const text = 'delete from console_sessions where hash = $1 and operator is not null';
       await database.query('console_forget', text, [hashSecret(cookie)]);
     },
 
-    /** Begins the session of whoever printed a link; `undefined` where it is unknown, used or over. */
+    /** Begins the session of a link; `undefined` for an unknown, used or expired one. */
     async openLink(secret: string): Promise<{ readonly cookie: string; readonly operator: string } | undefined> {
       if (!isSecret(secret)) return undefined;
-      const cookie = makeSecret(marks);
+      const cookie = makeSecret(tags);
       const [row] = await database.query<{ operator: string }>(
         'console_link_open',
         `with link as (delete from console_links where hash = $1 returning operator, expires_at)
@@ -144,7 +144,7 @@ export function createConsoleSessions(options: {
   };
 }
 
-/** Makes what a link holds that opens the console once, within a minute. Raises store_unavailable. */
+/** Makes the secret of a link that opens the console once, within a minute. Raises store_unavailable. */
 export async function makeLink(
   { database, clock }: { readonly database: Pick<Database, 'query'>; readonly clock: Pick<Clock, 'now'> },
   operator: string,
@@ -160,8 +160,8 @@ export async function makeLink(
 }
 
 /**
- * Ends all sessions that links have opened, and what links were not used. Raises store_unavailable.
- * @returns how many sessions were open.
+ * Ends all sessions of links, and unused links. Raises store_unavailable.
+ * @returns the number of open sessions.
  */
 export async function endLinks(database: Pick<Database, 'query'>): Promise<number> {
   const [row] = await database.query<{ ended: number }>(

@@ -5,28 +5,28 @@ import type { Person } from '../provider/admit.ts';
 import {
   hashSecret,
   isSecret,
-  type Marks,
   makeId,
   makeRefreshToken,
   makeSecret,
   makeUserCode,
   openSuccessor,
   readUserCode,
+  type SecretTags,
   sealSuccessor,
   shownUserCode,
-} from './opaque.ts';
+} from './secrets.ts';
 import type { OpenSession } from './sessions.ts';
 
-/** Who began a sign-in, to be shown to the person who is asked to confirm it. */
+/** The device of a sign-in, shown to the person who confirms it. */
 export interface Device {
   /** Product name and version from its user-agent header, shortened. */
   readonly client: string;
   readonly client_address: string;
-  /** What the program says it is, by the parameter `surface`. */
+  /** Parameter `surface` of the program. */
   readonly surface?: string | undefined;
 }
 
-/** A sign-in that waits for a person. */
+/** A pending sign-in. */
 export interface PendingGrant extends Device {
   readonly id: string;
   /** As shown: WDJB-MJHT. */
@@ -35,30 +35,30 @@ export interface PendingGrant extends Device {
   readonly expires_at: Date;
 }
 
-/** What a device hears when it asks whether its sign-in is done (RFC 8628 section 3.5). */
+/** Answer to the poll of a device (RFC 8628 section 3.5). */
 export type PollResult =
   | { readonly outcome: 'pending' | 'slow_down' | 'expired' | 'unknown' }
-  /** The code was used before, and not by a device that did not hear the answer; its session is over. */
+  /** The code was used before, not as a retry; its session ended. */
   | { readonly outcome: 'used'; readonly session_id: string; readonly ended: boolean }
   | {
       readonly outcome: 'denied';
-      /** Why the person was refused, in a sentence; absent where the person declined. */
+      /** Why the person was refused, in a sentence; absent if the person declined. */
       readonly because?: string | undefined;
       readonly surface?: string | undefined;
     }
-  /** Repeated: the same session and refresh token as just before. */
+  /** `repeated`: the same session and refresh token as before. */
   | { readonly outcome: 'signed_in' | 'repeated'; readonly session: OpenSession };
 
 const LIFETIME_SECONDS = 600;
 const INTERVAL_SECONDS = 5;
-/** Timers may run out a little early. */
+/** Tolerance for early timers. */
 const INTERVAL_SLACK_MS = 100;
-/** A device that asks every few seconds still gets what was approved in the last moment. */
+/** A device that polls every few seconds still gets an approval of the last moment. */
 const COLLECT_MS = 60_000;
-/** As long as for a refresh token that was replaced; see `sessions.ts`. */
+/** As for a replaced refresh token; see `sessions.ts`. */
 const REPEATED_MS = 30_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** Each has less than one chance in a million as long as fewer than 25 000 sign-ins are under way. */
+/** A collision has less than one chance in a million with fewer than 25,000 pending sign-ins. */
 const MAX_CODES_TRIED = 5;
 
 interface CollectedRow {
@@ -78,19 +78,19 @@ export function pendingGrant(row: PendingGrant): PendingGrant {
 /** Device authorization grants (RFC 8628). */
 export type DeviceGrants = ReturnType<typeof createDeviceGrants>;
 
-/** Creates the device authorization grants of a database. Everything raises store_unavailable. */
+/** Creates the device authorization grants of a database. All functions raise store_unavailable. */
 export function createDeviceGrants(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
-  /** How long after sign-in a session can be gone on with, in days. */
+  /** Lifetime of a session, in days. */
   readonly refresh_days: number;
   readonly makeCode?: () => string;
-  /** Absent: device codes and refresh tokens have no mark. */
-  readonly marks?: Marks;
-  /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
+  /** Absent: device codes and refresh tokens have no tag. */
+  readonly tags?: SecretTags;
+  /** Called after a session ended: resolves when this process refuses its tokens. */
   readonly onEnded?: () => Promise<void>;
 }) {
-  const { database, clock, refresh_days, makeCode = makeUserCode, marks, onEnded } = options;
+  const { database, clock, refresh_days, makeCode = makeUserCode, tags, onEnded } = options;
   const later = (milliseconds: number) => new Date(clock.now() + milliseconds);
   const pending = ([row]: readonly PendingGrant[]) => row && pendingGrant(row);
   const changed = async (name: string, text: string, values: readonly unknown[]): Promise<boolean> =>
@@ -127,7 +127,7 @@ export function createDeviceGrants(options: {
 
   return {
     async begin(device: Device) {
-      const device_code = makeSecret(marks);
+      const device_code = makeSecret(tags);
       for (let tried = 0; tried < MAX_CODES_TRIED; tried++) {
         const code = await insert(device, device_code);
         if (code === undefined) continue;
@@ -141,7 +141,7 @@ export function createDeviceGrants(options: {
       throw new Error(`${MAX_CODES_TRIED} user codes in a row were taken`);
     },
 
-    /** Notes that a browser went to the identity provider with this state; an earlier state of the grant is void. */
+    /** Stores the state of a browser that goes to the identity provider; it replaces an earlier one. */
     noteState: (grant_id: string, state: string) =>
       changed(
         'device_note_state',
@@ -150,14 +150,14 @@ export function createDeviceGrants(options: {
         [storable(grant_id), hashSecret(state), later(0)],
       ),
 
-    /** The grant a browser comes back for; a state is good once. */
+    /** The grant of a state; a state works once. */
     async takeState(state: string) {
       const text = `update device_grants set state_hash = null
         where state_hash = $1 and status = 'pending' and expires_at > $2 returning ${PENDING}`;
       return pending(await database.query<PendingGrant>('device_take_state', text, [hashSecret(state), later(0)]));
     },
 
-    /** Lets the device have its session. False when the grant is not pending any more. */
+    /** Approves a grant. False if it is no longer pending. */
     approve: (grant_id: string, { person, sealed_grant }: { readonly person: Person; readonly sealed_grant: string }) =>
       changed(
         'device_approve',
@@ -167,7 +167,7 @@ export function createDeviceGrants(options: {
         [storable(grant_id), storableJson(person), sealed_grant, later(0), later(COLLECT_MS)],
       ),
 
-    /** @param because why the person was refused; absent where the person declined. */
+    /** @param because why the person was refused; absent if the person declined. */
     deny: (grant_id: string, because?: string) =>
       changed(
         'device_deny',
@@ -176,7 +176,7 @@ export function createDeviceGrants(options: {
         [storable(grant_id), later(0), because === undefined ? null : storable(because)],
       ),
 
-    /** Takes back that the person was refused, so that somebody else can sign in; `undefined` when the device heard of it. */
+    /** Reopens a refused grant for another person; `undefined` if the device got the refusal. */
     async reopen(user_code: string) {
       const code = readUserCode(user_code);
       if (code === undefined) return undefined;
@@ -187,13 +187,13 @@ export function createDeviceGrants(options: {
     },
 
     /**
-     * Ends an approved grant by beginning its session, once; sessions that the same program was refused to renew end by it. For
-     * half a minute the same device code gets the same session again, for its answer may have been lost; after that, or once the
-     * session was renewed, it ends the session.
+     * Redeems an approved grant once: begins its session, and ends sessions that the program failed to renew. For half a minute a
+     * retry gets the same session, since the response may have been lost. Later, or once the session was renewed, a repeated code
+     * ends the session.
      */
     async poll(device_code: string): Promise<PollResult> {
       if (!isSecret(device_code)) return { outcome: 'unknown' };
-      const refresh_token = makeRefreshToken(marks);
+      const refresh_token = makeRefreshToken(tags);
       const [row] = await database.query<CollectedRow>(
         'device_collect',
         'select * from collect_device_grant($1, $2, $3, $4, $5, $6, $7, $8)',

@@ -5,19 +5,19 @@ import type { Database } from '../../../base/store/database.ts';
 import { isUnavailable } from '../../../base/store/store-errors.ts';
 
 const INTERVAL_MS = 600_000;
-const CLOSE_PATIENCE_MS = 500;
+const CLOSE_TIMEOUT_MS = 500;
 const BATCH = 1000;
 const MAX_BATCHES = 100;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/** Rows that are too old, at most a batch of them. Another replica may be at the same ones. */
+/** SQL: deletes a batch of old rows, without those locked by another replica. */
 const aged = (table: string, column: string, and = '') => `delete from ${table} where ctid in (
   select r.ctid from ${table} r where r.${column} < $1 ${and} limit ${BATCH} for update skip locked
 ) returning 1`;
 
-/** One session that was renewed for a month can have more of them than a statement removes in its time. */
+/** Before their sessions: a session may have more than a statement can delete in time. */
 const REFRESH_TOKENS = `delete from refresh_tokens where ctid in (
   select t.ctid from refresh_tokens t join sessions s on s.id = t.session_id
   where s.expires_at < $1 limit ${BATCH} for update of t skip locked
@@ -25,22 +25,22 @@ const REFRESH_TOKENS = `delete from refresh_tokens where ctid in (
 const WITHOUT_TOKENS = 'and not exists (select from refresh_tokens t where t.session_id = r.id)';
 
 const DUE = [
-  // A device that asks late hears that its code has expired, not that there never was one.
+  // Late polls get "expired", not "unknown".
   { table: 'device_grants', remove: aged('device_grants', 'expires_at'), kept_ms: HOUR_MS },
-  // The longest span attempts are counted over.
+  // The longest window of attempts.
   { table: 'attempts', remove: aged('attempts', 'window_start'), kept_ms: DAY_MS },
-  // Administrators look back at what was.
+  // History for administrators.
   { table: 'refresh_tokens', remove: REFRESH_TOKENS, kept_ms: 30 * DAY_MS },
   { table: 'console_sessions', remove: aged('console_sessions', 'expires_at'), kept_ms: 30 * DAY_MS },
   { table: 'console_links', remove: aged('console_links', 'expires_at'), kept_ms: HOUR_MS },
   { table: 'sessions', remove: aged('sessions', 'expires_at', WITHOUT_TOKENS), kept_ms: 30 * DAY_MS },
-  // Of people who always have another session.
+  // Of people with another session at all times.
   { table: 'ended_grants', remove: aged('ended_grants', 'ended_at'), kept_ms: 30 * DAY_MS },
-  // Long enough to be asked about.
+  // History for "sessions explain".
   { table: 'refused_sign_ins', remove: aged('refused_sign_ins', 'at'), kept_ms: 14 * DAY_MS },
 ] as const;
 
-/** Starts removing expired sign-ins, attempts and sessions, every ten minutes and a few at a time. */
+/** Starts the deletion of expired sign-ins, attempts and sessions, in batches every ten minutes. */
 export function startHousekeeping(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -63,7 +63,7 @@ export function startHousekeeping(options: {
         await removeFrom(due);
       } catch (error) {
         const level = isUnavailable(error) ? 'debug' : 'warn';
-        log[level]({ err: error, table: due.table }, 'what has expired could not be removed from a table');
+        log[level]({ err: error, table: due.table }, 'could not delete expired rows of a table');
       }
     }
   };
@@ -80,7 +80,7 @@ export function startHousekeeping(options: {
     async close() {
       stop();
       closed = true;
-      if (sweeping !== undefined) await waitAtMost(CLOSE_PATIENCE_MS, sweeping);
+      if (sweeping !== undefined) await waitAtMost(CLOSE_TIMEOUT_MS, sweeping);
     },
   };
 }

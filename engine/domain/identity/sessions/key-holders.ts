@@ -5,34 +5,34 @@ import { type Every, everyInBackground } from '../../../base/kit/clock.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { Database } from '../../../base/store/database.ts';
 
-/** Which keys the gateways on one database have: while they are changed one by one, each meets keys of the others. */
+/** Registry of the signing keys of all gateways on a database. During a key rotation gateways meet keys that they do not have yet. */
 export interface KeyHolders {
-  /** Says that this gateway has these keys, by their ids; at once when it said so lately. Raises store_unavailable. */
+  /** Announces the key ids of this gateway, unless done recently. Raises store_unavailable. */
   announce(ids: readonly string[]): Promise<void>;
   /**
-   * Raises temporarily_unavailable for the id of a key that another gateway has, or had a few minutes ago, and
-   * store_unavailable when that can't be told. Resolves for one that nobody has.
+   * Raises temporarily_unavailable for the id of a key that another gateway has, or had a few minutes ago, and store_unavailable
+   * during a database outage. Resolves for an unknown id.
    */
-  demandUnknown(id: string): Promise<void>;
+  assertUnknown(id: string): Promise<void>;
 }
 
-/** Of a gateway that shares its database with no other. */
-export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, demandUnknown: async () => {} };
+/** For a single gateway. */
+export const NO_OTHER_HOLDERS: KeyHolders = { announce: async () => {}, assertUnknown: async () => {} };
 
 const ANNOUNCED_MS = 30_000;
 /**
- * A key counts as another gateway's for five minutes after the last that has it said so: longer than a restart takes. Where
- * the only gateway changes its key, whoever has a token of the old one waits that long for being told to sign in again.
+ * A key counts as held for five minutes after its last announcement, longer than a restart. After a key change of a single gateway,
+ * holders of old tokens are asked to sign in again after this time.
  */
 const HELD_MS = 300_000;
-/** However many unknown ids come, made-up ones among them, the database is asked about them at most so often. */
+/** Shortest interval between queries for unknown ids, which may be invented. */
 const PAUSE_MS = 250;
 const WARN_MS = 60_000;
-const CLOSE_PATIENCE_MS = 500;
+const CLOSE_TIMEOUT_MS = 500;
 
 /**
- * Opens what is known of keys.
- * @param options.held the ids of the configuration in force, said again and again.
+ * Opens the registry.
+ * @param options.held ids of the keys in force, announced periodically.
  */
 export function openKeyHolders(options: {
   readonly database: Pick<Database, 'query'>;
@@ -64,11 +64,11 @@ export function openKeyHolders(options: {
       const ids = held();
       if (ids.length > 0) await write(ids);
     } catch (error) {
-      log.debug({ err: error }, 'which signing keys this gateway has is said later');
+      log.debug({ err: error }, 'could not announce the signing keys yet');
     }
   };
 
-  const readHeld = async () => {
+  const readKnownKeys = async () => {
     const rows = await database.query<{ id: string }>('keys_held', 'select id from signing_keys where seen_at > $1', [
       new Date(clock.now() - HELD_MS),
     ]);
@@ -76,12 +76,12 @@ export function openKeyHolders(options: {
   };
   let pausing = Promise.resolve();
   let next: Promise<ReadonlySet<string>> | undefined;
-  /** What is read after this moment: a key may be announced just before a token signed with it arrives. */
+  /** Reads the registry after this moment: a key may be announced just before its first token arrives. */
   const readNext = () => {
     next ??= pausing.then(() => {
       next = undefined;
       pausing = setTimeout(PAUSE_MS, undefined, { ref: false });
-      return readHeld();
+      return readKnownKeys();
     });
     return next;
   };
@@ -93,28 +93,28 @@ export function openKeyHolders(options: {
 
   return {
     announce,
-    async demandUnknown(id) {
+    async assertUnknown(id) {
       if (!(await readNext()).has(id)) return;
       if (clock.monotonic() - warned_at >= WARN_MS) {
         warned_at = clock.monotonic();
         log.warn(
           { key: id },
-          'what another gateway signed or sealed cannot be read here, and is answered with 503: put its signing key into auth.session.previous_signing_keys of every gateway before one of them signs with it',
+          'this gateway lacks a signing key of another gateway, and answers 503: before a rotation, add the new key to auth.session.previous_signing_keys of every gateway',
         );
       }
-      throw heldElsewhere();
+      throw keyElsewhere();
     },
     async close() {
       stop();
-      await waitAtMost(CLOSE_PATIENCE_MS, announcing);
+      await waitAtMost(CLOSE_TIMEOUT_MS, announcing);
     },
   };
 }
 
-function heldElsewhere(): StageError {
+function keyElsewhere(): StageError {
   return new StageError(
     'temporarily_unavailable',
-    'The signing key of the gateway is being changed, and this replica does not have the one that is needed here. Try again shortly.',
+    'The signing key is being rotated, and this replica does not have it yet. Try again shortly.',
     { headers: { 'retry-after': '1' } },
   );
 }

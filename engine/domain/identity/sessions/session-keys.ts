@@ -5,27 +5,27 @@ import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-err
 import { secretHolder } from '../../../base/kit/secret-names.ts';
 
 interface SessionKey {
-  /** Names the secret in the header of what its keys signed or sealed, without giving anything of it away. */
+  /** Public id of the secret (`kid`), which reveals nothing of it. */
   readonly id: string;
-  /** The 256-bit key of one use; each use has its own. */
+  /** Derives the 256-bit key of a purpose. */
   derive(use: string): Uint8Array<ArrayBuffer>;
 }
 
-/** The keys of a configuration: `current` signs and seals, `all` verify and open. */
+/** The keys of a configuration: `current` signs and encrypts, `all` verify and decrypt. */
 export interface SessionKeys {
   readonly current: SessionKey;
   readonly all: ReadonlyMap<string, SessionKey>;
-  /** Ids of those that other gateways can have, too: all but a random one. */
+  /** Ids of keys that other gateways can have: all but a random one. */
   readonly shared_ids: readonly string[];
 }
 
 const MIN_SIGNING_KEY_CHARS = 32;
-/** What identity providers hand out as client secrets is at least this long; so may a previous key be, which can be one. */
+/** Shortest client secret of identity providers, also allowed for a previous key, which may be one. */
 const MIN_CLIENT_SECRET_CHARS = 16;
 const KEY_BYTES = 32;
 const ID_BYTES = 9;
 
-/** Where no secret of the configuration makes a key, this process has one of its own, which a reload keeps. */
+/** Random key of this process for a configuration without a secret; a reload keeps it. */
 const OWN_SECRET = randomBytes(KEY_BYTES).toString('base64');
 
 /**
@@ -55,7 +55,7 @@ export function createSessionKeys(
   return { current, all, shared_ids: [...all.keys()].filter((id) => id !== own_id) };
 }
 
-/** `undefined` where the client secret could be guessed from what is signed with it. */
+/** `undefined` for a client secret that is short enough to be guessed from a signature. */
 function currentSecret(
   { signing_key_env }: AuthConfig['session'],
   { client_secret_env, private_key_env }: OidcConfig,
@@ -70,7 +70,7 @@ function currentSecret(
     const value = secret(client_secret_env);
     return value.length >= MIN_CLIENT_SECRET_CHARS ? value : undefined;
   }
-  // Copies of one key file differ in line ends.
+  // Copies of a key file may differ in line ends.
   return secret(private_key_env!).replace(/\s+/g, '');
 }
 

@@ -9,17 +9,17 @@ import type { Person } from '../provider/admit.ts';
 import { ANY_GROUP, type DecidingGroups, EVERY_GROUP, MOST_TOKEN_CHARS } from '../provider/deciding-groups.ts';
 import { issuerOf } from '../provider/provider.ts';
 import { type KeyHolders, NO_OTHER_HOLDERS } from './key-holders.ts';
-import { createMarks, makeId, openWith, type SealPurpose, sealWith } from './opaque.ts';
+import { createSecretTags, makeId, openWith, type SealPurpose, sealWith } from './secrets.ts';
 import { createSessionKeys, type SessionKeys } from './session-keys.ts';
-import type { Sightings } from './sessions.ts';
+import type { SessionActivity } from './sessions.ts';
 
-/** Sessions that were ended before their tokens expire, as every replica knows them within a second. */
+/** List of ended sessions whose tokens have not expired; every replica has it within a second. */
 export interface Revocations {
-  /** Whether a session was ended. Raises store_unavailable while the list was never read. */
+  /** Whether a session ended. Raises store_unavailable before the first read of the list. */
   has(session_id: string): boolean;
-  /** Tells whenever a session is ended, and with `undefined` when any may have been. */
+  /** Calls a listener with each ended session, and with `undefined` when any may have ended. */
   onRevoked(listener: (session_id: string | undefined) => void): () => void;
-  /** Resolves when everything that was ended by now is known here, as far as the database can be read. */
+  /** Resolves when all sessions ended so far are known here, as far as the database is available. */
   catchUp(): Promise<void>;
   close(): Promise<void>;
 }
@@ -28,8 +28,8 @@ const ALGORITHM = 'HS256';
 /** Keeps a token of another purpose from passing for a session token (RFC 8725 section 3.11). */
 const TYPE = 'session+jwt';
 /**
- * Base64url without padding, and a signature whose last character leaves the two bits it has to spare at zero: what a decoder
- * lets pass beside that would be the same token spelled otherwise. Header and payload are signed as they are spelled.
+ * Canonical base64url: no padding, and zero spare bits in the last character of the signature. Decoders accept other spellings of the
+ * same token. Header and payload are signed as spelled.
  */
 const ONE_SPELLING = /^[\w-]+\.[\w-]+\.[\w-]{42}[AEIMQUYcgkosw048]$/;
 const FOREIGN_HEADER = /"kid":"(?<kid>[\w-]{12})"\}$/;
@@ -44,16 +44,16 @@ interface Entry {
   readonly expires_at: number;
 }
 
-/** Session tokens of one configuration: signed JWTs that are verified without asking anybody. */
+/** Session tokens of a configuration: signed JWTs, verified offline. */
 export type SessionTokens = ReturnType<typeof createSessionTokens>;
 
 /**
  * Creates the session tokens of a configuration with `auth.oidc`.
- * @param options.mayStay whether the configuration in force would still let a person in; absent means everybody.
- * @param options.key_holders knows which keys other gateways have; absent means that there are none.
- * @param options.groups what the configuration goes by; absent: all groups.
- * @param options.groupsOf all groups of a session's person; `undefined` when the session is gone. Raises store_unavailable.
- * @param options.sightings is told of each token that is good, when it is seen for the first time.
+ * @param options.mayStay whether the configuration in force still admits a person; absent: everyone.
+ * @param options.key_holders registry of the keys of other gateways; absent: none.
+ * @param options.groups groups that the configuration reads; absent: all.
+ * @param options.groupsOf all groups of the person of a session; `undefined` if the session is gone. Raises store_unavailable.
+ * @param options.session_activity called with each valid token on its first use.
  * Raises StartError for a key that is too short.
  */
 export function createSessionTokens(options: {
@@ -65,10 +65,10 @@ export function createSessionTokens(options: {
   readonly groups?: DecidingGroups;
   readonly groupsOf?: (session_id: string) => Promise<readonly string[] | undefined>;
   readonly mayStay?: (person: Person) => boolean;
-  readonly sightings?: Sightings;
+  readonly session_activity?: SessionActivity;
   readonly key_holders?: KeyHolders;
 }) {
-  const { config, secret, clock, revocations, log, mayStay = () => true, sightings } = options;
+  const { config, secret, clock, revocations, log, mayStay = () => true, session_activity } = options;
   const { key_holders = NO_OTHER_HOLDERS } = options;
   const { groups = EVERY_GROUP, groupsOf = async () => undefined } = options;
   const { auth } = config;
@@ -78,7 +78,7 @@ export function createSessionTokens(options: {
   const readPayload = createPayloadReader(keys, issuer, key_holders);
   const sign = createSigner(keys, issuer);
   const ttl_seconds = auth.session.ttl_minutes * 60;
-  // Only tokens that are good get in: made-up ones can't push them out.
+  // Valid tokens only, so that invented ones cannot evict them.
   const entries = new LRUCache<string, Entry>({ max: MAX_CACHED, maxSize: MAX_CACHED_CHARS });
 
   const admit = ({ principal, expires_at }: Entry): Principal => {
@@ -87,7 +87,7 @@ export function createSessionTokens(options: {
     return principal;
   };
 
-  /** A token may have been signed when the configuration went by other groups: no group that decides is ever missing. */
+  /** The groups of a token. One signed under another configuration may lack some: then reads them from the database. */
   const decidingOf = async ({ told, session_id }: SessionClaims): Promise<readonly string[]> => {
     const is_enough = told !== undefined && (told.of === groups.id || told.of === ANY_GROUP);
     const all = is_enough ? told.groups : await groupsOf(session_id);
@@ -103,19 +103,19 @@ export function createSessionTokens(options: {
     const entry = { principal: principalOf({ ...claims, person }, config), expires_at: claims.expires_at };
     const principal = admit(entry);
     entries.set(key, entry, { size: token.length + person.groups.reduce((sum, group) => sum + group.length, 0) });
-    sightings?.note(claims.session_id, claims.issued_at);
+    session_activity?.note(claims.session_id, claims.issued_at);
     return principal;
   };
 
   return {
-    /** Signs a session token, once every gateway can know of the key. Raises store_unavailable. */
+    /** Signs a session token, after the key was announced. Raises store_unavailable. */
     async issue({ id, person }: Pick<SessionClaims, 'person'> & { readonly id: string }) {
       await key_holders.announce(keys.shared_ids);
       const issued_at = Math.floor(clock.now() / 1000);
       const expires_at = issued_at + ttl_seconds;
       const roles = rolesOf(auth, person.groups);
       const told = { groups: groups.among(person.groups), of: groups.id };
-      const signed = (said: Person, carried?: ToldGroups) =>
+      const signed = (said: Person, carried?: CarriedGroups) =>
         sign(writeClaims(id, said, roles, carried), issued_at, expires_at);
       let access_token = await signed(person, told);
       if (access_token.length > MOST_TOKEN_CHARS) {
@@ -125,7 +125,7 @@ export function createSessionTokens(options: {
           groups: told.groups.length,
           characters: access_token.length,
         };
-        log.info(fields, 'a session token has no room for the groups of its person, which are read from the database');
+        log.info(fields, 'the groups of a person do not fit into a session token; they are read from the database');
         access_token = await signed(person);
       }
       const { name: _, ...nameless } = person;
@@ -133,20 +133,19 @@ export function createSessionTokens(options: {
       return { access_token, expires_in_seconds: ttl_seconds };
     },
     /**
-     * The principal behind a session token; returned at once when the token was seen before.
+     * Verifies a session token and returns its principal, synchronously for a cached token.
      * Raises credential_invalid, credential_expired, credential_revoked, store_unavailable, and temporarily_unavailable where
      * another gateway has the key and this one does not.
      */
     verify(token: string): Principal | Promise<Principal> {
       if (token.length > MAX_TOKEN_CHARS) throw notOurs();
-      // The whole token decides, signature included.
+      // The key is the whole token, signature included.
       const key = hash('sha256', token, 'base64');
       const entry = entries.get(key);
       return entry === undefined ? verifyAnew(token, key) : admit(entry);
     },
     /**
-     * The principal of a session that is open, without a token of it. Raises credential_revoked, and store_unavailable as
-     * `verify` does.
+     * The principal of an open session, without a token. Raises credential_revoked, and store_unavailable as `verify` does.
      */
     principalOf(session_id: string, person: Person): Principal {
       if (!mayStay(person)) throw notAllowed(person);
@@ -154,7 +153,7 @@ export function createSessionTokens(options: {
       return principalOf({ session_id, person: { ...person, groups: groups.among(person.groups) } }, config);
     },
     /**
-     * The session a token belongs to, also when it has expired or is revoked; `undefined` for what no key of ours signed.
+     * The session of a token, also of an expired or revoked one; `undefined` without a signature by one of our keys.
      * Raises temporarily_unavailable and store_unavailable as `verify` does.
      */
     async sessionOf(token: string): Promise<string | undefined> {
@@ -168,12 +167,12 @@ export function createSessionTokens(options: {
     },
     seal: (value: object, purpose: SealPurpose) => sealWith(keys, value, purpose),
     /**
-     * The value that was sealed; `undefined` when it was not sealed with a key of this configuration for this purpose.
+     * Decrypts a value; `undefined` if no key of this configuration encrypted it for this purpose.
      * Raises temporarily_unavailable and store_unavailable as `verify` does.
      */
     open: (sealed: string, purpose: SealPurpose) => openWith(keys, sealed, purpose, key_holders),
     key_ids: keys.shared_ids,
-    marks: createMarks(keys),
+    tags: createSecretTags(keys),
   };
 }
 
@@ -198,7 +197,7 @@ function headerText(kid: string): string {
   return Buffer.from(JSON.stringify(headerOf(kid))).toString('base64url');
 }
 
-function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnknown }: KeyHolders) {
+function createPayloadReader(keys: SessionKeys, issuer: string, { assertUnknown }: KeyHolders) {
   const by_header = new Map([...keys.all].map(([id, key]) => [headerText(id), createSecretKey(key.derive('sign'))]));
   const checks = { algorithms: [ALGORITHM], typ: TYPE, issuer, audience: issuer, requiredClaims: ['exp'] };
   return async (token: string, currentDate: Date): Promise<JWTPayload> => {
@@ -206,14 +205,14 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnknown 
     const key = by_header.get(header);
     if (key === undefined) {
       const kid = foreignKeyIn(header);
-      if (kid !== undefined) await demandUnknown(kid);
+      if (kid !== undefined) await assertUnknown(kid);
       throw notOurs();
     }
     try {
       const { payload } = await jwtVerify(token, key, { ...checks, currentDate });
       return payload;
     } catch (error) {
-      // By now the signature is known to be good: these two are about tokens that one of our keys signed.
+      // The signature is valid: these errors are about tokens of our own.
       if (error instanceof errors.JWTExpired) throw expired(Number(error.payload.exp) * 1000);
       if (error instanceof errors.JWTClaimValidationFailed && /^(?:iss|aud)$/.test(error.claim))
         throw elsewhere(issuer);
@@ -223,7 +222,7 @@ function createPayloadReader(keys: SessionKeys, issuer: string, { demandUnknown 
   };
 }
 
-/** The key that a header of our own form names; `undefined` for any other header, about which nobody need be asked. */
+/** The key id of a header of our own form; `undefined` for other headers, which need no lookup. */
 function foreignKeyIn(header: string): string | undefined {
   const { kid } = FOREIGN_HEADER.exec(Buffer.from(header, 'base64url').toString())?.groups ?? {};
   return kid !== undefined && headerText(kid) === header ? kid : undefined;
@@ -250,7 +249,7 @@ function principalOf(
 function notOurs(cause?: unknown): StageError {
   return new StageError(
     'credential_invalid',
-    'The session token is malformed, or was signed with a key this gateway does not use, or does not use any more. Sign in again.',
+    'The session token is malformed or signed with an unknown key. Sign in again.',
     { cause },
   );
 }
@@ -264,7 +263,7 @@ function elsewhere(issuer: string): StageError {
 
 function expired(at: number): StageError {
   const when = new Date(at);
-  // A number that is no date is in a token nonetheless when one of our keys leaked.
+  // Only a leaked key can sign a number that is not a date.
   const since = Number.isNaN(when.getTime()) ? '' : ` on ${when.toISOString()}`;
   return new StageError(
     'credential_expired',
@@ -275,7 +274,7 @@ function expired(at: number): StageError {
 function ended(): StageError {
   return new StageError(
     'credential_revoked',
-    'This session was ended: somebody signed out, or the access was withdrawn. Sign in again.',
+    'This session has ended, by a sign-out or by an administrator. Sign in again.',
   );
 }
 
@@ -290,8 +289,8 @@ interface SessionClaims {
   readonly session_id: string;
   /** Its groups are those of `told`, none where that is absent. */
   readonly person: Person;
-  /** Absent where they would make the token too long: they are kept with the session. */
-  readonly told: ToldGroups | undefined;
+  /** Absent if they would make the token too long: then they are read from the session. */
+  readonly told: CarriedGroups | undefined;
   /** Milliseconds since the epoch; so is `expires_at`. */
   readonly issued_at: number;
   readonly expires_at: number;
@@ -302,9 +301,9 @@ function principalIdOf({ email }: Pick<Person, 'email'>): string {
 }
 
 /** Groups that a session token carries. */
-interface ToldGroups {
+interface CarriedGroups {
   readonly groups: readonly string[];
-  /** The `id` of the deciding groups they were picked by. */
+  /** The `id` of the deciding groups that selected them. */
   readonly of: string;
 }
 
@@ -313,7 +312,7 @@ function writeClaims(
   session_id: string,
   person: Person,
   roles: readonly string[],
-  told: ToldGroups | undefined,
+  told: CarriedGroups | undefined,
 ): JWTPayload {
   const { issuer, subject, groups: _, ...shown } = person;
   return {
@@ -327,7 +326,7 @@ function writeClaims(
   };
 }
 
-/** Reads what `writeClaims` wrote; `undefined` when something is missing or of another type. */
+/** Reads the claims of `writeClaims`; `undefined` if one is missing or of another type. */
 function readClaims(claims: JWTPayload): SessionClaims | undefined {
   const {
     sub,

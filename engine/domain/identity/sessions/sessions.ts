@@ -7,9 +7,16 @@ import { openWriteBehind } from '../../../base/kit/write-behind.ts';
 import type { Database } from '../../../base/store/database.ts';
 import type { Person } from '../provider/admit.ts';
 import { countedAddress } from './attempt-limits.ts';
-import { hashSecret, isRefreshToken, type Marks, makeRefreshToken, openSuccessor, sealSuccessor } from './opaque.ts';
+import {
+  hashSecret,
+  isRefreshToken,
+  makeRefreshToken,
+  openSuccessor,
+  type SecretTags,
+  sealSuccessor,
+} from './secrets.ts';
 
-/** A session that begins or goes on, with the refresh token that goes on with it. */
+/** A new or renewed session, with its refresh token. */
 export interface OpenSession {
   readonly id: string;
   readonly person: Person;
@@ -29,24 +36,24 @@ export interface SessionSummary {
   readonly revoked_at: Date | null;
   readonly revoked_because: string | null;
   /**
-   * When a refresh token of it was refused because a newer one is in use, and from which address: one that has not renewed the
-   * session since. Somebody may have a copy of the credentials.
+   * Last refusal of a replaced refresh token, and its address, which has not renewed the session since. The credentials may have been
+   * copied.
    */
   readonly refused_at: Date | null;
   readonly refused_from: string | null;
 }
 
 /**
- * What a refresh token is good for. `ready`: for a renewal. `repeated`: it was replaced a moment ago, and this is by what.
- * `replaced`: by one that is in use. `busy`: another renewal of the session is under way.
+ * State of a refresh token. `ready`: for a renewal. `repeated`: replaced a moment ago, with its successor. `replaced`: its successor is
+ * in use. `busy`: another renewal of the session is in progress.
  */
 export type RefreshBegun =
   | { readonly outcome: 'unknown' | 'expired' | 'revoked' | 'busy' }
   | {
       readonly outcome: 'replaced';
       /**
-       * Whether this very token was not refused before, or not since the newest session token has expired: who adopts what others
-       * stored then has to renew that.
+       * Whether it is the first refusal of this token, or the first since the newest session token expired: a client that adopts the
+       * credentials of another process then has to renew them.
        */
       readonly is_first: boolean;
       readonly session: { readonly id: string; readonly person: Person };
@@ -65,11 +72,11 @@ export interface PresentedToken {
 
 const REFRESH_SECONDS = 60;
 const TOKEN_SECONDS = 3600;
-/** For so long a refresh token that was replaced gives its successor again, as to a second process that had read it before. */
+/** Grace period in which a replaced refresh token returns its successor, as for a second process of the client. */
 const REPEATED_SECONDS = 30;
-/** Clients wait ten seconds for an answer, and some take a 503 for the end of what they were about to do. */
-const BUSY_PATIENCE_MS = 6000;
-/** Doubled up to ten times as much: whoever sends many at once costs the database little. */
+/** Longest wait for another renewal: clients wait ten seconds, and some give up on a 503. */
+const BUSY_TIMEOUT_MS = 6000;
+/** First interval of the exponential backoff, up to ten times as long: limits the load of concurrent renewals. */
 const FIRST_BUSY_POLL_MS = 100;
 const MAX_LISTED = 1000;
 
@@ -81,7 +88,7 @@ interface BegunRow {
   readonly successor: string;
 }
 
-/** A refresh token that was used, with what the session goes on with. */
+/** A used refresh token, with the renewed session. */
 export interface RefreshedSession extends PresentedToken {
   readonly person: Person;
   readonly sealed_grant: string;
@@ -90,23 +97,23 @@ export interface RefreshedSession extends PresentedToken {
 /** Sessions of people who signed in, and their refresh tokens. */
 export type Sessions = ReturnType<typeof createSessions>;
 
-/** Creates the sessions of a database. Everything raises store_unavailable. */
+/** Creates the sessions of a database. All functions raise store_unavailable. */
 export function createSessions(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
-  /** Is told after a session was ended, so that its tokens are refused here before anybody is answered. */
+  /** Called after a session ended: resolves when this process refuses its tokens. */
   readonly onEnded?: () => Promise<void>;
-  /** How long a refresh may take before another with the same token may begin, as after the end of a process. Absent: 60. */
+  /** Longest renewal, after which another one may begin, as after a crash. Absent: 60. */
   readonly refresh_seconds?: number;
-  /** How long a session token lives. Absent: 3600. */
+  /** Lifetime of a session token. Absent: 3600. */
   readonly token_seconds?: number;
-  /** How long a refresh waits for another one of its session. Absent: 6000. */
-  readonly busy_patience_ms?: number;
-  /** Absent: refresh tokens have no mark. */
-  readonly marks?: Marks;
+  /** Longest wait for another renewal of the session. Absent: 6000. */
+  readonly busy_timeout_ms?: number;
+  /** Absent: refresh tokens have no tag. */
+  readonly tags?: SecretTags;
 }) {
-  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, marks } = options;
-  const { busy_patience_ms = BUSY_PATIENCE_MS, token_seconds = TOKEN_SECONDS } = options;
+  const { database, clock, onEnded, refresh_seconds = REFRESH_SECONDS, tags } = options;
+  const { busy_timeout_ms = BUSY_TIMEOUT_MS, token_seconds = TOKEN_SECONDS } = options;
   const now = () => new Date(clock.now());
 
   const beginOnce = async ({ refresh_token, client_address }: PresentedToken): Promise<RefreshBegun> => {
@@ -135,28 +142,28 @@ export function createSessions(options: {
 
   return {
     /**
-     * Takes a refresh token for a refresh that must end with `finishRefresh`, `abandonRefresh` or `end` in `refresh_seconds`.
-     * Waits a while for another one of the session that is under way.
+     * Begins a renewal, which must end with `finishRefresh`, `abandonRefresh` or `end` within `refresh_seconds`. Waits for another
+     * renewal of the session.
      */
     async beginRefresh(presented: PresentedToken): Promise<RefreshBegun> {
       if (!isRefreshToken(presented.refresh_token)) return { outcome: 'unknown' };
       let waited_ms = 0;
       for (let poll_ms = FIRST_BUSY_POLL_MS; ; poll_ms = Math.min(poll_ms * 2, FIRST_BUSY_POLL_MS * 10)) {
         const begun = await beginOnce(presented);
-        if (begun.outcome !== 'busy' || waited_ms >= busy_patience_ms) return begun;
-        // Another replica may be at it, which tells nobody when it is done.
+        if (begun.outcome !== 'busy' || waited_ms >= busy_timeout_ms) return begun;
+        // Polls: the renewal may run on another replica.
         await setTimeout(poll_ms);
         waited_ms += poll_ms;
       }
     },
 
     /**
-     * Replaces the refresh token, by the same one as before where its client may never have got that. `undefined` when the
-     * session was ended meanwhile, or renewed by somebody else after `refresh_seconds`.
+     * Replaces the refresh token, by the same successor as before if the client may have lost that. `undefined` if the session ended
+     * meanwhile, or another renewal took over after `refresh_seconds`.
      */
     async finishRefresh(session_id: string, refreshed: RefreshedSession): Promise<OpenSession | undefined> {
       const { refresh_token: replaced, client_address, person, sealed_grant } = refreshed;
-      const successor = makeRefreshToken(marks);
+      const successor = makeRefreshToken(tags);
       const [row] = await database.query<{ successor: string | null }>(
         'refresh_finish',
         'select finish_renewal($1, $2, $3, $4, $5, $6, $7, $8) as successor',
@@ -176,8 +183,8 @@ export function createSessions(options: {
     },
 
     /**
-     * Gives the refresh token back unused.
-     * @param sealed_grant what to ask the identity provider with next time, where that was replaced meanwhile.
+     * Ends a renewal without using the refresh token.
+     * @param sealed_grant new grant for the next check, if the provider replaced it.
      */
     async abandonRefresh(session_id: string, sealed_grant?: string): Promise<void> {
       await database.query(
@@ -199,8 +206,8 @@ export function createSessions(options: {
 
     /**
      * Ends a session; every replica refuses its tokens within a second.
-     * @param by who does, for the record of changes: its own person, or the gateway where nothing is said.
-     * @returns whether there was one to end.
+     * @param by author for `admin_changes`: the person of the session, or by default the gateway.
+     * @returns whether a session ended.
      */
     async end(session_id: string, because: string, by: 'person' | 'gateway' = 'gateway'): Promise<boolean> {
       const [row] = await database.query<{ ended: boolean }>(
@@ -227,19 +234,19 @@ export function createSessions(options: {
   };
 }
 
-/** Channel on which every ended session is announced by its id. */
+/** NOTIFY channel with the ids of ended sessions. */
 export const SESSIONS_CHANNEL = 'appscli_sessions';
 
-/** How often the list is read, for when an announcement gets lost. */
+/** Poll interval, in case a notification is lost. */
 const POLL_MS = 3000;
-/** Longest lifetime a session token can be given, `auth.session.ttl_minutes`: what was ended before has none left. */
+/** Longest `auth.session.ttl_minutes`: sessions that ended earlier have no valid token. */
 const LONGEST_TTL_MS = 24 * 60 * 60 * 1000;
-/** How far the clocks of replicas may be apart, and how long an ending may take to be committed. */
+/** Tolerance for clock differences of replicas and for uncommitted transactions. */
 const OVERLAP_MS = 60_000;
 
 export type OpenRevocations = ReturnType<typeof openRevocations>;
 
-/** Opens the list of ended sessions and keeps it up to date; needs no database yet. */
+/** Opens the list of ended sessions and keeps it up to date; the database may be unavailable at first. */
 export function openRevocations(options: {
   readonly database: Pick<Database, 'query' | 'listen'>;
   readonly clock: Clock;
@@ -272,7 +279,7 @@ export function openRevocations(options: {
       known_until = now;
       read = true;
     } catch (error) {
-      log.debug({ err: error }, 'the list of ended sessions could not be read');
+      log.debug({ err: error }, 'could not read the list of ended sessions');
     }
     for (const [session_id, at] of ended) if (at <= oldest) ended.delete(session_id);
   };
@@ -286,21 +293,21 @@ export function openRevocations(options: {
   const listening = database
     .listen(SESSIONS_CHANNEL, (session_id) => note(session_id, clock.now()), refresh)
     .catch((error) => {
-      log.warn({ err: error }, 'ended sessions are not announced; they take some seconds to be noticed');
+      log.warn({ err: error }, 'no notifications of ended sessions; polling every few seconds');
     });
-  // What was ended before anybody listened is in the table by the time it is read.
+  // Sessions that ended before LISTEN are in the table at the first read.
   const attempted = listening.then(refresh);
   const stop = every(POLL_MS, refresh);
 
   return {
     attempted,
-    /** Whether the list was read once: until then nobody is let in by a session. */
+    /** Whether the list was read: until then no session is accepted. */
     get known() {
       return read;
     },
     refresh,
     async catchUp() {
-      // A reading that is under way may have begun too early.
+      // A read in progress may have begun too early.
       await reading;
       await refresh();
     },
@@ -323,22 +330,22 @@ export function openRevocations(options: {
 function notRead(): StageError {
   return new StageError(
     'store_unavailable',
-    'The gateway cannot check at the moment whether this session was ended. Try again shortly.',
+    'The gateway cannot check whether this session has ended. Try again shortly.',
   );
 }
 
-/** Which session tokens came with a request: what a renewal gave has then arrived at its client. */
-export interface Sightings {
+/** Session tokens seen with a request: proof that the client received its renewal. */
+export interface SessionActivity {
   /**
-   * Notes a session token, once for each is enough. One that is not noted may have a client that lost the answer to a renewal sign
-   * in again.
+   * Records a session token, once per token. Without a record, a client that lost the response of a renewal may have to sign in
+   * again.
    * @param issued_at milliseconds since the epoch
    */
   note(session_id: string, issued_at: number): void;
 }
 
-/** Opens the sightings of a process; written within a second, later while the database is away. */
-export function openSightings(options: {
+/** Opens the session activity of a process: write-behind within a second, later during a database outage. */
+export function openSessionActivity(options: {
   readonly database: Pick<Database, 'query'>;
   readonly log: Log;
   readonly every?: Every;
@@ -348,7 +355,7 @@ export function openSightings(options: {
     write: (noted) =>
       database.query(
         'sessions_seen',
-        // Locked in one order: other replicas write down the same ones.
+        // Locks in a fixed order: other replicas write the same rows.
         `with due as (
            select s.id, v.at from sessions s join unnest($1::text[], $2::timestamptz[]) as v (id, at) on v.id = s.id
            where s.seen_at is null or s.seen_at < v.at order by s.id for no key update of s
@@ -359,7 +366,7 @@ export function openSightings(options: {
     // The newest token of each session.
     merge: Math.max,
     interval_ms: 1000,
-    when_late: 'which session tokens are in use is written down later',
+    when_late: 'could not record session activity yet',
     log,
     every,
   });

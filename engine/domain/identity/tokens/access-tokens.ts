@@ -9,23 +9,23 @@ import type { Database } from '../../../base/store/database.ts';
 import { isPermanent } from '../../../base/store/store-errors.ts';
 import { OWNER_STATUS, type OwnerStatus, suspension } from '../deprovisioning/deprovision.ts';
 import type { DecidingGroups } from '../provider/deciding-groups.ts';
-import { isRefreshToken } from '../sessions/opaque.ts';
+import { isRefreshToken } from '../sessions/secrets.ts';
 import type { SessionTokens } from '../sessions/session-tokens.ts';
 import { hashToken, isServiceToken, isWellFormedToken, TOKENS_CHANNEL } from './token-format.ts';
 
-/** How long the cache answers by itself. Revocations arrive at once; this is for when their announcement gets lost. */
+/** Lifetime of cache entries, in case a notification of a revocation is lost. */
 const CACHE_MS = 30_000;
-/** Clients wait little longer for an answer. The lookup goes on, and is remembered for when they ask again. */
-const LOOKUP_PATIENCE_MS = 2500;
-/** How long it answers where requests go on without the database; what it says may be that old, whatever was announced. */
+/** Longest wait for a lookup. It continues in the background, for a retry of the client. */
+const LOOKUP_TIMEOUT_MS = 2500;
+/** Lifetime of cache entries during a database outage, if requests are allowed then. */
 const CACHE_AWAY_MS = 3_600_000;
-/** How long a lookup is waited for then, and how long after one that failed none is. */
-const AWAY_PATIENCE_MS = 500;
+/** Wait for a lookup during an outage, and pause after a failed one. */
+const AWAY_TIMEOUT_MS = 500;
 const AWAY_REST_MS = 1000;
 const MAX_CACHED = 10_000;
-/** Kept apart, so that a flood of made-up tokens can't push out the real ones. */
+/** Separate caches, so that invented tokens cannot evict genuine ones. */
 const MAX_CACHED_UNKNOWN = 1000;
-/** Lookups that nobody waits for any more stay until a silent database answers: a flood of made-up tokens must not pile up. */
+/** Most pending lookups: abandoned ones stay until the database answers. */
 const MAX_LOOKING = 10_000;
 const USE_INTERVAL_MS = 60_000;
 const FLUSH_MS = 5000;
@@ -38,20 +38,19 @@ interface AccessTokensOptions {
   readonly clock: Clock;
   readonly log: Log;
   readonly every?: Every;
-  /** The groups the configuration in force goes by; absent or `undefined`: all of an owner's. */
+  /** Groups that the configuration in force reads; absent or `undefined`: all. */
   readonly groups?: () => DecidingGroups | undefined;
   /**
-   * How long what people made themselves goes on after the identity provider last verified them: nobody asks it about
-   * somebody who has no session. Absent or `undefined`: without end.
+   * How long personal tokens work after the last verification of their owner, in days. Absent or `undefined`: forever.
    */
   readonly verified_days?: () => number | undefined;
-  /** The command by which people sign in. Absent: `appscli login`. */
+  /** The command to sign in, for messages. Absent: `appscli login`. */
   readonly how_to_sign_in?: () => string;
-  /** Whether tokens that were seen within the last hour are good enough while the database is away. Absent: never. */
+  /** Whether tokens seen within the last hour are accepted during a database outage. Absent: never. */
   readonly goes_on_without?: () => boolean;
 }
 
-/** Verification of access tokens, with a cache that follows changes in the database; needs no database to begin with. */
+/** Verifies access tokens, with a cache invalidated by notifications of the database; the database may be unavailable at first. */
 export class AccessTokens implements BearerTokens {
   readonly #database: AccessTokensOptions['database'];
   readonly #clock: Clock;
@@ -64,7 +63,7 @@ export class AccessTokens implements BearerTokens {
   readonly #looking = new Map<string, Lookup>();
   readonly #lookups: GroupCommit<string, TokenRow | undefined>;
   readonly #used: WriteBehind<Date>;
-  /** Entries from before are looked up again. By the monotonic clock, as is the next. */
+  /** Entries from before this time are stale. Monotonic, as is the next. */
   #fresh_from = Number.NEGATIVE_INFINITY;
   #away_until = 0;
 
@@ -82,7 +81,7 @@ export class AccessTokens implements BearerTokens {
       write: (used) =>
         database.query(
           'token_used',
-          // Locked in one order: other replicas write down the same ones.
+          // Locks in a fixed order: other replicas write the same rows.
           `with used as (
              select t.id, u.at from access_tokens t join unnest($1::text[], $2::timestamptz[]) as u (id, at) on u.id = t.id
              order by t.id for no key update of t
@@ -91,7 +90,7 @@ export class AccessTokens implements BearerTokens {
           [[...used.keys()], [...used.values()]],
         ),
       interval_ms: FLUSH_MS,
-      when_late: 'the last use of some tokens is written down later',
+      when_late: 'could not record the last use of tokens yet',
       log,
       every,
     });
@@ -103,7 +102,7 @@ export class AccessTokens implements BearerTokens {
     database
       .listen(TOKENS_CHANNEL, (hash) => this.#forget(hash), onMissed)
       .catch((error) => {
-        log.warn({ err: error }, 'token changes are not announced; they take up to 30 seconds to be noticed');
+        log.warn({ err: error }, 'no notifications of token changes; they take up to 30 seconds to take effect');
       });
   }
 
@@ -117,7 +116,7 @@ export class AccessTokens implements BearerTokens {
     }
     if (now < (this.#unknown.get(hash) ?? 0)) throw new StageError('credential_invalid', UNKNOWN);
     if (entry !== undefined && this.#isEnough(entry)) return this.#lookAgain(hash, entry);
-    return this.#lookWithin(hash, LOOKUP_PATIENCE_MS).then(
+    return this.#lookWithin(hash, LOOKUP_TIMEOUT_MS).then(
       (found) => this.#admit(found),
       (error) => {
         throw isPermanent(error) || error instanceof StageError ? error : storeAway(error);
@@ -125,7 +124,7 @@ export class AccessTokens implements BearerTokens {
     );
   }
 
-  /** Looks up every token anew from now on, after a change made by this process. */
+  /** Invalidates the cache, after a change by this process. */
   forgetAll(): void {
     this.#looking.clear();
     this.#entries.clear();
@@ -189,7 +188,7 @@ export class AccessTokens implements BearerTokens {
           read_at,
           use_due_at: this.#entries.peek(hash)?.use_due_at ?? 0,
         };
-        // A change was announced meanwhile, and this may have been read before it.
+        // A notification arrived meanwhile, so this result may be stale.
         if (this.#looking.get(hash) !== lookup) return entry;
         this.#note(hash, entry, read_at);
         return entry;
@@ -204,7 +203,7 @@ export class AccessTokens implements BearerTokens {
   #lookWithin(hash: string, patience_ms: number): Lookup {
     const lookup = this.#look(hash);
     return new Promise((resolve, reject) => {
-      // What has arrived already is not late because this process is slow to read it.
+      // A result that has arrived is not late because this process is slow to read it.
       const timer = this.#clock.after(patience_ms, () => setImmediate(() => reject(storeAway())));
       lookup.then(resolve, reject).finally(() => timer.close());
     });
@@ -212,7 +211,7 @@ export class AccessTokens implements BearerTokens {
 
   async #lookAgain(hash: string, known: Entry): Promise<Principal> {
     if (this.#clock.monotonic() < this.#away_until) return this.#admit(known);
-    const found = await this.#lookWithin(hash, AWAY_PATIENCE_MS).catch((error) => {
+    const found = await this.#lookWithin(hash, AWAY_TIMEOUT_MS).catch((error) => {
       if (isPermanent(error)) throw error;
       this.#away_until = this.#clock.monotonic() + AWAY_REST_MS;
       return known;
@@ -220,14 +219,14 @@ export class AccessTokens implements BearerTokens {
     return this.#admit(found);
   }
 
-  /** Whether what is known of a token may do while the database is away. */
+  /** Whether a cache entry is fresh enough during a database outage. */
   #isEnough({ read_at }: Entry): boolean {
     return this.#clock.monotonic() < read_at + CACHE_AWAY_MS && this.#goesOnWithout();
   }
 
   #admit(entry: Entry | undefined): Principal {
     if (entry === undefined) throw new StageError('credential_invalid', UNKNOWN);
-    this.#demandInForce(entry);
+    this.#requireInForce(entry);
     const deciding = this.#groups();
     if (entry.principal === undefined || deciding?.id !== entry.groups_of) {
       entry.principal = principalOf(entry, deciding);
@@ -241,8 +240,8 @@ export class AccessTokens implements BearerTokens {
     return entry.principal;
   }
 
-  /** Raises credential_revoked or credential_expired for a token that does not work any more, or not for now. */
-  #demandInForce(entry: Entry): void {
+  /** Raises credential_revoked or credential_expired for a token that is not in force, or suspended. */
+  #requireInForce(entry: Entry): void {
     const { id, name, expires_at, revoked_at } = entry;
     const now = this.#clock.now();
     const refusal = (code: 'credential_revoked' | 'credential_expired', why: string) =>
@@ -273,7 +272,7 @@ const UNKNOWN =
   'This gateway does not know the access token. Check that it was made for this gateway, or ask your administrator for a new one.';
 
 function storeAway(cause?: unknown): StageError {
-  const problem = 'The gateway cannot check access tokens at the moment. Try again shortly.';
+  const problem = 'The gateway cannot check access tokens now. Try again shortly.';
   return new StageError('store_unavailable', problem, { cause });
 }
 
@@ -291,17 +290,17 @@ interface TokenRow extends OwnerStatus {
   readonly groups: readonly string[];
 }
 
-/** A token as it was read. */
+/** A cached token. */
 interface Entry extends TokenRow {
-  /** Made when it is first needed, and anew for a configuration that goes by other groups. */
+  /** Made on first use, and again for a configuration that reads other groups. */
   principal: Principal | undefined;
   groups_of: string | undefined;
-  /** By the monotonic clock, as is the next. */
+  /** Monotonic, as is the next. */
   readonly read_at: number;
   use_due_at: number;
 }
 
-/** Audit records and rules see no more groups than the configuration goes by: a person may be in hundreds. */
+/** Limits the groups of a principal to those that the configuration reads: a person may have hundreds. */
 function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Principal {
   const { id, name, token_group: group, groups } = row;
   return Object.freeze({
@@ -316,17 +315,17 @@ function principalOf(row: TokenRow, deciding: DecidingGroups | undefined): Princ
   } as const);
 }
 
-/** How a signed token begins: a JSON object in base64url. Access tokens begin otherwise. */
+/** Prefix of a JWT: a JSON object in base64url. */
 const SIGNED = /^ey[\w-]*\./;
 
 const REFRESH_TOKEN =
-  'This is a refresh token, which only gets new session tokens from /oauth/token. Send the session token that came with it ("access_token").';
+  'This is a refresh token, which only renews session tokens at /oauth/token. Send the session token that came with it ("access_token").';
 const SERVICE_TOKEN =
-  'This is a service token, which opens the admin API alone. For models make an access token ("appscli tokens create").';
+  'This is a service token, which is for the admin API only. Create an access token for models ("appscli tokens create").';
 const NO_SIGN_IN =
-  'This looks like a session token, but nobody signs in at this gateway: it takes access tokens, which begin with "gw_".';
+  'This looks like a session token, but this gateway has no sign-in. Send an access token, which begins with "gw_".';
 
-/** Verification of both kinds of bearer credential. `sessions` is absent where nobody signs in. */
+/** Verifies both kinds of bearer credentials. `sessions` is absent without sign-in. */
 export function createBearerTokens(access: BearerTokens, sessions: SessionTokens | undefined): BearerTokens {
   return {
     verify(token) {

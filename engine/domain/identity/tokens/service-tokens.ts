@@ -13,7 +13,7 @@ export interface ServiceToken {
   readonly prefix: string;
   readonly name: string;
   readonly scopes: readonly ServiceScope[];
-  /** E-mail address of the administrator who answers for it; `null` for what was made at a command line. */
+  /** E-mail address of the responsible administrator; `null` for a token made at a command line. */
   readonly owner: string | null;
   readonly created_at: Date;
   readonly created_by: string;
@@ -21,28 +21,28 @@ export interface ServiceToken {
   readonly last_used_at: Date | null;
   readonly revoked_at: Date | null;
   readonly replaced_by: string | null;
-  /** Since when the owner is known to be no administrator any more. */
+  /** When the gateway noticed that the owner is no longer an administrator. */
   readonly unowned_since: Date | null;
 }
 
-/** `unowned`: works on for a week after its owner stopped being an administrator; `suspended`: that week is over. */
+/** `unowned`: its owner is no longer an administrator; it works for another week, then it is `suspended`. */
 type ServiceTokenState = 'active' | 'replaced' | 'unowned' | 'suspended' | 'revoked' | 'expired';
 
 export type ShownServiceToken = ServiceToken & { readonly state: ServiceTokenState };
 
 const DAY_MS = 86_400_000;
-/** The life of a token for which no other is asked, and the longest. */
+/** Default and longest lifetime of a token. */
 const DEFAULT_DAYS = 90;
 export const MAX_SERVICE_TOKEN_DAYS = 366;
-/** How long a token goes on without an owner: time to find another, and no more. */
+/** How long a token works without an owner. */
 const UNOWNED_DAYS = 7;
 const MAX_NAME = 80;
 const MAX_IN_FORCE = 200;
 
-/** What `ServiceToken` is read from, and where. */
+/** SQL: columns of a `ServiceToken`. */
 const SERVICE_TOKEN_COLUMNS = `t.id, t.prefix, t.name, t.scopes, o.email as owner, t.created_at, t.created_by, t.expires_at, t.last_used_at,
   t.revoked_at, t.replaced_by, t.unowned_since`;
-/** Goes with `SERVICE_TOKEN_COLUMNS`. */
+/** SQL: tables of `SERVICE_TOKEN_COLUMNS`. */
 const SERVICE_TOKENS_FROM = 'service_tokens t left join principals o on o.id = t.owner_id';
 
 /** The state of a service token at a moment, in milliseconds since the epoch. */
@@ -63,7 +63,7 @@ interface NewServiceToken {
   readonly expires_at?: Date | undefined;
 }
 
-/** Makes a service token; a person who does becomes its owner. Raises OperationError, credential_revoked, store_unavailable. */
+/** Creates a service token, owned by the person who creates it. Raises OperationError, credential_revoked, store_unavailable. */
 export async function createServiceToken(
   by: Changing,
   { name, scopes, expires_at }: NewServiceToken,
@@ -98,19 +98,19 @@ export async function createServiceToken(
       by.actor.name,
     ],
   );
-  if (!row!.alive) throw new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+  if (!row!.alive) throw new StageError('credential_revoked', 'Your session has ended. Sign in again.');
   if (row!.id === null)
     throw new OperationError(`there are ${MAX_IN_FORCE} service tokens in force already`, 'conflict');
   return { token: made.token, id: made.id };
 }
 
-/** All service tokens, the newest last; one where its id is given. Raises store_unavailable. */
+/** Lists service tokens, the newest last; with an id that one. Raises store_unavailable. */
 export function listServiceTokens(database: Pick<Database, 'query'>, id?: string): Promise<ServiceToken[]> {
   const text = `select ${SERVICE_TOKEN_COLUMNS} from ${SERVICE_TOKENS_FROM} where ($1::text is null or t.id = $1) order by t.created_at, t.id`;
   return database.query<ServiceToken>('service_token_list', text, [id ?? null]);
 }
 
-/** Ends a service token at once. Raises OperationError when there is none to end, store_unavailable. */
+/** Revokes a service token at once. Raises OperationError if none is in force, store_unavailable. */
 export async function revokeServiceToken({ database, clock, actor }: Changing, id: string): Promise<void> {
   const rows = await database.query<object>(
     'service_token_revoke',
@@ -128,8 +128,8 @@ export async function revokeServiceToken({ database, clock, actor }: Changing, i
 }
 
 /**
- * Replaces a service token by a new one, whose maker becomes its owner; the old one works on for the overlap.
- * Raises OperationError when there is none in force or it is replaced already, store_unavailable.
+ * Rotates a service token: the author owns the new one, and the old one works during the overlap. Raises OperationError if it is not in
+ * force or was replaced, store_unavailable.
  */
 export async function rotateServiceToken(
   by: Changing,
@@ -175,7 +175,7 @@ export async function rotateServiceToken(
   return { token: made.token, id: made.id };
 }
 
-/** Service tokens in force that somebody answers for. Raises store_unavailable. */
+/** Lists service tokens in force with an owner. Raises store_unavailable. */
 export async function serviceTokensOf(
   { database, clock }: Pick<Changing, 'database' | 'clock'>,
   user: string,
@@ -189,7 +189,7 @@ export async function serviceTokensOf(
     .map(({ id, name }) => ({ id, name }));
 }
 
-/** Notes which service tokens have no owner any more who administers the gateway, and which have one again. */
+/** Records which service tokens lost their owner as an administrator, and which have one again. */
 export async function noteOwners(
   { database, clock, log }: Pick<Changing, 'database' | 'clock'> & { readonly log: Log },
   { admin_groups, days }: { readonly admin_groups: readonly string[]; readonly days: number },
@@ -208,7 +208,7 @@ export async function noteOwners(
   );
   for (const { unowned_since, ...token } of changed) {
     if (unowned_since !== null)
-      log.warn(token, 'a service token has no administrator any more who answers for it, and is suspended in 7 days');
+      log.warn(token, 'the owner of a service token is no longer an administrator; it is suspended in 7 days');
   }
 }
 
@@ -219,7 +219,7 @@ function ownerOf({ actor }: Changing): string | null {
 function endOf(wanted: Date | undefined, now: number): Date {
   const last = now + MAX_SERVICE_TOKEN_DAYS * DAY_MS;
   if (wanted !== undefined && wanted.getTime() > last) {
-    throw new OperationError(`a service token lives for ${MAX_SERVICE_TOKEN_DAYS} days at most; rotate it in time`);
+    throw new OperationError(`a service token lasts at most ${MAX_SERVICE_TOKEN_DAYS} days; rotate it before`);
   }
   return wanted ?? new Date(now + DEFAULT_DAYS * DAY_MS);
 }
@@ -250,7 +250,7 @@ async function notInForce(database: Pick<Database, 'query'>, id: string): Promis
   return new OperationError(`the service token ${id} has ended or was replaced already`, 'conflict');
 }
 
-/** What a service token may be allowed: to look at or to change one kind of thing in the admin API. */
+/** Scopes of service tokens: read or write access to a part of the admin API. */
 export const SERVICE_SCOPES = [
   'tokens:read',
   'tokens:write',
@@ -270,14 +270,14 @@ export const SERVICE_SCOPES = [
 export type ServiceScope = (typeof SERVICE_SCOPES)[number];
 
 /**
- * Finds the service token behind a credential; its use is written down. Raises credential_invalid, credential_expired,
+ * Verifies a service token and records its use. Raises credential_invalid, credential_expired,
  * credential_revoked, store_unavailable.
  */
 export type VerifyServiceToken = (text: string) => Promise<ServiceToken>;
 
 const MAX_BATCH = 100;
 
-/** Verification that asks the database each time, by two statements at once at most: made-up tokens keep nobody else waiting. */
+/** Creates the verification: a lookup each time, by at most two concurrent statements, so that invented tokens do not delay others. */
 export function createServiceTokenVerifier({
   database,
   clock,
@@ -292,7 +292,7 @@ export function createServiceTokenVerifier({
     async execute(hashes) {
       const rows = await database.query<ServiceToken & { readonly hash: string }>(
         'service_token_lookup',
-        // What another replica is just noting needs no second note, nor a wait for it.
+        // Skips rows that another replica updates right now.
         `with asked as (select array(select decode(h, 'base64') from unnest($1::text[]) h) as hashes), used as (
            update service_tokens set last_used_at = $2 where id in (
              select s.id from service_tokens s, asked where s.hash = any (asked.hashes)
@@ -315,12 +315,12 @@ export function createServiceTokenVerifier({
     const token = await lookups.run(hashToken(text));
     if (token === undefined)
       throw new StageError('credential_invalid', 'This gateway does not know the service token.');
-    demandInForce(token, clock.now());
+    requireInForce(token, clock.now());
     return token;
   };
 }
 
-function demandInForce(token: ServiceToken, now: number): void {
+function requireInForce(token: ServiceToken, now: number): void {
   const { name, id, owner } = token;
   const called = `The service token "${name}" (${id})`;
   switch (showServiceToken(token, now).state) {

@@ -3,8 +3,8 @@ import { crc32 } from 'node:zlib';
 
 /**
  * An access token is `gw_`, 43 characters that encode 256 random bits, and 6 that encode the CRC-32 of all before them:
- * a scanner recognises a leaked one, and a typo is told from an unknown token without a database. A service token, which opens
- * the admin API, begins with `gws_` and is made like it otherwise.
+ * secret scanners recognise a leaked one, and a typo is detected without a database. A service token (for the admin API) has the same
+ * form with the prefix `gws_`.
  */
 const PREFIXES = { access: 'gw_', service: 'gws_' } as const;
 const RANDOM_BYTES = 32;
@@ -12,23 +12,23 @@ const RANDOM_CHARS = 43;
 const CHECK_CHARS = 6;
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SHAPE = new RegExp(`^gws?_[0-9A-Za-z]{${RANDOM_CHARS + CHECK_CHARS}}$`);
-/** Enough to recognise one's own token in a list, and too little to help anybody guess it. */
+/** Displayed prefix: enough to recognise a token in a list, too little to guess it. */
 const SHOWN_CHARS = 4;
 const ID_BYTES = 9;
 const ID_CHARS = 13;
 
-/** Channel on which every created or revoked token is announced by its hash. */
+/** NOTIFY channel with the hashes of created and revoked tokens. */
 export const TOKENS_CHANNEL = 'appscli_tokens';
 
 type TokenKind = keyof typeof PREFIXES;
 
-/** Makes a new token: the only time it exists outside its owner's hands. */
+/** Makes a new token. */
 export function generateToken(kind: TokenKind = 'access'): string {
   const body = PREFIXES[kind] + base62(randomBytes(RANDOM_BYTES), RANDOM_CHARS);
   return body + checksum(body);
 }
 
-/** Makes a new token with what is stored of it. */
+/** Makes a new token with its stored form. */
 export function newToken(kind: TokenKind) {
   const token = generateToken(kind);
   const prefix = token.slice(0, PREFIXES[kind].length + SHOWN_CHARS);
@@ -48,7 +48,7 @@ export function isServiceToken(text: string): boolean {
   return text.startsWith(PREFIXES.service);
 }
 
-/** What is stored instead of a token: its SHA-256 in base64. The token has 256 random bits, so nothing slower is needed. */
+/** The stored hash of a token: SHA-256 in base64. A token has 256 random bits, so no slow hash is needed. */
 export function hashToken(token: string): string {
   return hash('sha256', token, 'base64');
 }
@@ -57,7 +57,7 @@ const generateId = (prefix: string): string => `${prefix}_${base62(randomBytes(I
 export const generateGrantId = (): string => generateId('grt');
 
 function checksum(body: string): string {
-  // Each request pays for it: no BigInt.
+  // Hot path: no BigInt.
   let rest = crc32(body);
   let text = '';
   for (let i = 0; i < CHECK_CHARS; i++) {

@@ -11,35 +11,35 @@ import {
   IN_FORCE,
   OWNER_STATUS,
   type OwnerStatus,
+  reportOwnChange,
   rolesOf,
   suspension,
-  tellOwnChange,
   verifiedDays,
 } from '../deprovisioning/deprovision.ts';
 import { newToken, TOKENS_CHANNEL } from './token-format.ts';
 
 interface NewToken {
-  /** E-mail address of the owner; stored in lower case, so that one person has one budget. */
+  /** E-mail address of the owner; stored in lower case, so that a person has one budget. */
   readonly user: string;
   readonly group: string;
   readonly name: string;
   readonly team?: string | undefined;
   readonly project?: string | undefined;
   readonly expires_at?: Date | undefined;
-  /** Whether its owner makes it without an administrator; it then ends with the owner's right to sign in. */
+  /** Whether it is a personal token, made by its owner; it ends with the owner's right to sign in. */
   readonly self_service?: boolean;
-  /** How many such tokens in force its owner may have, this one included. Absent: any number. */
+  /** Most such tokens in force of the owner, this one included. Absent: any number. */
   readonly max_self_service?: number;
 }
 
-/** An access token that has just been made. `token` is stored nowhere: this is the only time it is known. */
+/** A new access token. `token` is not stored. */
 interface MadeToken {
   readonly token: string;
   readonly id: string;
   readonly prefix: string;
 }
 
-/** A token as administrators see it; the token itself is not known any more. */
+/** A token as administrators see it, without its secret. */
 interface TokenSummary {
   readonly id: string;
   /** The token's first characters. */
@@ -50,7 +50,7 @@ interface TokenSummary {
   readonly team: string | null;
   readonly project: string | null;
   readonly created_at: Date;
-  /** E-mail of the person who made it, or the command line it was made at. */
+  /** E-mail address of the person, or command line, that created it. */
   readonly created_by: string;
   readonly self_service: boolean;
   readonly expires_at: Date | null;
@@ -59,15 +59,15 @@ interface TokenSummary {
   readonly replaced_by: string | null;
 }
 
-/** A token together with what decides whether it is suspended. */
+/** A token, with the status of its owner. */
 export interface KnownToken extends TokenSummary, OwnerStatus {}
 
-/** A token by its id, or by whose it is and its name. With `id`, `user` narrows: a token of somebody else is not found. */
+/** Names a token by its id, or by owner and name. With an `id`, `user` restricts the search to their tokens. */
 export type WhichToken =
   | { readonly id: string; readonly user?: string | undefined }
   | { readonly user: string; readonly name: string };
 
-/** What may be done with a token. `replaced`: good until its end, which a newer one has brought near. */
+/** State of a token. `replaced`: still valid for the overlap with its successor. */
 type TokenState = 'active' | 'replaced' | 'revoked' | 'expired';
 
 const MAX_CHARS = 254;
@@ -87,18 +87,18 @@ export function tokenState(
   return token.replaced_by === null ? 'active' : 'replaced';
 }
 
-/** Makes an access token. Raises OperationError, credential_revoked when the session has ended, store_unavailable. */
+/** Creates an access token. Raises OperationError, credential_revoked when the session has ended, store_unavailable. */
 export async function createToken(
   { database, clock, actor, session_id }: Changing,
   wanted: NewToken,
 ): Promise<MadeToken> {
   const user = nameOf('user', wanted.user).toLowerCase();
-  if (/\s/.test(user)) throw new OperationError(`the user "${user}" holds a space; expected an e-mail address`);
+  if (/\s/.test(user)) throw new OperationError(`the user "${user}" contains a space; expected an e-mail address`);
   const now = new Date(clock.now());
   const { hash, ...made } = newToken('access');
   const [row] = await database.query<{ alive: boolean; made: boolean }>(
     'token_create',
-    // The owner before the session, as everything that takes both.
+    // Lock order: the owner before the session.
     `with owner as (
        insert into principals (id, email) values ($1, $2) on conflict (id) do update set email = excluded.email returning id
      ), alive as (
@@ -142,7 +142,7 @@ export async function createToken(
   return made;
 }
 
-/** All tokens a description fits, the newest last. Raises store_unavailable. */
+/** Lists the tokens that match, the newest last. Raises store_unavailable. */
 export function findTokens(database: Pick<Database, 'query'>, which: WhichToken): Promise<KnownToken[]> {
   const [id, name] = 'id' in which ? [which.id, null] : [null, which.name];
   return database.query<KnownToken>(
@@ -155,9 +155,9 @@ export function findTokens(database: Pick<Database, 'query'>, which: WhichToken)
 }
 
 /**
- * Revokes a token together with those it replaced; every gateway refuses them within a second.
- * Raises OperationError when there is no such token, when it is revoked already, or when the name fits several.
- * @returns what is known of the token, and the ids of the others.
+ * Revokes a token and those it replaced; every gateway refuses them within a second. Raises OperationError if there is no such token, it
+ * is revoked already, or several have the name.
+ * @returns the token, and the ids of the others.
  */
 export async function revokeToken(
   { database, clock, actor }: Changing,
@@ -169,7 +169,7 @@ export async function revokeToken(
   if (token === undefined) throw nothingToDo(which, found, now);
   const rows = await database.query<{ id: string }>(
     'token_revoke',
-    // The owner first, as everything that changes several tokens.
+    // Lock order: the owner first.
     `with recursive owner as (
        select id from principals where id = (select principal_id from access_tokens where id = $1) for no key update
      ), line as (
@@ -183,14 +183,14 @@ export async function revokeToken(
   );
   const ids = rows.map(({ id }) => id);
   if (!ids.includes(token.id)) {
-    throw new OperationError(`${describe(which)} has just been revoked by somebody else`, 'conflict');
+    throw new OperationError(`${describe(which)} was just revoked by another change`, 'conflict');
   }
   return { ...token, revoked_at: new Date(now), also_revoked: ids.filter((id) => id !== token.id) };
 }
 
 /**
- * The one token that is meant: in force before expired, and a newest one before what it replaced.
- * Raises OperationError when there are several; `undefined` when all are revoked.
+ * Selects the named token: one in force before expired ones, and a successor before what it replaced. Raises OperationError if several
+ * match; `undefined` if all are revoked.
  */
 export function theOne<Token extends TokenSummary>(
   which: WhichToken,
@@ -223,52 +223,52 @@ export function nothingToDo(which: WhichToken, found: readonly TokenSummary[], n
 
 function tooManyInForce(max: number, user: string): OperationError {
   const limit = `at most ${max} access tokens in force can be made by oneself, with replaced ones that still work`;
-  return new OperationError(`${limit}, and ${user} has as many; revoke one that is not used any more`, 'conflict');
+  return new OperationError(`${limit}, and ${user} has that many; revoke one that is unused`, 'conflict');
 }
 
 export function sessionEnded(): StageError {
-  return new StageError('credential_revoked', 'Your session has just been ended. Sign in again.');
+  return new StageError('credential_revoked', 'Your session has ended. Sign in again.');
 }
 
 function describe(which: WhichToken): string {
   return 'id' in which ? `the id "${which.id}"` : `the name "${which.name}" of ${which.user}`;
 }
 
-/** A printable line of at most so many characters that somebody gave. Raises OperationError. */
+/** Checks a name: a printable line of limited length. Raises OperationError. */
 export function nameOf(what: string, given: string): string {
   const value = given.trim();
   if (value === '') throw new OperationError(`the ${what} is empty`);
   if (value.length > MAX_CHARS) throw new OperationError(`the ${what} is longer than ${MAX_CHARS} characters`);
   if (!isPrintableLine(value)) {
-    throw new OperationError(`the ${what} holds characters that can't be printed`);
+    throw new OperationError(`the ${what} contains characters that cannot be printed`);
   }
   return value;
 }
 
-/** Which tokens are listed; every field that is present must match. */
+/** Filter of tokens; every field that is present must match. */
 export interface TokenFilter {
   /** E-mail address, any case. */
   readonly user?: string | undefined;
   readonly group?: string | undefined;
-  /** `in_force`: those that have not ended, suspended ones among them. */
+  /** `in_force`: neither revoked nor expired; includes suspended ones. */
   readonly state?: ShownState | 'in_force' | undefined;
-  /** Part of the name, the id, the first characters or the owner's address, any case. */
+  /** Part of the name, id, prefix or owner's address, any case. */
   readonly search?: string | undefined;
-  /** Id of a token: only those after it. */
+  /** Id of a token: the list begins after it. */
   readonly after?: string | undefined;
   readonly order?: 'oldest' | 'newest' | undefined;
   readonly limit?: number | undefined;
 }
 
-/** What states depend on. */
+/** Inputs of the state of a token. */
 interface StatesBy {
   /** Milliseconds since the epoch. */
   readonly now: number;
-  /** How long people count as verified, in days; `undefined`: without end. */
+  /** How long a verification counts, in days; `undefined`: forever. */
   readonly verified_days: number | undefined;
 }
 
-/** SQL: the state of a token `t` of an owner `p` as `showToken` tells it. */
+/** SQL: the state of a token `t` of an owner `p`, as in `showToken`. */
 const STATE = (now: string, verified_days: string) => `case
   when t.revoked_at is not null then 'revoked'
   when t.expires_at <= ${now} then 'expired'
@@ -279,7 +279,7 @@ const STATE = (now: string, verified_days: string) => `case
   else 'replaced'
 end`;
 
-/** Tokens, the oldest first unless told otherwise. Raises store_unavailable. */
+/** Lists tokens, by default the oldest first. Raises store_unavailable. */
 export function listTokens(
   database: Pick<Database, 'query'>,
   only: TokenFilter = {},
@@ -318,7 +318,7 @@ export interface GroupCount {
   readonly last_used_at: Date | null;
 }
 
-/** Tokens that have not ended by token group, of one person where one is named. Raises store_unavailable. */
+/** Counts tokens in force by token group, optionally of one person. Raises store_unavailable. */
 export function countByGroup(
   database: Pick<Database, 'query'>,
   { user }: Pick<TokenFilter, 'user'>,
@@ -337,8 +337,8 @@ export function countByGroup(
 }
 
 /**
- * Token groups somebody may make access tokens in: an administrator in all; others where they are members, else in the
- * group of those who are members nowhere.
+ * Token groups in which a person may create access tokens: an administrator in all; others where they are members, else in the group
+ * of people without membership.
  */
 export function tokenGroupsOpenTo(
   { is_admin, groups }: { readonly is_admin: boolean; readonly groups: readonly string[] },
@@ -353,8 +353,8 @@ export function tokenGroupsOpenTo(
 }
 
 /**
- * Revokes the access tokens somebody made in token groups that are not open to them any more; every gateway refuses them
- * within a second. Never rejects: trouble is logged.
+ * Revokes the personal tokens of a person in token groups that are no longer open to them; every gateway refuses them within a second.
+ * Never rejects: errors are logged.
  */
 export async function endTokensTheyLost(
   asking: Pick<Changing, 'database' | 'clock'> & {
@@ -379,19 +379,19 @@ export async function endTokensTheyLost(
       [new Date(clock.now()), `user:${email}`, token_groups],
     );
     if (ended.length === 0) return;
-    for (const _ of ended) tellOwnChange(asking, 'token.revoke');
-    log.info({ email, ended: ended.length }, 'access tokens in token groups that their owner has left were revoked');
+    for (const _ of ended) reportOwnChange(asking, 'token.revoke');
+    log.info({ email, ended: ended.length }, 'revoked access tokens in token groups that their owner left');
   } catch (error) {
-    log.warn({ err: error, email }, 'access tokens in token groups that their owner has left are not revoked yet');
+    log.warn({ err: error, email }, 'could not revoke access tokens in token groups that their owner left yet');
   }
 }
 
-/** What becomes of requests with a token. `suspended`: refused until its owner, who made it, is let in again. */
+/** State of a token for requests. `suspended`: refused until its owner is admitted again. */
 type ShownState = TokenState | 'suspended';
 
 export type ShownToken = TokenSummary & {
   readonly state: ShownState;
-  /** When it is suspended unless its owner, who made it, is verified before; `null`: never, or it is suspended already. */
+  /** When it is suspended without a verification of its owner; `null`: never, or suspended already. */
   readonly suspends_at: Date | null;
 };
 
@@ -411,17 +411,17 @@ export function showToken<Known extends KnownToken>(
   return { ...token, state: suspended ? 'suspended' : state, suspends_at: ends_before ? null : suspends_at };
 }
 
-/** How long a replaced token goes on working unless told otherwise: a day to bring the new one everywhere. */
+/** Default overlap of a rotation: a day to distribute the new token. */
 const DEFAULT_OVERLAP_SECONDS = 86_400;
-/** The longest two tokens may live side by side. */
+/** Longest overlap of a rotation. */
 export const MAX_OVERLAP_SECONDS = 30 * 86_400;
 
 interface Rotation {
-  /** How long the old token goes on working; 0 ends it at once. */
+  /** How long the old token works; 0 revokes it at once. */
   readonly overlap_seconds?: number | undefined;
-  /** End of the new token; `null`: none. Absent: the end the old one had. */
+  /** End of the new token; `null`: none. Absent: the end of the old one. */
   readonly expires_at?: Date | null | undefined;
-  /** How many tokens in force that its owner made there may be before, when this is one of them. Absent: any number. */
+  /** Most personal tokens in force of the owner, for a personal token. Absent: any number. */
   readonly max_self_service?: number;
 }
 
@@ -431,9 +431,9 @@ interface RotatedToken extends MadeToken {
 }
 
 /**
- * Replaces a token by a new one with the same owner, group, name, team and project; the old one works on for the overlap,
- * at most until its own end, and comes first in lists. Raises OperationError when it is not in force or
- * replaced already, or when there are too many, credential_revoked when the session has ended, store_unavailable.
+ * Rotates a token: the new one has the same owner, group, name, team and project; the old one works during the overlap, at most until
+ * its own end. Raises OperationError if it is not in force or was replaced, or for too many tokens, credential_revoked if the session
+ * has ended, store_unavailable.
  */
 export async function rotateToken(
   { database, clock, actor, session_id }: Changing,
@@ -459,7 +459,7 @@ export async function rotateToken(
     old_end: Date | null;
   }>(
     'token_rotate',
-    // The owner before the session, as everything that takes both.
+    // Lock order: the owner before the session.
     `with owner as (
        select id from principals where id = (select principal_id from access_tokens where id = $1) for no key update
      ), alive as (
@@ -516,7 +516,7 @@ export async function rotateToken(
   if (row!.allowed === false) throw tooManyInForce(max_self_service!, token.user);
   const { new_end, old_end } = row!;
   if (old_end === null) {
-    throw new OperationError(`the token ${token.id} has just been replaced or revoked by somebody else`, 'conflict');
+    throw new OperationError(`the token ${token.id} was just replaced or revoked by another change`, 'conflict');
   }
   const replaced = { ...token, expires_at: old_end, replaced_by: made.id };
   return { ...made, expires_at: new_end, replaced };

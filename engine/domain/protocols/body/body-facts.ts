@@ -9,7 +9,7 @@ import { definitionNamed, definitionOf } from '../definitions.ts';
 import { invalid, kindOf } from '../read-json.ts';
 import type { BodyReading, Fields } from './fields.ts';
 import type { Lifetime } from './lifetimes.ts';
-import { type DecisiveChoice, type DecisiveValue, readDecisive } from './read-decisive.ts';
+import { type PrivilegedChoice, type PrivilegedValue, readPrivileged } from './read-privileged.ts';
 import { readSession, type SessionReading } from './session.ts';
 
 /** Whether a parsed body asks for an hour or more where its API reads a lifetime. */
@@ -32,8 +32,7 @@ function holdsLong(value: object, wanted: WantedTexts<Lifetime>): boolean {
 }
 
 /**
- * Asks for the short lifetime wherever a body asks for a long one, leaving every other byte as it is: `1h` of `cache_control`
- * becomes `5m`. Does nothing to a body that asks for none.
+ * Replaces long cache lifetimes in a body by short ones, and keeps every other byte: `1h` of `cache_control` becomes `5m`.
  * @param protocol of the body
  */
 export async function shortenCache(body: RequestBody, protocol: Protocol): Promise<void> {
@@ -58,7 +57,7 @@ function otherApi(protocol: string, body: Fields, base_path: string): StageError
 /** Characters per token of ordinary text and JSON, for the likely size. */
 const BYTES_PER_TOKEN = 4;
 
-/** What routing and money may know of a request body, whatever protocol it is written in. */
+/** Facts about a request body for routing and money, in any protocol. */
 export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   /** As the client wrote it: an identifier or an alias. */
   readonly model: string;
@@ -76,13 +75,13 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   /** How the client wants to be served, as it wrote it. */
   readonly served: Readonly<Partial<Record<(typeof SERVED)[number], string>>>;
   /** Fields beside `model` that decide over models, prices or accounts, by their path; `undefined` without any. */
-  readonly decisive: Readonly<Record<string, DecisiveChoice>> | undefined;
-  /** Absent where nobody wanted to know. */
+  readonly privileged: Readonly<Record<string, PrivilegedChoice>> | undefined;
+  /** Absent where no stage or rule reads it. */
   readonly session?: SessionReading;
 }
 
 interface BodyWishes {
-  /** Tells names of models in fields nobody knows. */
+  /** Recognises names of models in unknown fields. */
   readonly isModel?: (text: string) => boolean;
   /** The headers of the request, where its session is to be found. */
   readonly session_headers?: IncomingHttpHeaders | undefined;
@@ -90,7 +89,7 @@ interface BodyWishes {
   readonly base_path?: string;
 }
 
-/** Fields that say how a request is to be served. */
+/** Fields for service tier, speed and region. */
 const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 
 /** Reads the body of a request. Raises invalid_request, invalid_json, invalid_encoding. */
@@ -118,7 +117,7 @@ export async function readBodyFacts(
   }
   const { unseen_tokens, cache_ttl, ...reading } = readBody(fields);
   const { bytes } = body;
-  const found = readDecisive(fields, isModel);
+  const found = readPrivileged(fields, isModel);
   const cache = lifetimesOf(text, cache_ttl, () => asksForHour(fields, protocol));
   return {
     ...reading,
@@ -129,7 +128,7 @@ export async function readBodyFacts(
     cache_ttl: cache.most,
     cache_requested: cache.requested,
     served: servedAs(fields, found),
-    decisive: found.length === 0 ? undefined : byPath(found),
+    privileged: found.length === 0 ? undefined : byPath(found),
     ...(session_headers !== undefined && {
       session: readSession(fields, session_headers, membersOf(body, fields, text)),
     }),
@@ -148,23 +147,23 @@ function membersOf(body: RequestBody, skimmed: Fields, text: Text): (key: string
   };
 }
 
-/** Decisive values as the fact `request.decisive_fields` has them. */
-export function byPath(decisive: readonly DecisiveValue[]): Record<string, DecisiveChoice> {
-  const by_path: Record<string, DecisiveChoice> = Object.create(null);
-  for (const { param, rule, value } of decisive) {
+/** Privileged values as the fact `request.privileged_fields` has them. */
+export function byPath(privileged: readonly PrivilegedValue[]): Record<string, PrivilegedChoice> {
+  const by_path: Record<string, PrivilegedChoice> = Object.create(null);
+  for (const { param, rule, value } of privileged) {
     by_path[param] = { field: rule.name, ...(value !== undefined && { value }) };
   }
   return by_path;
 }
 
 /** What a fallback asks for counts as asked for by the request: the most expensive is reserved, whichever model answers. */
-function servedAs(body: Fields, decisive: readonly DecisiveValue[]): BodyFacts['served'] {
+function servedAs(body: Fields, privileged: readonly PrivilegedValue[]): BodyFacts['served'] {
   const served: Partial<Record<(typeof SERVED)[number], string>> = {};
   for (const name of SERVED) if (typeof body[name] === 'string') served[name] = body[name];
-  for (const { param, rule, value } of decisive) {
+  for (const { param, rule, value } of privileged) {
     const name = SERVED.find((known) => known === rule.name);
     if (name === undefined || value === undefined) continue;
-    if (decisive.some((other) => other.rule === rule && other.value !== value)) {
+    if (privileged.some((other) => other.rule === rule && other.value !== value)) {
       throw invalid(param, `asks for another ${name} than the rest of the request; ask for one`);
     }
     served[name] = value;

@@ -3,7 +3,7 @@ import type { RequestBody } from '../../../base/contract/stage.ts';
 import { countAt, invalid, listAt, optional } from '../read-json.ts';
 import type { Unproven } from '../translation/made-reasoning.ts';
 
-/** What a provider adds to a request with tools, in tokens; it is not in the body. */
+/** Tokens that a provider adds to a request with tools. */
 const TOOL_PREAMBLE_TOKENS = 1000;
 
 /** Most tokens one image can stand for, whatever its size in the body. */
@@ -18,18 +18,18 @@ export const TOOL_USES_MAX = 10_000;
 /** Where a request bounds no tool that the provider runs. */
 export const NO_USES: Readonly<Record<string, number>> = Object.freeze({});
 
-/** A JSON object that nobody has checked. */
+/** An unchecked JSON object. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/** What a body of one protocol says about its size and cost. */
+/** Size and cost of a request, read from its body. */
 export interface BodyReading {
-  /** The most output tokens asked for; `undefined` where the request does not bound them. */
+  /** The bound of the output in tokens; `undefined` without one. */
   readonly max_tokens: number | undefined;
-  /** The same by the names of the fields that say it, as upstreams need not know all of them. */
+  /** The same by field, as upstreams need not know all of them. */
   readonly output_bounds: Readonly<Record<string, number>>;
   /**
-   * How often the model may be run for one answer: it reads its whole input again for every use of a provider's tool.
-   * `undefined` where it may use them as often as it likes.
+   * How often the model may run for one response: it reads its whole input again for each use of a provider's tool. `undefined`:
+   * unbounded.
    */
   readonly iterations: number | undefined;
   /** Whether the provider may summarize the conversation by further runs of the model. */
@@ -43,13 +43,13 @@ export interface BodyReading {
   readonly image_count: number;
   /** The most uses of tools that the provider runs and may charge for, by name, where the request bounds them. */
   readonly server_tool_uses: Readonly<Record<string, number>>;
-  /** Whether there is reasoning that a translation has made, or else such that proves nothing. */
+  /** Whether there is reasoning that a translation has made, or reasoning without a signature. */
   readonly unproven_reasoning: Unproven | undefined;
-  /** Whether there is what only the provider can read that made it: encrypted content, and references to what it keeps. */
+  /** Whether there is state that only its provider can read: encrypted content, and references to stored items. */
   readonly holds_state: boolean;
   /** Tokens that the body only refers to, and those that the provider adds. */
   readonly unseen_tokens: number;
-  /** Prompt cache lifetime asked for by other means than `cache_control`. */
+  /** Prompt cache lifetime by other fields than `cache_control`. */
   readonly cache_ttl: 'none' | '5m' | '1h';
 }
 
@@ -61,7 +61,7 @@ export interface Attached {
   unproven_reasoning?: Unproven;
 }
 
-/** The fields of an object; none for anything else. */
+/** The fields of an object; an empty object for other values. */
 export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }
@@ -76,7 +76,7 @@ export function countOf(body: Fields, key: string): number | undefined {
   return optional(body, key, countAt);
 }
 
-/** Bounds of the output by the names of the fields that say them. Raises invalid_request for one that is none. */
+/** Bounds of the output by field. Raises invalid_request for an invalid one. */
 export function outputBounds(
   body: Fields,
   keys: readonly string[],
@@ -101,7 +101,7 @@ const OTHER_BOUNDS = [
   ...['n_predict', 'num_predict', 'max_gen_len', 'max_length'],
 ] as const;
 
-/** The largest of the bounds that the protocol does not know, where 0 and less are none at all; 0 without any. */
+/** The largest bound in fields of other protocols, where 0 and less mean unbounded; 0 without any. */
 function largestOther(body: Fields, keys: readonly string[]): number {
   let largest = 0;
   for (const key of OTHER_BOUNDS) {
@@ -117,8 +117,8 @@ function isPositive(value: unknown): value is number {
 }
 
 /**
- * The bounds with room for thinking, where only some providers count it as part of what they bound. A bound of 0 stays: there
- * are providers that take it for none at all.
+ * The bounds plus the budget for thinking, which only some providers count as output. A bound of 0 stays: some providers read it as
+ * unbounded.
  */
 export function withThinking(
   { max_tokens, output_bounds }: ReturnType<typeof outputBounds>,
@@ -131,7 +131,7 @@ export function withThinking(
   return { max_tokens, output_bounds: Object.fromEntries(widened) };
 }
 
-/** The largest budget that a request gives to thinking beside the bound of its output; 0 where it gives none. */
+/** The largest budget for thinking beside the bound of the output; 0 without one. */
 export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_template_kwargs }: Fields): number {
   const budgets = [
     fieldsOf(thinking).budget_tokens,
@@ -142,7 +142,7 @@ export function thinkingBudget({ thinking, reasoning, thinking_budget, chat_temp
   return Math.max(0, ...budgets.filter((budget) => Number.isSafeInteger(budget)).map(Number));
 }
 
-/** How often a model may be run for an answer in which it may use the provider's tools so often. */
+/** Runs of a model for a number of uses of the provider's tools. */
 export function iterationsOf(uses: number | undefined): number | undefined {
   return uses === undefined ? undefined : Math.min(TOOL_USES_MAX, uses + 1);
 }
@@ -163,13 +163,13 @@ export function addImage(attached: Attached, is_inline: boolean): void {
   attached.tokens += is_inline ? IMAGE_TOKENS : REFERENCE_TOKENS;
 }
 
-/** Counts a part of a conversation that only its provider can read, or nobody but the server it names. */
+/** Counts a part that only its provider, or the server it names, can read. */
 export function addReference(attached: Attached, part: Fields): void {
   attached.tokens += REFERENCE_TOKENS;
   if (namesFile(part)) attached.holds_state = true;
 }
 
-/** Counts what the provider keeps: nobody knows how long it is, and no other provider has it. */
+/** Counts stored content of the provider: its length is unknown, and no other provider has it. */
 export function addKept(attached: Attached): void {
   attached.tokens += REFERENCE_TOKENS;
   attached.holds_state = true;
@@ -185,7 +185,7 @@ export function toolTokens(has_tools: boolean, run_by_provider: boolean): number
   return (has_tools || run_by_provider ? TOOL_PREAMBLE_TOKENS : 0) + (run_by_provider ? REFERENCE_TOKENS : 0);
 }
 
-/** What chat completions and Responses say about keeping the prompt: what is kept there is written to caches elsewhere. */
+/** The prompt cache lifetime in fields of chat completions and Responses. */
 export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
   const { prompt_cache_key: key, prompt_cache_retention: retention, prompt_cache_options: options } = body;
   if (retention === '24h' || fieldsOf(options).ttl === '12h') return '1h';
@@ -194,13 +194,13 @@ export function keyedCache(body: Fields): BodyReading['cache_ttl'] {
 
 const AUDIO_TYPE = /^.{0,40}audio/i;
 
-/** Whether a part of a conversation is audio; some servers tell by its keys where it has no type. */
+/** Whether a part of a conversation is audio; some servers recognise it by its keys. */
 export function isAudio(part: unknown): boolean {
   const { type, input_audio, audio_url } = fieldsOf(part);
   return (typeof type === 'string' && AUDIO_TYPE.test(type)) || input_audio != null || audio_url != null;
 }
 
-/** Keys under which a part of a conversation defines tools, as additions to the list or as what a compaction keeps of it. */
+/** Keys under which a part of a conversation defines tools, as additions or after a compaction. */
 export const TOOL_DEFINITIONS = ['tool', 'tools', 'definition', 'tool_changes'] as const;
 
 const AROUND_TOOLS = /^(?:tool_addition|tool_removal|tool_definition|\w+_reference)$/;
@@ -240,13 +240,13 @@ function isTool(value: unknown): boolean {
   return typeof value === 'object' && value !== null && (typeof type !== 'string' || !AROUND_TOOLS.test(type));
 }
 
-/** Types of tools that say nothing beside the name. */
+/** Types of plain tools. */
 const PLAIN: ReadonlySet<unknown> = new Set(['function', 'custom', undefined, null]);
 
 /** Where the definition of a tool may keep its name, in any of the protocols. */
 const AROUND_NAME = ['function', 'custom'] as const;
 
-/** Longest name that is told; providers allow less. */
+/** Longest recorded name; providers allow less. */
 const NAME_LENGTH_MAX = 128;
 
 /** What tools are called, and the types of those that are not plain functions, each once, in any of the protocols. */

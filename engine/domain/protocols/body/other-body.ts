@@ -8,9 +8,9 @@ import { JsonScan } from '../../../base/kit/json/scan.ts';
 import { jsonTypeProblem, mediaType } from '../../../base/kit/media-type.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
 import { invalid, isObject, kindOf } from '../read-json.ts';
-import { fieldRule, OTHER_KEYS } from './decisive-fields.ts';
 import type { Fields } from './fields.ts';
-import { type DecisiveValue, parameterRule, readDecisive } from './read-decisive.ts';
+import { fieldRule, OTHER_KEYS } from './privileged-fields.ts';
+import { type PrivilegedValue, parameterRule, readPrivileged } from './read-privileged.ts';
 
 /** The requests that a batch is made of: each names a model, and may name more. */
 
@@ -25,7 +25,7 @@ const BYTES_AT_ONCE = 256 * 1024;
 /** What requests of a batch name, each thing once, where it stands first. */
 class Named {
   readonly #isModel: (text: string) => boolean;
-  readonly #found = new Map<string, DecisiveValue>();
+  readonly #found = new Map<string, PrivilegedValue>();
 
   constructor(isModel: (text: string) => boolean) {
     this.#isModel = isModel;
@@ -37,22 +37,22 @@ class Named {
     const { model } = request as Fields;
     if (typeof model !== 'string' || model === '') throw invalid(`${param}.model`, 'must be the name of a model');
     this.#note({ param: `${param}.model`, rule: MODEL, value: model });
-    for (const value of readDecisive(request as Fields, this.#isModel))
+    for (const value of readPrivileged(request as Fields, this.#isModel))
       this.#note({ ...value, param: `${param}.${value.param}` });
   }
 
-  all(): readonly DecisiveValue[] {
+  all(): readonly PrivilegedValue[] {
     return [...this.#found.values()];
   }
 
-  #note(value: DecisiveValue): void {
+  #note(value: PrivilegedValue): void {
     const key = `${value.rule.name} ${value.value === undefined ? '' : `=${value.value}`}`;
     if (!this.#found.has(key)) this.#found.set(key, value);
   }
 }
 
 /** What the requests of a Messages batch name beside each other. Raises invalid_request. */
-function readBatchRequests(requests: unknown, isModel: (text: string) => boolean): readonly DecisiveValue[] {
+function readBatchRequests(requests: unknown, isModel: (text: string) => boolean): readonly PrivilegedValue[] {
   if (requests === undefined || requests === null) return [];
   if (!Array.isArray(requests)) throw invalid('requests', 'must be a list');
   const named = new Named(isModel);
@@ -64,7 +64,7 @@ function readBatchRequests(requests: unknown, isModel: (text: string) => boolean
 }
 
 /** What the lines of a file for a batch name, each the body of a request. Raises invalid_request, invalid_json and invalid_encoding. */
-async function readBatchFile(bytes: Buffer, isModel: (text: string) => boolean): Promise<readonly DecisiveValue[]> {
+async function readBatchFile(bytes: Buffer, isModel: (text: string) => boolean): Promise<readonly PrivilegedValue[]> {
   if (!isUtf8(bytes)) throw new StageError('invalid_encoding', 'The file of the batch is not valid UTF-8.');
   const named = new Named(isModel);
   let line = 0;
@@ -186,10 +186,10 @@ export interface OtherBody {
   readonly choices: number;
   readonly input_tokens_estimate: number;
   readonly input_tokens_max: number;
-  readonly decisive: readonly DecisiveValue[];
+  readonly privileged: readonly PrivilegedValue[];
 }
 
-type Found = Pick<OtherBody, 'model' | 'stream' | 'choices' | 'decisive'> & { readonly is_text: boolean };
+type Found = Pick<OtherBody, 'model' | 'stream' | 'choices' | 'privileged'> & { readonly is_text: boolean };
 
 const BYTES_PER_TOKEN = 4;
 
@@ -202,7 +202,7 @@ const UNKNOWN_TOKENS = 1_000_000_000;
 /** Types of bodies that no server takes for anything else than bytes. */
 const BYTES = /^(?:application\/(?:octet-stream|pdf|zip|gzip)|(?:audio|image|video)\/[\w.+-]+)$/;
 
-const NOTHING: Found = { model: undefined, stream: false, choices: 1, decisive: [], is_text: true };
+const NOTHING: Found = { model: undefined, stream: false, choices: 1, privileged: [], is_text: true };
 
 /** Whether a body of this type is a form. */
 export function isForm({ 'content-type': type }: IncomingHttpHeaders): boolean {
@@ -276,8 +276,8 @@ function readFieldsOfJson(json: unknown, isModel: (text: string) => boolean): Fo
     stream: stream === true,
     choices: texts * countOf(n),
     // The speed of a voice is a number.
-    decisive: [
-      ...readDecisive(fields, isModel).filter(({ param }) => param !== 'speed' || typeof fields.speed !== 'number'),
+    privileged: [
+      ...readPrivileged(fields, isModel).filter(({ param }) => param !== 'speed' || typeof fields.speed !== 'number'),
       ...readBatchRequests(requests, isModel),
     ],
     is_text:
@@ -298,7 +298,7 @@ const VALUE_BYTES_MAX = 1024;
 
 async function readFields(parts: readonly FormPart[], isModel: (text: string) => boolean): Promise<Found> {
   const fields = new Map<string, string>();
-  const decisive: DecisiveValue[] = [];
+  const privileged: PrivilegedValue[] = [];
   for (const { name, content, is_file } of parts) {
     const rule = parameterRule(name);
     const text = content.toString('utf8', 0, VALUE_BYTES_MAX);
@@ -309,20 +309,20 @@ async function readFields(parts: readonly FormPart[], isModel: (text: string) =>
         throw invalid(name.slice(0, 60), 'must be there once, as a plain field of the form');
       fields.set(name, text);
     } else if (rule !== undefined && rule.rule !== 'pass' && !(rule.harmless?.includes(text) ?? false)) {
-      decisive.push({ param: name, rule, value: text });
+      privileged.push({ param: name, rule, value: text });
     }
   }
   if (fields.get('model') === '') throw invalid('model', 'must be a non-empty string, not an empty one');
   const is_batch = fields.get('purpose')?.trim().toLowerCase() === 'batch';
   for (const { name, is_file, content } of parts) {
     // Not every server asks for the name of a file.
-    if (is_batch && (is_file || name === 'file')) decisive.push(...(await readBatchFile(content, isModel)));
+    if (is_batch && (is_file || name === 'file')) privileged.push(...(await readBatchFile(content, isModel)));
   }
   return {
     model: fields.get('model'),
     stream: fields.get('stream')?.toLowerCase() === 'true',
     choices: countOf(fields.get('n')),
-    decisive,
+    privileged,
     is_text: false,
   };
 }

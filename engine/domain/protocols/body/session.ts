@@ -2,16 +2,16 @@ import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { type Fields, fieldsOf } from './fields.ts';
 
-/** What the turns of a session have in common, and what a request continues that its provider keeps. */
+/** The session of a request, and the stored response that it continues. */
 export interface SessionReading {
-  /** Hash of what a client calls its session, or of how its prompts begin; `undefined` where there is neither. */
+  /** Hash of the client's session identifier, or of the beginning of its prompts; `undefined` where there is neither. */
   readonly key: string | undefined;
   readonly is_named: boolean;
   /** Hash of the stored response or conversation that the request continues. */
   readonly continues: string | undefined;
 }
 
-/** Of clients that say which session a request belongs to; the first of them says it best. */
+/** Session headers of clients, the most specific first. */
 const SESSION_HEADER = 'x-claude-code-session-id';
 const SESSION_HEADERS = [
   SESSION_HEADER,
@@ -23,7 +23,7 @@ const SESSION_HEADERS = [
   'x-grok-conv-id',
 ];
 
-/** How much of a prompt is looked at, in characters: what providers keep begins with all of it. */
+/** Hashed characters of a prompt: cached prompts begin with all of them. */
 const PROMPT_CHARS = 4096;
 
 /** Longest text that is read for the session in it. */
@@ -38,13 +38,13 @@ const ATTRIBUTION = /^x-[a-z-]+-billing-header:/;
 /** Characters of a hash that are kept: as many sessions as there are never share one. */
 const KEY_CHARS = 22;
 
-/** Hashes what is told apart, so that nothing of a prompt and no name becomes a fact. */
+/** Hashes the parts, so that no prompt and no name becomes a fact. */
 export function sessionKey(kind: 'session' | 'prompt' | 'caller' | 'stored', text: string): string {
   return hash('sha256', `${kind} ${text}`, 'base64url').slice(0, KEY_CHARS);
 }
 
 /**
- * Reads what a request says of its session, in its headers or its body.
+ * Reads the session of a request from its headers or its body.
  * @param whole a member of the outermost object, where the texts in `body` may be cut short
  */
 export function readSession(
@@ -105,7 +105,7 @@ function storedId({ previous_response_id, conversation }: Fields): string | unde
   return textOf(previous_response_id) ?? textOf(conversation) ?? textOf(fieldsOf(conversation).id);
 }
 
-/** How the prompt begins: instructions and tools, which all turns repeat. */
+/** The beginning of the prompt: instructions and tools, which all turns repeat. */
 function promptOf(whole: (key: string) => unknown): string {
   let prompt = textIn(whole('system')) + textIn(whole('instructions'));
   const add = (keys: readonly string[], textsOf: (value: unknown) => Iterable<string>) => {

@@ -45,7 +45,7 @@ export function readChatBody(body: Fields): BodyReading {
   const run_by_provider =
     SEARCHES.some((key) => body[key] != null && body[key] !== false) ||
     tools.some((tool) => !CLIENT_TOOLS.has(fieldsOf(tool).type));
-  // Upstreams that are told of calls are told of tools.
+  // Calls in the history require tools.
   const has_tools =
     tools.length + functions.length > 0 || messages.some((message) => fieldsOf(message).tool_calls != null);
   const attached = nothingAttached();

@@ -103,7 +103,7 @@ function textOf(piece: unknown): string {
   return [piece.text, piece.thinking, piece.summary, piece.content].map(textOf).find(isText) ?? '';
 }
 
-/** The text of the thought in a delta or message: that of its field, or else of the list that alone has it. */
+/** The reasoning text of a delta or message: of its field, else of the list. */
 export function thoughtIn(delta: Json): string {
   for (const key of THOUGHTS) if (isText(delta[key])) return delta[key];
   for (const key of THOUGHT_LISTS) {
@@ -178,7 +178,7 @@ function sizeOf(value: unknown): number {
 export class StateCollector {
   #message: Fields = {};
   #parts: readonly unknown[] = [];
-  /** Whether a thought was said that lacks nothing any more. */
+  /** Whether there is complete reasoning. */
   #thought = false;
   #chars = 0;
   readonly #grow: Grow = (chars) => {
@@ -262,7 +262,7 @@ export class StateCollector {
   }
 }
 
-/** The fields beside these, as far as they say something; `undefined` where there are none. */
+/** The other fields with a value; `undefined` where there are none. */
 function without(fields: Json, known: ReadonlySet<string>): Json | undefined {
   const others = Object.entries(fields).filter(
     ([key, value]) => !known.has(key) && key !== '__proto__' && !isAbsent(value),
@@ -363,7 +363,7 @@ export class ReturnedState {
   }
 }
 
-/** The remembered fields that an object lacks. Of a thought that says something else the words are the client's. */
+/** The remembered fields that an object lacks. Reasoning text that differs stays the client's. */
 function missingFields(object: Json, kept: Json = {}): Json {
   const said = THOUGHTS.map((key) => own(object, key)).find(isText);
   return Object.fromEntries(
@@ -525,7 +525,7 @@ export class AnswerWatch {
   read(event: ResponseEvent): void {
     if (this.#over) return;
     if (event.name !== undefined) this.#readEvent(event.data);
-    // The text of a large document is made when it is asked for.
+    // The text of a large document is made lazily.
     else if ((event.large?.bytes ?? 0) <= DOCUMENT_BYTES_MAX) this.#readDocument(event.data);
   }
 
@@ -605,7 +605,7 @@ class StatefulAnswer {
   readonly reader = new ChunkReader(new Notes(), (event) => this.take(event));
   readonly #state = new ReturnedState();
   readonly #calls: { readonly index: number; readonly id: string; readonly name: string; arguments: string }[] = [];
-  /** The thought that is being said and has no proof yet. */
+  /** The open reasoning part that has no proof yet. */
   #thought: { readonly index: number; text: string } | undefined;
 
   take(event: ModelEvent): void {

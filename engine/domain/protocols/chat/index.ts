@@ -1,5 +1,5 @@
-import { CHAT_KEYS } from '../body/decisive-fields.ts';
 import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
+import { CHAT_KEYS } from '../body/privileged-fields.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { compatErrors, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
@@ -7,7 +7,7 @@ import { meantFor, readChatBody } from './body.ts';
 import { chatTexts, createReader, readChatUsage, readDocument } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
 import { ChatWriter, writeDocument } from './write-answer.ts';
-import { writeRequest } from './write-request.ts';
+import { accepted, writeRequest } from './write-request.ts';
 
 /** Errors of chat completions. */
 export const chatErrors: ProtocolErrors = {
@@ -17,16 +17,38 @@ export const chatErrors: ProtocolErrors = {
 
 /** Chat completions. */
 export const chatProtocol: ProtocolDefinition = {
+  name: 'chat completions',
   api: 'chat completions',
+  provider: 'openai',
   path: '/v1/chat/completions',
   known_keys: CHAT_KEYS,
+  form_headers: {},
   readBody: readChatBody,
   meantFor,
+  output: {
+    fields: ['max_tokens', 'max_completion_tokens'],
+    min: 0,
+    is_required: false,
+    runs_max: 10,
+    are_runs_bounded: true,
+  },
+  kept: { cache_lifetimes: false, call_state: true, responses: false },
   lifetimes: COMPAT_LIFETIMES,
   readUsage: ofOutline(readChatUsage),
   errors: chatErrors,
   texts: chatTexts,
-  keep_alive: ': keep-alive\n\n',
+  stream: {
+    // Its first chunks have a role and no content.
+    preamble: [],
+    has_preamble: false,
+    openings: [],
+    empty_parts: [],
+    // Some servers only close the connection.
+    has_end: false,
+    has_usage_option: true,
+    keep_alive: ': keep-alive\n\n',
+  },
+  accepted,
   adapter: {
     readRequest,
     writeRequest,
@@ -42,5 +64,6 @@ export const chatProtocol: ProtocolDefinition = {
     plain_call_ids: false,
     one_text: true,
     stop_field: 'stop',
+    base_path: '/v1',
   },
 };

@@ -270,11 +270,11 @@ export class ChunkReader {
   /** The text that is being said; of a thought all of it, as its state may repeat it. */
   #open: { readonly kind: SaidKind; readonly index: number; thought: string } | undefined;
   #refused = false;
-  /** Why the upstream says that the model stopped. */
+  /** The upstream's stop reason. */
   #word: string | undefined;
   #stop_sequence: string | undefined;
   readonly #usage = newUsageReading();
-  /** Whether `end` or `error` was said, after which nothing follows. */
+  /** Whether `end` or `error` was emitted. */
   over = false;
 
   constructor(notes: Notes, emit: Emit) {
@@ -295,7 +295,7 @@ export class ChunkReader {
     return this.#word !== undefined;
   }
 
-  /** Whether nothing is missing when the upstream says that it is done; some servers never say why the model stopped. */
+  /** Whether the response is complete at the end of the stream; some servers send no stop reason. */
   get whole(): boolean {
     return this.finished || (this.#parts > 0 && !this.#calls.cut);
   }
@@ -312,7 +312,7 @@ export class ChunkReader {
     takeChatUsage(this.#usage, chunk);
   }
 
-  /** The answer is whole: says why it ended. */
+  /** Emits the end of a whole response. */
   end(): void {
     if (this.over) return;
     this.#answer ??= this.#start({});
@@ -356,7 +356,7 @@ export class ChunkReader {
     }
     if (!isAbsent(choice.logprobs)) this.#notes.note('answer_extras');
     if (isObject(choice.delta)) this.#readDelta(choice.delta);
-    // Some servers say all at once where a stream was asked for, and others say all once more at its end.
+    // Some servers send the whole message in one chunk, others repeat it at the end.
     else if (isObject(choice.message) && this.#parts === 0) this.#readDelta(asDelta(choice.message));
     const failed = errorOfChoice(choice);
     if (failed !== undefined) this.fail(failed);
@@ -442,7 +442,7 @@ export class ChunkReader {
       this.#fail(end.problem);
       return;
     }
-    // Some servers say here at which sequence they stopped.
+    // Some servers report the stop sequence here.
     if (typeof stop_reason === 'string' && stop_reason !== '' && end.reason === 'finished') {
       this.#word = 'stop_sequence';
       this.#stop_sequence = stop_reason;
@@ -504,14 +504,14 @@ export function readDocument(document: Json, notes: Notes): ModelEvent[] {
   return events;
 }
 
-/** What an answer says of its usage. */
+/** Usage of a response. */
 
 /** What is said in a delta, by the keys that upstreams use, up to the first letter. */
 const DELTA_TEXT = /"(?:content|reasoning_content|reasoning|arguments|refusal|text)"\s*:\s*"(?!")/g;
 
 const MESSAGE = /message"\s*:\s*\{/;
 
-/** Takes in what an upstream that speaks chat completions sent. Only the few chunks that may tell more than text are parsed. */
+/** Reads usage from chat completions. Parses only the few chunks that may have more than text. */
 export function readChatUsage(reading: UsageReading, { name, data }: ResponseEvent): void {
   if (name === undefined) {
     takeDocument(reading, parseObject(data));
@@ -559,7 +559,7 @@ function takeDocument(reading: UsageReading, document: Json | undefined): void {
   reading.complete = true;
 }
 
-/** Takes in what a chunk, or a document, says of usage: the one reader for the bill and for translated answers. */
+/** Reads the usage of a chunk or document, for the bill and for translated responses. */
 function takeChatUsage(reading: UsageReading, chunk: Json): void {
   const choices: readonly unknown[] = Array.isArray(chunk.choices) ? chunk.choices : [];
   let is_counted = false;
@@ -570,7 +570,7 @@ function takeChatUsage(reading: UsageReading, chunk: Json): void {
     is_counted ||= report.counts.output !== undefined;
   }
   const words = choices.map((choice) => asObject(choice)?.finish_reason).filter(saysReason);
-  // What it used until then is told all the same.
+  // The usage up to then is reported.
   if (words.some(breaksOff)) reading.failed = true;
   else if (words.length > 0) reading.complete = true;
   // Before the end it is what has been counted so far.
@@ -586,7 +586,7 @@ function* usagesIn(chunk: Json, choices: readonly unknown[]): Generator<unknown>
   yield chunk.usage;
 }
 
-/** What llama.cpp counts in its last chunk where it was not asked for usage. */
+/** Counts in the last chunk of llama.cpp, without requested usage. */
 function ofTimings({ cache_n, prompt_n, predicted_n }: Json = {}): object {
   const prompt_tokens = typeof prompt_n === 'number' && typeof cache_n === 'number' ? prompt_n + cache_n : prompt_n;
   return { prompt_tokens, cached_tokens: cache_n, completion_tokens: predicted_n };

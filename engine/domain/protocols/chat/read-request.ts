@@ -24,7 +24,7 @@ import type {
   OutputFormat,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   RefusalPart,
   TextPart,
   Tool,
@@ -417,7 +417,7 @@ const STREAM_FIELDS = new Set(['include_usage', 'include_obfuscation']);
 /** Reads a client's request. Raises invalid_request, and not_translatable by a rule. */
 export function readRequest(body: Json, notes: Notes): Conversation {
   noteOthers(body, FIELDS, notes);
-  noteDropped(body, notes);
+  recordDropped(body, notes);
   refuseOthers(body, notes);
   return {
     model: nameAt(body.model, 'model'),
@@ -438,7 +438,7 @@ export function readRequest(body: Json, notes: Notes): Conversation {
   };
 }
 
-function noteDropped(body: Json, notes: Notes): void {
+function recordDropped(body: Json, notes: Notes): void {
   for (const [field, rule] of Object.entries(DROPPED)) {
     const value = body[field];
     if (!isAbsent(value) && value !== false && value !== 0) notes.note(rule);
@@ -477,7 +477,7 @@ function stopAt(value: unknown, param: string): readonly string[] | undefined {
   return stop.length > 0 ? stop : undefined;
 }
 
-function readReasoning(body: Json, notes: Notes): ReasoningWish | undefined {
+function readReasoning(body: Json, notes: Notes): ReasoningRequest | undefined {
   const said = optional(body, 'reasoning_effort', textAt);
   if (said === undefined) return undefined;
   const effort = EFFORTS.find((name) => name === said);

@@ -1,4 +1,3 @@
-import { writtenReason } from '../stop-reasons.ts';
 import {
   type AnswerContext,
   gatherAnswer,
@@ -6,6 +5,7 @@ import {
   type ModelEvent,
   type ModelUsage,
   type PartStart,
+  type StopReason,
   type StreamWriter,
   type WholePart,
 } from '../translation/conversation.ts';
@@ -22,11 +22,23 @@ function nameAnswer(event: ModelEvent & { type: 'start' }, answer: AnswerContext
   };
 }
 
-/** `finish_reason` for the end of an answer. A refusal that was told in its own field is an ordinary end. */
-function finishReason(end: ModelEvent & { type: 'end' }, told_refusal: boolean, notes: Notes): string {
+/** `finish_reason` by the reason why a response ended. */
+const STOP_REASONS: Readonly<Record<StopReason, string>> = {
+  finished: 'stop',
+  stop_sequence: 'stop',
+  tool_calls: 'tool_calls',
+  paused: 'stop',
+  refusal: 'content_filter',
+  content_filter: 'content_filter',
+  max_tokens: 'length',
+  context_window: 'length',
+};
+
+/** `finish_reason` of a response. A refusal in a field of its own is an ordinary end. */
+function finishReason(end: ModelEvent & { type: 'end' }, has_refusal_text: boolean, notes: Notes): string {
   if (end.reason === 'stop_sequence' || end.stop_sequence !== undefined) notes.note('stop_sequence_found');
   if (end.reason === 'paused') notes.note('paused_turn');
-  return writtenReason('chat', end.reason === 'refusal' && told_refusal ? 'finished' : end.reason);
+  return STOP_REASONS[end.reason === 'refusal' && has_refusal_text ? 'finished' : end.reason];
 }
 
 interface OpenPart {
@@ -35,7 +47,7 @@ interface OpenPart {
   readonly call: number;
   /** For calls with plain text: takes it out of the arguments. */
   readonly plain: FreeTextDecoder | undefined;
-  /** Text that cannot be said yet, as another part of the same kind is open. */
+  /** Buffered text, while another part of the same kind is open. */
   held: string;
   /** Whether any text came. */
   said: boolean;
@@ -137,7 +149,7 @@ export class ChatWriter implements StreamWriter {
     return this.#callChunk(part, part.plain?.end() ?? (part.said ? '' : '{}'));
   }
 
-  /** All text of a kind is one text for the client, so parts that overlap say what they hold one after the other. */
+  /** All text of a kind is one text for the client, so overlapping parts are written one after the other. */
   #advance(kind: keyof typeof TEXT_KEYS): string {
     let text = '';
     for (const [index, part] of this.#parts) {

@@ -1,4 +1,5 @@
 import { present } from '../read-json.ts';
+import { type Accepted, FUNCTIONS } from '../translation/accepted.ts';
 import type {
   Conversation,
   DocumentPart,
@@ -7,7 +8,7 @@ import type {
   OutputFormat,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   Recall,
   TextPart,
   Tool,
@@ -26,10 +27,13 @@ import {
   shortUser,
   writePromptCache,
 } from '../translation/features.ts';
-import { ACCEPTED, DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
+import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import type { Notes } from '../translation/rules.ts';
-import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import { StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
 import { ReturnedState } from './call-memory.ts';
+
+/** What upstreams accept of schemas, tool names and stop sequences. */
+export const accepted: Accepted = { ...FUNCTIONS, stops: { most: 4, blank: true } };
 
 interface ContentPart {
   readonly type: 'text' | 'image_url' | 'file';
@@ -67,7 +71,7 @@ function writeDocument({ source, name }: DocumentPart, param: string, notes: Not
 
 type Message = Json;
 
-/** The order that a message has for what an assistant says. */
+/** The order of parts in an assistant message. */
 const RANKS: Readonly<Record<Part['kind'], number>> = {
   reasoning: 0,
   text: 1,
@@ -234,7 +238,7 @@ function resultMessage(
   return { role: 'tool', tool_call_id: state.idOf(call_id), content: told.map(({ text }) => text).join('\n') };
 }
 
-/** What a result has beside text, below a line that says whose it is. */
+/** Attachments of a result, below a line that names its call. */
 function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentPart[] {
   const files = parts.filter((part) => part.kind !== 'text');
   if (files.length === 0) return [];
@@ -243,13 +247,13 @@ function attachments({ call_id, parts }: ToolResultPart, notes: Notes): ContentP
   return [title, ...files.map((file) => writePart(file, `the result of tool call ${call_id}`, notes))];
 }
 
-/** The name of an answer's schema where the client gave none; the protocol wants one. */
+/** Default name of the response schema, which the protocol requires. */
 const SCHEMA_NAME = 'answer';
 
 function writeTools(conversation: Conversation, notes: Notes): Json {
   const { tools, tool_choice, parallel_tool_calls } = conversation;
   if (tools.length === 0) return {};
-  const held = new HeldSet('chat', notes);
+  const held = new StrictSchemas(accepted, notes);
   return {
     tools: tools.map((tool) => writeTool(tool, held, notes)),
     ...(tool_choice !== undefined && { tool_choice: writeChoice(tool_choice) }),
@@ -258,7 +262,7 @@ function writeTools(conversation: Conversation, notes: Notes): Json {
   };
 }
 
-function writeTool(tool: Tool, held: HeldSet, notes: Notes): unknown {
+function writeTool(tool: Tool, held: StrictSchemas, notes: Notes): unknown {
   const { name, description, free_text, cache } = tool;
   if (free_text === true) notes.note('free_text_tool');
   if (cache !== undefined) notes.note('part_cache');
@@ -274,8 +278,8 @@ function writeChoice(choice: ToolChoice): unknown {
 function writeFormat(format: OutputFormat, notes: Notes): unknown {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name = SCHEMA_NAME, description, strict } = format;
-  const { schema, is_held } = writeAnswerSchema(format, 'chat', notes);
-  const said = is_held || strict === false ? strict : undefined;
+  const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
+  const said = is_strict || strict === false ? strict : undefined;
   return { type: 'json_schema', json_schema: present({ name, description, schema, strict: said }) };
 }
 
@@ -312,13 +316,13 @@ function writeBound({ max_output_tokens: bound }: Conversation, target: Upstream
 function writeSampling(conversation: Conversation, notes: Notes): Json {
   const { temperature, top_p, top_k, frequency_penalty, presence_penalty, seed, stop } = conversation;
   if (top_k !== undefined) notes.note('top_k');
-  const { most } = ACCEPTED.chat.stops;
+  const { most } = accepted.stops;
   if (stop !== undefined && stop.length > most) notes.note('many_stops');
   const told = stop?.slice(0, most);
   return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: told });
 }
 
-function writeReasoning(wish: ReasoningWish | undefined, target: UpstreamTarget, notes: Notes): Json {
+function writeReasoning(wish: ReasoningRequest | undefined, target: UpstreamTarget, notes: Notes): Json {
   if (wish === undefined) return {};
   if (wish.show !== undefined) notes.note('reasoning_display');
   const effort = effortOf(wish, notes);

@@ -1,6 +1,6 @@
 import { jsonText } from '../../../base/kit/text/printable.ts';
-import { KNOWN_KEYS } from '../body/decisive-fields.ts';
 import { MESSAGES_LIFETIMES } from '../body/lifetimes.ts';
+import { KNOWN_KEYS } from '../body/privileged-fields.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { errorHeaders, messagesTypeOf, messagesTypeOfStatus, type ProtocolErrors } from '../errors.ts';
 import { MEANINGS, MESSAGES_TYPES, meaningOf } from '../read-error.ts';
@@ -8,10 +8,11 @@ import { own } from '../read-json.ts';
 import type { Problem } from '../translation/conversation.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readMessagesBody } from './body.ts';
+import { findMadeReasoning } from './made-reasoning.ts';
 import { MessagesReader, messagesTexts, readDocument, readMessagesUsage } from './read-answer.ts';
 import { readRequest } from './read-request.ts';
 import { MessagesWriter, writeDocument } from './write-answer.ts';
-import { writeRequest } from './write-request.ts';
+import { accepted, writeRequest } from './write-request.ts';
 
 /** How Messages clients recognise that they must compact the conversation. */
 const TOO_LONG = 'prompt is too long';
@@ -53,18 +54,34 @@ export const messagesErrors: ProtocolErrors = {
 
 /** The Messages protocol. */
 export const messagesProtocol: ProtocolDefinition = {
+  name: 'Messages',
   api: 'the Messages API',
+  provider: 'anthropic',
   path: '/v1/messages',
   known_keys: KNOWN_KEYS,
+  // The version that translated requests are written in.
+  form_headers: { version: '2023-06-01', beta: undefined },
   readBody: readMessagesBody,
   meantFor,
+  output: { fields: ['max_tokens'], min: 0, is_required: true, runs_max: 10, are_runs_bounded: false },
+  kept: { cache_lifetimes: true, call_state: false, responses: false },
   lifetimes: MESSAGES_LIFETIMES,
   readUsage: ofOutline(readMessagesUsage),
   errors: messagesErrors,
   texts: messagesTexts,
-  keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
+  stream: {
+    preamble: ['message_start', 'ping'],
+    has_preamble: false,
+    openings: ['content_block_start'],
+    empty_parts: ['text', 'thinking'],
+    has_end: true,
+    has_usage_option: false,
+    keep_alive: 'event: ping\ndata: {"type": "ping"}\n\n',
+  },
+  accepted,
   adapter: {
     readRequest,
+    findMadeReasoning,
     writeRequest,
     createReader: (notes) => new MessagesReader(notes),
     readDocument,
@@ -78,5 +95,6 @@ export const messagesProtocol: ProtocolDefinition = {
     plain_call_ids: true,
     one_text: false,
     stop_field: 'stop_sequences',
+    base_path: '',
   },
 };

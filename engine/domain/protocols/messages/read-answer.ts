@@ -105,7 +105,7 @@ export class MessagesReader implements StreamReader {
     emit({ type: 'error', problem: readProblem(undefined, error) });
   }
 
-  /** Who says why the model stopped has said everything; not all send the event that ends the stream. */
+  /** Complete after the stop reason: not all servers send the event that ends the stream. */
   get finished(): boolean {
     return this.#over || saysReason(this.#stop_reason);
   }
@@ -224,7 +224,7 @@ export class MessagesReader implements StreamReader {
   }
 
   #finish(emit: Emit): void {
-    // An end without a reason, of an answer without anything in it, is none.
+    // An empty response without a stop reason is incomplete.
     if (!saysReason(this.#stop_reason) && this.#is_empty) throw notComplete();
     this.#over = true;
     this.#start(undefined, emit);
@@ -275,7 +275,7 @@ function inputText(input: unknown): string {
   }
 }
 
-/** What an answer says of its usage. */
+/** Usage of a response. */
 
 /** How the wire names the uses of a tool: `web_search_requests`. */
 const TOOL_FIELD = /^([a-z][a-z0-9_]{0,63})_requests$/;
@@ -288,7 +288,7 @@ const UNNAMED_DELTA = '{"type":"content_block_delta"';
 /** What surrounds the text in the data of a delta event. */
 const DELTA_FRAME_CHARS = '{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}'.length;
 
-/** Where Amazon Bedrock tells the counts of a stream, in its last event. */
+/** Counts in the last event of a stream of Amazon Bedrock. */
 const BEDROCK = 'amazon-bedrock-invocationMetrics';
 
 /** What the counts of a `usage` object are called, by the protocol and by Amazon Bedrock. */
@@ -312,7 +312,7 @@ export function readMessagesUsage(reading: UsageReading, { name, data }: Respons
   }
 }
 
-/** Takes in a document, or an event; what it says itself that it is counts before what it is called. */
+/** Reads a document or an event; `type` in its data overrides the event name. */
 function readMessage(reading: UsageReading, name: string | undefined, data: string): void {
   const message = parseObject(data);
   if (message === undefined) return;
@@ -342,7 +342,7 @@ function readMessage(reading: UsageReading, name: string | undefined, data: stri
   takeMessageUsage(reading, type, message);
 }
 
-/** Takes in what an event of a stream, or a document, says of usage: the one reader for the bill and for translated answers. */
+/** Reads the usage of an event or document, for the bill and for translated responses. */
 function takeMessageUsage(reading: UsageReading, type: unknown, said: Json): void {
   if (type !== 'message_start' && type !== 'message_delta' && type !== 'message_stop' && type !== 'message') return;
   const delta = asObject(said.delta);

@@ -26,7 +26,7 @@ import type {
   OutputFormat,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   TextPart,
   Tool,
   ToolChoice,
@@ -40,7 +40,7 @@ import { readSchema } from '../translation/tool-schemas.ts';
 
 type Role = 'user' | 'assistant' | 'system';
 
-/** Reads one content block; several parts where the vocabulary has no word for it as a whole, none where it is left out. */
+/** Reads one content block as one part, several parts, or none where it is left out. */
 type BlockReader = (block: Json, path: string, notes: Notes) => readonly Part[];
 
 interface BlockKind {
@@ -308,7 +308,7 @@ const CONFIG_FIELDS: ReadonlySet<string> = new Set(['effort', 'format', 'task_bu
 const THINKING_FIELDS: ReadonlySet<string> = new Set(['type', 'budget_tokens', 'display']);
 
 /** How much the client wants the model to think. Raises invalid_request. */
-function readReasoning(body: Json, notes: Notes): ReasoningWish | undefined {
+function readReasoning(body: Json, notes: Notes): ReasoningRequest | undefined {
   const effort = readEffort(body, notes);
   const thinking = optional(body, 'thinking', objectAt);
   if (thinking === undefined) return effort && { effort };
@@ -333,7 +333,7 @@ function readReasoning(body: Json, notes: Notes): ReasoningWish | undefined {
   }
 }
 
-function readEffort(body: Json, notes: Notes): ReasoningWish['effort'] {
+function readEffort(body: Json, notes: Notes): ReasoningRequest['effort'] {
   const config = optional(body, 'output_config', objectAt);
   if (config === undefined) return undefined;
   noteOthers(config, CONFIG_FIELDS, notes);
@@ -345,7 +345,7 @@ function readEffort(body: Json, notes: Notes): ReasoningWish['effort'] {
 }
 
 /** New words for the display come with new versions of clients, and all so far show something. */
-function readDisplay(thinking: Json, notes: Notes): Pick<ReasoningWish, 'show'> {
+function readDisplay(thinking: Json, notes: Notes): Pick<ReasoningRequest, 'show'> {
   const display = optional(thinking, 'display', textAt, 'thinking.');
   if (display === undefined) return {};
   if (display !== 'summarized' && display !== 'omitted') notes.note('thinking_display');
@@ -501,7 +501,7 @@ function noteFields(body: Json, notes: Notes): void {
   noteOthers(body, KNOWN, notes);
 }
 
-/** Clients that are told of a lost thread send the whole conversation again, as a new one. */
+/** Clients recover from a lost thread by sending the whole conversation as a new one. */
 function noteThread(body: Json, notes: Notes): void {
   const thread = optional(body, 'thread', objectAt);
   if (thread === undefined) return;
@@ -524,7 +524,7 @@ function readTurn(message: Json, path: string, notes: Notes): readonly Turn[] {
   if (role !== 'user' && role !== 'assistant' && role !== 'system') {
     throw invalid(`${path}.role`, 'must be user, assistant or system');
   }
-  // A message of the role system may change settings and say nothing.
+  // A message of the role system may change settings without a text.
   const content = message.content ?? (role === 'system' ? [] : undefined);
   const parts = readContent(content, role, `${path}.content`, notes);
   if (parts.length === 0) return role === 'user' && isText(content) ? [{ role, parts }] : [];
@@ -556,7 +556,7 @@ function stopsAt(value: unknown, param: string): readonly string[] | undefined {
   return stops.length === 0 ? undefined : stops;
 }
 
-/** `auto` is what every protocol does when nothing is said. */
+/** `auto` is the default of every protocol. */
 function tierAt(value: unknown, param: string): string | undefined {
   const tier = nameAt(value, param);
   return tier === 'auto' ? undefined : tier === 'standard_only' ? 'default' : tier;

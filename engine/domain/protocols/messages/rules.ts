@@ -23,7 +23,7 @@ export const MESSAGES_RULES = {
     task_budget: ['output_config.task_budget', 'The model is not told how many tokens the whole task may take.'],
     effort_without_thinking: [
       'output_config.effort beside thinking that is disabled',
-      'The upstream is told not to think, and nothing else.',
+      'Thinking is disabled, without further settings.',
     ],
     request_citations: [
       'citations of documents and in the history',
@@ -31,7 +31,7 @@ export const MESSAGES_RULES = {
     ],
     image_transformations: ['transformations of an image', 'What happens to large images is decided by the upstream.'],
     tool_call_origin: ['caller and toolset_name of tool calls and results', 'Every call is one the model made itself.'],
-    tool_examples: ['input_examples of a tool', 'The model is told name, description and schema.'],
+    tool_examples: ['input_examples of a tool', 'The model gets name, description and schema.'],
     tool_loading: ['defer_loading of a tool', 'The tool is sent from the start.'],
     tool_streaming: ['eager_input_streaming of a tool', 'How arguments stream is decided by the upstream.'],
     tool_callers: ['allowed_callers of a tool', 'Only the model itself calls the tool.'],
@@ -45,11 +45,8 @@ export const MESSAGES_RULES = {
       'content blocks of type compaction',
       'The summary is given as text; an encrypted one is left out.',
     ],
-    thinking_display: [
-      'thinking.display other than summarized and omitted',
-      'The upstream is asked to show what it thinks.',
-    ],
-    thinking_between_tools: ['thinking of type between_tools', 'The upstream is told to think, wherever it does so.'],
+    thinking_display: ['thinking.display other than summarized and omitted', 'The request asks for visible thinking.'],
+    thinking_between_tools: ['thinking of type between_tools', 'Thinking is enabled; the upstream chooses where.'],
     document_context: ['context of a document', 'It is given as a text before the document.'],
     document_content: [
       'documents made of content blocks',
@@ -129,7 +126,7 @@ export const MESSAGES_RULES = {
     blank_text: ['texts of white space alone', 'Upstreams of this protocol refuse them.'],
     image_detail: ['detail of an image', 'This protocol has no levels of detail.'],
     cache_marks: ['more than four cache marks', 'The last four stay; a mark covers everything before it.'],
-    output_format_name: ['name and description of an output schema', 'The model is told the schema alone.'],
+    output_format_name: ['name and description of an output schema', 'The model gets the schema only.'],
     thinking_with_forced_tool: [
       'reasoning beside a tool choice that forces a call',
       'Upstreams of this protocol refuse both together, so the call is forced and the model does not think.',
@@ -162,7 +159,7 @@ export const MESSAGES_RULES = {
       'content blocks of a type this version does not know, and pieces of blocks',
       'They are left out; where both sides speak the same protocol they pass untouched.',
     ],
-    answer_stop_details: ['stop_details', 'That the model refused is told; why is not.'],
+    answer_stop_details: ['stop_details', 'The refusal passes, without its reason.'],
   }),
   ...unanswered.changed({
     answer_call_id: [

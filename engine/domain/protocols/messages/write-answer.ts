@@ -1,4 +1,3 @@
-import { writtenReason } from '../stop-reasons.ts';
 import {
   type AnswerContext,
   gatherAnswer,
@@ -18,13 +17,13 @@ import { argumentsObject } from './arguments.ts';
 import { messagesErrors } from './index.ts';
 
 /**
- * A usage object. Cached tokens that nobody told are left out: the protocol knows null for them, but one client takes a null for
+ * A usage object. Unknown counts of cached tokens are left out: the protocol knows null for them, but one client takes a null for
  * unreadable. Other counts are 0, as every answer has them.
  */
 function writeUsage(usage: ModelUsage): Json {
   const { cache_write_5m, cache_write_1h, reasoning } = usage;
   const split = cache_write_5m !== undefined || cache_write_1h !== undefined;
-  // Upstreams that tell one of them have no other.
+  // Upstreams that report one of them have no other.
   const has_cache = split || usage.cache_read !== undefined || usage.cache_write !== undefined;
   return {
     input_tokens: usage.input ?? 0,
@@ -56,9 +55,21 @@ function writeHead({ model }: { readonly model?: string }, answer: AnswerContext
   };
 }
 
-/** `stop_reason` of an answer. A refusal may have come as text of its own, with a reason that says nothing of it. */
+/** `stop_reason` by the reason why a response ended. */
+const STOP_REASONS: Readonly<Record<StopReason, string>> = {
+  finished: 'end_turn',
+  stop_sequence: 'stop_sequence',
+  tool_calls: 'tool_use',
+  paused: 'pause_turn',
+  refusal: 'refusal',
+  content_filter: 'refusal',
+  max_tokens: 'max_tokens',
+  context_window: 'model_context_window_exceeded',
+};
+
+/** `stop_reason` of a response. A refusal may come as a text of its own, with an ordinary reason. */
 function writeStopReason(reason: StopReason, has_refusal: boolean): string {
-  return writtenReason('messages', reason === 'finished' && has_refusal ? 'refusal' : reason);
+  return STOP_REASONS[reason === 'finished' && has_refusal ? 'refusal' : reason];
 }
 
 interface Part {

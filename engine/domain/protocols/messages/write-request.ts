@@ -1,4 +1,5 @@
 import { present } from '../read-json.ts';
+import { type Accepted, STRING_FORMATS } from '../translation/accepted.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -7,7 +8,7 @@ import type {
   Json,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   Source,
   TextPart,
   Tool,
@@ -19,8 +20,28 @@ import type {
 import { effortOf, lateInstructions, OPENING } from '../translation/features.ts';
 import { takenImage } from '../translation/files.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
-import { HeldSet } from '../translation/tool-schemas.ts';
+import { StrictSchemas } from '../translation/tool-schemas.ts';
 import { argumentsObject } from './arguments.ts';
+
+/** Guide "Structured outputs", section "JSON Schema limitations", and what the SDKs' transform_schema leaves in a schema. */
+export const accepted: Accepted = {
+  refused_at_top: ['anyOf', 'oneOf', 'allOf'],
+  explicit: false,
+  dialect: true,
+  property_name: /^[a-zA-Z0-9_.-]{1,64}$/,
+  held: {
+    keywords: new Set(['format', 'minItems']),
+    formats: new Set([...STRING_FORMATS, 'uri']),
+    min_items_max: 1,
+    all_required: false,
+    recursion: false,
+    alternatives_at_top: true,
+    fully_typed: false,
+    most: { tools: 20, optional: 24, unions: 16 },
+  },
+  tool_name_chars: 128,
+  stops: { most: Infinity, blank: false },
+};
 
 /** A content block, tool or message of a request as it is written. */
 type Block = Record<string, unknown>;
@@ -251,7 +272,7 @@ interface Thinking {
   readonly effort?: string;
 }
 
-/** Decides how the model is told to think; what it cannot be told is noted. */
+/** Writes the parameters of thinking; notes what the model does not accept. */
 function writeThinking(
   { reasoning, tool_choice }: Conversation,
   target: UpstreamTarget,
@@ -269,7 +290,7 @@ function writeThinking(
   return target.thinking === 'adaptive' ? adaptive(reasoning, notes) : budgeted(reasoning, max_tokens, notes);
 }
 
-/** Some models that adapt refuse to be told not to think; unless they are told to, most don't. */
+/** Some adaptive models refuse `disabled`; without `thinking`, most do not think. */
 function silent(target: UpstreamTarget, notes: Notes): Thinking {
   if (target.thinking === 'none') return { on: false };
   if (target.thinking === 'budget') return { on: false, thinking: { type: 'disabled' } };
@@ -299,19 +320,19 @@ function answersForeignCalls(messages: readonly Message[]): boolean {
   return first !== 'thinking' && first !== 'redacted_thinking';
 }
 
-function display({ show }: ReasoningWish): Block {
+function display({ show }: ReasoningRequest): Block {
   if (show === undefined) return {};
   return { display: show ? 'summarized' : 'omitted' };
 }
 
-function adaptive(wish: ReasoningWish, notes: Notes): Thinking {
+function adaptive(wish: ReasoningRequest, notes: Notes): Thinking {
   const thinking = { type: 'adaptive', ...display(wish) };
   const effort = effortOf(wish, notes);
   if (effort === 'minimal') notes.note('thinking_effort');
   return { on: true, thinking, ...(effort !== undefined && { effort: effort === 'minimal' ? 'low' : effort }) };
 }
 
-function budgeted(wish: ReasoningWish, max_tokens: number, notes: Notes): Thinking {
+function budgeted(wish: ReasoningRequest, max_tokens: number, notes: Notes): Thinking {
   const effort = wish.effort === undefined || wish.effort === 'none' ? 'medium' : wish.effort;
   // An effort must leave room for the answer itself; a budget that the client chose needs to fit only.
   const asked = wish.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
@@ -330,7 +351,7 @@ const SCHEMA_ONLY =
 /** Writes a request for an upstream. Raises not_translatable by a rule. */
 export function writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Json {
   noteUnsaid(conversation, notes);
-  const held = new HeldSet('messages', notes);
+  const held = new StrictSchemas(accepted, notes);
   const format = writeFormat(conversation, held, notes);
   const system = writeSystem(conversation, format !== undefined, notes);
   const messages = writeMessages(conversation.turns, notes);
@@ -368,10 +389,10 @@ function noteUnsaid(conversation: Conversation, notes: Notes): void {
   if (metadata !== undefined && Object.keys(metadata).length > 0) notes.note('metadata');
 }
 
-/** An answer that the upstream cannot be asked to hold the model to is asked for in words. */
-function writeSystem({ instructions, output_format }: Conversation, is_held: boolean, notes: Notes): Block[] {
+/** A response format that the upstream cannot enforce becomes an instruction. */
+function writeSystem({ instructions, output_format }: Conversation, is_strict: boolean, notes: Notes): Block[] {
   const system = writeTexts(instructions, notes);
-  if (output_format === undefined || is_held) return system;
+  if (output_format === undefined || is_strict) return system;
   const schema = output_format.kind === 'json_schema' ? output_format.schema : {};
   if (Object.keys(schema).length === 0) {
     notes.note('json_object_mode');
@@ -399,7 +420,7 @@ function mendEnds(system: Block[], messages: Message[], notes: Notes): void {
   }
 }
 
-function writeTool(tool: Tool, held: HeldSet, notes: Notes): Block {
+function writeTool(tool: Tool, held: StrictSchemas, notes: Notes): Block {
   const { name, description, free_text, cache } = tool;
   if (free_text) notes.note('free_text_tool');
   const { schema, strict } = held.tool(tool);
@@ -412,7 +433,7 @@ function writeTool(tool: Tool, held: HeldSet, notes: Notes): Block {
   };
 }
 
-/** Tools that were called although the request has none, as in one that asks for a summary; upstreams want them named. */
+/** Tools in the history of a request without tools, such as one for a summary; upstreams require their definitions. */
 function calledTools({ turns }: Conversation, notes: Notes): Block[] {
   const names = new Set(
     turns.flatMap(({ parts }) => parts.flatMap((part) => (part.kind === 'tool_call' ? part.name : []))),
@@ -429,7 +450,7 @@ function writeChoice({ tool_choice, parallel_tool_calls }: Conversation): Block 
   return { tool_choice: { type: kind, ...named, ...(single && { disable_parallel_tool_use: true }) } };
 }
 
-function writeFormat({ output_format }: Conversation, held: HeldSet, notes: Notes): Block | undefined {
+function writeFormat({ output_format }: Conversation, held: StrictSchemas, notes: Notes): Block | undefined {
   if (output_format?.kind !== 'json_schema') return undefined;
   if (output_format.name !== undefined || output_format.description !== undefined) notes.note('output_format_name');
   const schema = held.answer(output_format);
@@ -453,7 +474,7 @@ function writeSampling({ temperature, top_p, top_k }: Conversation, thinking: bo
     return keep_top_p ? { top_p } : {};
   }
   if (temperature !== undefined && temperature > 1) notes.note('temperature_range');
-  // One at its neutral value says nothing, and models refuse two.
+  // Neutral values are left out: models refuse two of them.
   const both = temperature !== undefined && top_p !== undefined && top_p !== 1;
   if (both) notes.note('temperature_and_top_p');
   if (temperature === undefined) return present({ top_p, top_k });

@@ -39,7 +39,7 @@ const CLIENT_TOOLS: ReadonlySet<unknown> = new Set([
   'computer_use_preview',
 ]);
 
-/** Tools are searched for by the provider, unless the client says that it does so. */
+/** The provider runs the tool search, unless the client does. */
 const isClients = ({ type, execution }: Fields) =>
   CLIENT_TOOLS.has(type) || (type === 'tool_search' && execution === 'client');
 
@@ -74,7 +74,7 @@ export function meantFor({
 export function readResponsesBody(body: Fields): BodyReading {
   const { background, input } = body;
   if (background != null && background !== false) {
-    const why = 'an answer nobody waits for could not be metered. Send the request without it and read the stream';
+    const why = 'usage of a background response cannot be metered. Send the request without it and read the stream';
     throw invalid('background', `must be false or left out: ${why}`);
   }
   const items = typeof input === 'string' ? [input] : inputItems(input);
@@ -101,7 +101,7 @@ export function readResponsesBody(body: Fields): BodyReading {
   };
 }
 
-/** Upstreams that are told of calls are told of tools. */
+/** Calls in the history require tools. */
 function isCall(item: unknown): boolean {
   const { type } = fieldsOf(item);
   return type === 'function_call' || type === 'custom_tool_call';

@@ -1,15 +1,15 @@
 import { ERRORS, type StageError } from '../../../base/contract/errors.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
-import { KNOWN_KEYS } from '../body/decisive-fields.ts';
 import { COMPAT_LIFETIMES } from '../body/lifetimes.ts';
+import { KNOWN_KEYS } from '../body/privileged-fields.ts';
 import type { ProtocolDefinition } from '../definition.ts';
 import { type BrokenStream, compatErrors, type FailedRequest, OVERFLOW_CODE, type ProtocolErrors } from '../errors.ts';
 import { ofOutline } from '../usage.ts';
 import { meantFor, readResponsesBody } from './body.ts';
 import { ResponsesReader, readDocument, readResponsesUsage, responsesTexts } from './read-answer.ts';
-import { readRequest } from './read-request.ts';
+import { findMadeReasoning, readRequest } from './read-request.ts';
 import { echoOf, ResponsesWriter, writeDocument } from './write-answer.ts';
-import { writeRequest } from './write-request.ts';
+import { accepted, OUTPUT_TOKENS_MIN, writeRequest } from './write-request.ts';
 
 /**
  * Errors of Responses. Its clients look for the one or the other of the two events that end a stream, and the coding CLI knows
@@ -70,18 +70,40 @@ function event(value: { readonly type: string; readonly [key: string]: unknown }
 
 /** Responses. */
 export const responsesProtocol: ProtocolDefinition = {
+  name: 'Responses',
   api: 'the Responses API',
+  provider: 'openai',
   path: '/v1/responses',
   known_keys: KNOWN_KEYS,
+  form_headers: {},
   readBody: readResponsesBody,
   meantFor,
+  output: {
+    fields: ['max_output_tokens'],
+    min: OUTPUT_TOKENS_MIN,
+    is_required: false,
+    // The API documents no bound; no response is known to have taken as many.
+    runs_max: 100,
+    are_runs_bounded: true,
+  },
+  kept: { cache_lifetimes: false, call_state: false, responses: true },
   lifetimes: COMPAT_LIFETIMES,
   readUsage: ofOutline(readResponsesUsage),
   errors: responsesErrors,
   texts: responsesTexts,
-  keep_alive: ': keep-alive\n\n',
+  stream: {
+    preamble: ['response.created', 'response.queued', 'response.in_progress'],
+    has_preamble: true,
+    openings: ['response.output_item.added', 'response.content_part.added', 'response.reasoning_summary_part.added'],
+    empty_parts: ['message', 'reasoning', 'output_text', 'summary_text'],
+    has_end: true,
+    has_usage_option: false,
+    keep_alive: ': keep-alive\n\n',
+  },
+  accepted,
   adapter: {
     readRequest,
+    findMadeReasoning,
     writeRequest,
     echoOf,
     createReader: (notes) => new ResponsesReader(notes),
@@ -96,5 +118,6 @@ export const responsesProtocol: ProtocolDefinition = {
     plain_call_ids: false,
     one_text: false,
     stop_field: 'stop',
+    base_path: '/v1',
   },
 };

@@ -102,7 +102,7 @@ const TEXT_PARTS: ReadonlySet<unknown> = new Set([undefined, null, 'output_text'
 
 const objectsIn = (value: unknown): readonly Json[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
-/** One item of the output, as it streams. Items of other types than messages, reasoning and calls say nothing. */
+/** One item of the output, as it streams. Only messages, reasoning and calls have content. */
 class OutputItem {
   readonly #parts: Parts;
   readonly #type: unknown;
@@ -234,15 +234,17 @@ function joined(value: unknown): string {
 }
 
 interface TextEvent {
+  /** Whether the event repeats the whole text, which ends. */
+  readonly is_whole: boolean;
   readonly kind: DeltaKind;
-  /** Where the whole text stands, which some servers tell and nothing before it. */
+  /** The field with the whole text, which some servers send without deltas. */
   readonly field: string;
   readonly index: 'content_index' | 'summary_index';
-  /** The item that has begun where no event said so; a call without its name cannot be made up for. */
+  /** The item that begins implicitly; a call cannot, as it needs its name. */
   readonly item?: 'message' | 'reasoning';
 }
 
-/** Events with pieces of a text end in `delta`, and those that repeat it whole in `done`. */
+/** Events with a piece of a text (`delta`), and those that repeat it whole (`done`), by their type. */
 const TEXTS: ReadonlyMap<string, TextEvent> = new Map(
   (
     [
@@ -253,7 +255,12 @@ const TEXTS: ReadonlyMap<string, TextEvent> = new Map(
       ['function_call_arguments', 'arguments', 'arguments', 'content_index'],
       ['custom_tool_call_input', 'input', 'input', 'content_index'],
     ] as const
-  ).map(([name, kind, field, index, item]) => [`response.${name}`, { kind, field, index, ...(item && { item }) }]),
+  ).flatMap(([name, kind, field, index, item]) =>
+    [false, true].map((is_whole) => [
+      `response.${name}.${is_whole ? 'done' : 'delta'}`,
+      { is_whole, kind, field, index, ...(item && { item }) },
+    ]),
+  ),
 );
 
 const FAILED: ReadonlySet<unknown> = new Set(['failed', 'cancelled']);
@@ -267,11 +274,11 @@ export class ResponsesReader implements StreamReader {
   readonly #parts: Parts;
   readonly #notes: Notes;
   readonly #items = new Map<unknown, OutputItem | 'done'>();
-  /** Items came that cannot be told from those that the last event repeats. */
+  /** Whether items came without identifiers, which the last event may repeat. */
   #nameless = false;
   /** The type of the open item that has no key. */
   #nameless_type: unknown;
-  /** Indexes of items by their identifiers, as some servers tell the one here and the other there. */
+  /** Indexes of items by their identifiers: some servers send the one here and the other there. */
   readonly #indexes = new Map<unknown, unknown>();
   #started = false;
   #over = false;
@@ -290,9 +297,8 @@ export class ResponsesReader implements StreamReader {
       if (isError(event)) return this.#fail(event, emit);
       throw brokenAnswer('an event has no type');
     }
-    const [, base = '', moment] = /^(.*)\.(delta|done)$/.exec(type) ?? [];
-    const told = TEXTS.get(base);
-    if (told !== undefined) return this.#readText(event, told, moment === 'done', emit);
+    const text_event = TEXTS.get(type);
+    if (text_event !== undefined) return this.#readText(event, text_event, emit);
     if (END_EVENTS.has(type))
       return this.#end(objectIn(event, 'response'), type.slice('response.'.length), emit, event.usage);
     switch (type) {
@@ -331,7 +337,7 @@ export class ResponsesReader implements StreamReader {
     this.#end(response, 'completed', emit);
   }
 
-  /** Some servers call every end completed, or done, and say in its status which one it is. */
+  /** Some servers send `completed` or `done` for every end, with the kind in its status. */
   #end(response: Json, name: string, emit: Emit, usage_beside?: unknown): void {
     const is_open = name === 'completed' || name === 'done';
     const status = is_open && ENDED.has(response.status) ? response.status : name;
@@ -345,11 +351,12 @@ export class ResponsesReader implements StreamReader {
     emit(startOfAnswer(response));
   }
 
-  #readText(event: Json, told: TextEvent, is_whole: boolean, emit: Emit): void {
-    const text = is_whole ? event[told.field] : event.delta;
+  #readText(event: Json, known: TextEvent, emit: Emit): void {
+    const { is_whole, kind, field, index } = known;
+    const text = is_whole ? event[field] : event.delta;
     if (!is_whole && typeof text !== 'string') throw brokenAnswer('a delta is not a string');
     if (typeof text !== 'string' || (is_whole && text === '')) return;
-    this.#itemFor(event, told, emit)?.say(told.kind, innerOf(event, told.index), text, is_whole, emit);
+    this.#itemFor(event, known, emit)?.say(kind, innerOf(event, index), text, is_whole, emit);
   }
 
   /** The item of a text; some servers leave out that it begins. */
@@ -397,7 +404,7 @@ export class ResponsesReader implements StreamReader {
     } else this.#items.set(key, 'done');
   }
 
-  /** The item that came in pieces which did not say whose they are, where this can be it. */
+  /** The open item without an identifier, where this can be it. */
   #takeNameless({ type }: Json): OutputItem | undefined {
     const item = this.#nameless_type === type ? this.#openAt(null) : undefined;
     if (item !== undefined) this.#items.delete(null);
@@ -456,22 +463,22 @@ function innerOf(event: Json, key: string): number {
   return typeof value === 'number' ? value : 0;
 }
 
-/** Why an answer is incomplete; not every server says it. */
+/** Why a response is incomplete; not every server reports it. */
 function cutWord(details: unknown): string {
   const reason = isObject(details) ? details.reason : undefined;
   return saysReason(reason) ? reason : 'max_output_tokens';
 }
 
-/** An answer that is incomplete has not ended like a whole one, whatever its reason says. */
+/** The stop reason of an incomplete response, which is never that of a whole one. */
 function cutReason(reason: StopReason): StopReason {
   return reason === 'finished' || reason === 'tool_calls' ? 'max_tokens' : reason;
 }
 
-/** What an answer says of its usage. */
+/** Usage of a response. */
 
 /** Events with text that the model wrote. */
 const DELTA_EVENTS: ReadonlySet<string> = new Set([
-  ...[...TEXTS.keys()].map((name) => `${name}.delta`),
+  ...[...TEXTS.keys()].filter((name) => name.endsWith('.delta')),
   ...['response.mcp_call_arguments.delta', 'response.code_interpreter_call_code.delta'],
   ...['response.shell_call_command.delta', 'response.audio.transcript.delta'],
 ]);
@@ -483,7 +490,7 @@ const DELTA_TEXT = /"delta"\s*:\s*"(?!")/g;
 const OUTPUT = /"output"\s*:\s*\[/;
 const OUTPUT_TEXT = /"(?:text|refusal|arguments|input)"\s*:\s*"(?!")/g;
 
-/** Where most upstreams say what an event is. */
+/** The `type` at the beginning of an event. */
 const TYPE_FIRST = '{"type":"';
 
 /** Items of the provider's tools that may have a price by use. */
@@ -504,7 +511,7 @@ export function readResponsesUsage(reading: UsageReading, { name, data }: Respon
   else if (END_EVENTS.has(type)) {
     const event = parseObject(data);
     const response = asObject(event?.response);
-    // Some servers say in its status how it ended.
+    // Some servers report the end in its status.
     const has_failed = FAILED.has(type.slice('response.'.length)) || FAILED.has(response?.status);
     if (has_failed) reading.failed = true;
     takeEnd(reading, response, !has_failed, event?.usage);
@@ -517,11 +524,11 @@ function typeOf(data: string): string {
   return String(parseObject(data)?.type);
 }
 
-/** A whole answer where a stream was asked for: all that it says. After deltas it would be a repetition. */
+/** A whole response in place of a stream; after deltas it is a repetition. */
 function countOutput(reading: UsageReading, data: string): void {
   const from = data.search(OUTPUT);
   if (from < 0) return;
-  // They are told back, and can be texts as well.
+  // They are parameters of the request, and can be texts.
   const instructions = data.indexOf('"instructions"', from);
   countTexts(reading, data, OUTPUT_TEXT, from, Infinity, instructions < 0 ? data.length : instructions);
 }
@@ -547,7 +554,7 @@ function takeEnd(reading: UsageReading, response: Json | undefined, is_whole: bo
 
 /**
  * Takes in the usage at the end of a stream, or of a document: the one reader for the bill and for translated answers.
- * @param beside what the event says of usage beside its response, as some servers do.
+ * @param beside usage of the event beside its response, as some servers send it.
  */
 function takeResponseUsage(
   reading: UsageReading,
@@ -559,11 +566,11 @@ function takeResponseUsage(
   if (report !== undefined) takeTotals(reading, report);
   const is_counted = report?.counts.output !== undefined;
   reading.counted ||= is_counted;
-  // Of an answer that failed nothing more comes either, once its tokens are told.
+  // After its tokens nothing more comes of a failed response.
   reading.complete ||= is_whole || is_counted;
 }
 
-/** Uses are the items that were seen, in the stream or at its end; of searches some upstreams tell the number that they charge. */
+/** Counts uses by items, in the stream or at its end; some upstreams report the billed number of searches. */
 function reportTools(reading: UsageReading, response: Json | undefined): void {
   const used = Object.create(null) as Record<string, number>;
   for (const item of Array.isArray(response?.output) ? response.output : []) {
@@ -591,7 +598,7 @@ function takeDocument(reading: UsageReading, response: Json | undefined): void {
 /** Keys of images, beside those that other protocols have. */
 const IMAGES: ReadonlySet<string | undefined> = new Set(['result', 'partial_image_b64']);
 
-/** What a response says beside what it repeats of its request. */
+/** Fields of a response that do not repeat its request. */
 const ANSWERING: ReadonlySet<unknown> = new Set(['output', 'output_text', 'error', 'incomplete_details']);
 
 function kindOfType(type: unknown): TextKind | undefined {
@@ -602,7 +609,7 @@ function kindOfType(type: unknown): TextKind | undefined {
   return /_call\b|_call_/.test(type) ? 'tool_input' : undefined;
 }
 
-/** The kind that the innermost typed object around a place says. */
+/** The kind by the innermost typed object around a place. */
 function kindOf(path: Path, event: Json): TextKind {
   let kind = kindOfType(event.type);
   let value: unknown = event;

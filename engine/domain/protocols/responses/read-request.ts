@@ -24,7 +24,7 @@ import type {
   OutputFormat,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   RefusalPart,
   TextPart,
   Tool,
@@ -37,7 +37,7 @@ import { EFFORTS } from '../translation/conversation.ts';
 import { readBreakpoint, readMetadata, readPromptCache, readUser } from '../translation/features.ts';
 import { filePart, readFileData, readUrl } from '../translation/files.ts';
 import { FREE_TEXT_PARAMETERS, freeTextArguments, withGrammar } from '../translation/free-text.ts';
-import { proofFromText } from '../translation/made-reasoning.ts';
+import { isMadeItem, type MadeReasoning, type Path, proofFromText } from '../translation/made-reasoning.ts';
 import type { Notes, RuleName } from '../translation/rules.ts';
 import { readSchema } from '../translation/tool-schemas.ts';
 
@@ -46,7 +46,7 @@ import { readSchema } from '../translation/tool-schemas.ts';
  * other tool.
  */
 
-/** The name of the tool, and the field with what it was told. */
+/** The name of the tool, and the field with its input. */
 const CALLS: ReadonlyMap<unknown, readonly [name: string, told: string]> = new Map([
   ['local_shell_call', ['local_shell', 'action']],
   ['shell_call', ['shell', 'action']],
@@ -82,7 +82,7 @@ class ClientCalls {
     const id = this.#idOf(item);
     if (name === undefined || id === undefined) return undefined;
     const at = `${param}.${told}`;
-    // A computer can be told several actions at once, or none.
+    // A computer call can have several actions, or none.
     const what = name === 'computer' && isAbsent(item.action) ? { actions: item.actions } : objectAt(item[told!], at);
     return { kind: 'tool_call', id, name, arguments: jsonTextAt(what, at) };
   }
@@ -168,7 +168,7 @@ function readFile(part: Json, param: string, notes: Notes): ImagePart | Document
 
 const CLIENT_KINDS = ['function', 'custom', 'namespace'];
 
-/** Fields of tools that other protocols cannot say. */
+/** Fields of tools that other protocols lack. */
 const LOST_OPTIONS = ['async', 'allowed_callers', 'defer_loading', 'output_schema'];
 
 interface Entry {
@@ -337,7 +337,7 @@ function readAllowed(choice: Json, tools: readonly Tool[], book: ToolBook, notes
   return { tool_choice: { kind: 'any' }, tools: left };
 }
 
-/** The tools that a search found, as its result tells them to the model. */
+/** The tools that a search found, as in its result. */
 function describeFound(value: unknown, book: ToolBook): string {
   const names = (Array.isArray(value) ? value : []).filter(isObject).flatMap((tool) => {
     if (typeof tool.name !== 'string') return [];
@@ -431,14 +431,14 @@ class InputReader {
     }
   }
 
-  /** All that the model says in a row is one turn. */
+  /** Consecutive items of the model are one turn. */
   #say(part: Part): void {
     const last = this.turns.at(-1);
     if (last?.role === 'assistant') last.parts.push(part);
     else this.turns.push({ role: 'assistant', parts: [part] });
   }
 
-  /** Results in a row are one turn; what the user says after them is the next. */
+  /** Consecutive results are one turn; the following user message is the next. */
   #answer(result: ToolResultPart): void {
     const last = this.turns.at(-1);
     if (last?.role === 'user' && last.parts.at(-1)?.kind === 'tool_result') last.parts.push(result);
@@ -515,7 +515,7 @@ const FIELDS: ReadonlySet<string> = new Set([
   ...['temperature', 'text', 'tool_choice', 'tools', 'top_logprobs', 'top_p', 'truncation', 'user'],
 ]);
 
-/** Fields that cannot be left out without changing what is asked. */
+/** Fields that cannot be dropped without changing the request. */
 const REFUSED: readonly (readonly [string, RuleName])[] = [
   ['previous_response_id', 'kept_conversation'],
   ['conversation', 'kept_conversation'],
@@ -578,7 +578,7 @@ function readSettings(body: Json, notes: Notes) {
     max_output_tokens: optional(body, 'max_output_tokens', countAt),
     temperature: optional(body, 'temperature', numberAt),
     top_p: optional(body, 'top_p', numberAt),
-    reasoning: readReasoningWish(optional(body, 'reasoning', objectAt), notes),
+    reasoning: readReasoningRequest(optional(body, 'reasoning', objectAt), notes),
     output_format: text && readFormat(optional(text, 'format', objectAt, 'text.')),
     verbosity: text && optional(text, 'verbosity', textAt, 'text.'),
     user: readUser(body, notes),
@@ -589,7 +589,7 @@ function readSettings(body: Json, notes: Notes) {
   });
 }
 
-function readReasoningWish(wish: Json | undefined, notes: Notes): ReasoningWish | undefined {
+function readReasoningRequest(wish: Json | undefined, notes: Notes): ReasoningRequest | undefined {
   if (wish === undefined) return undefined;
   const said = optional(wish, 'effort', textAt, 'reasoning.');
   const effort = EFFORTS.find((name) => name === said);
@@ -613,4 +613,13 @@ function readFormat(format: Json | undefined): OutputFormat | undefined {
     description: optional(format, 'description', textAt, 'text.format.'),
     strict: optional(format, 'strict', flagAt, 'text.format.'),
   });
+}
+
+/** Reasoning items that a translation has made. */
+export function findMadeReasoning({ input }: Json): MadeReasoning {
+  const items: readonly unknown[] = Array.isArray(input) ? input : [];
+  const paths = items.flatMap((item, index): Path[] => {
+    return isObject(item) && isMadeItem(item) ? [['input', index]] : [];
+  });
+  return { paths };
 }

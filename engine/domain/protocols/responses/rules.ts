@@ -7,7 +7,7 @@ export const RESPONSES_RULES = {
   ...asked.refused({
     kept_conversation: [
       'previous_response_id, conversation, item_reference',
-      'the upstream keeps no conversations. Send the whole conversation in `input`; SDKs do so when told `store: false`.',
+      'the upstream keeps no conversations. Send the whole conversation in `input`; SDKs do so with `store: false`.',
     ],
     prompt_template: [
       'prompt',
@@ -51,7 +51,7 @@ export const RESPONSES_RULES = {
     file_detail: ['detail of files', 'The upstream decides how closely it looks at a document.'],
     reasoning_options: [
       'reasoning.context, reasoning.mode, and the length of the summary',
-      'The upstream decides how it says what it thought.',
+      'The upstream chooses the form of its reasoning.',
     ],
     reasoning_content: ['content of reasoning that has a summary too', 'The summary is what the upstream gets back.'],
     include: ['include of results of provider tools', 'There are no such results.'],
@@ -66,7 +66,7 @@ export const RESPONSES_RULES = {
   ...unasked.changed({
     stop_sequences: [
       'stop sequences',
-      'The protocol has none, so the gateway cuts the text at the first of them, also across texts that follow one another, and says so; what the model writes after it is paid for.',
+      'The protocol has none: the gateway cuts the text at the first of them, also across consecutive texts. Output after the cut is billed.',
     ],
     small_output: ['bounds of the answer below 16 tokens', 'It becomes 16, the least that the protocol takes.'],
   }),
@@ -75,10 +75,7 @@ export const RESPONSES_RULES = {
     assistant_file: ['images and documents said by the model', 'The protocol has no words for them in the history.'],
   }),
   ...answered.dropped({
-    answer_phase: [
-      'phase commentary of messages',
-      'What the model says on its way and its answer are texts of one answer.',
-    ],
+    answer_phase: ['phase commentary of messages', 'Commentary and final text become texts of one response.'],
     answer_unknown_part: [
       'parts of messages of a type this version does not know',
       'They are left out; where both sides speak the same protocol they pass untouched.',
@@ -86,10 +83,7 @@ export const RESPONSES_RULES = {
     second_reasoning: ['reasoning text beside a summary of it', 'Whichever comes first is passed on.'],
   }),
   ...rulesBetween('response', ['messages'], ['responses']).changed({
-    refusal_stop: [
-      'stop_reason refusal',
-      'The answer is complete and its text is text; where there is none, a refusal says that the model declined.',
-    ],
+    refusal_stop: ['stop_reason refusal', 'The response is complete; without any text it has a refusal.'],
     full_window: ['stop_reason model_context_window_exceeded', 'The answer is incomplete for max_output_tokens.'],
   }),
 };

@@ -1,6 +1,5 @@
 import { parseBounded } from '../../../base/kit/json/bounded.ts';
 import { isObject, own } from '../read-json.ts';
-import { writtenReason } from '../stop-reasons.ts';
 import type {
   AnswerContext,
   Json,
@@ -18,7 +17,19 @@ import type { Notes } from '../translation/rules.ts';
 import { RESPONSES_TOTALS, writeTotals } from '../translation/usage.ts';
 import { responsesErrors } from './index.ts';
 
-/** The most that an answer repeats of instructions, of tools and of a schema, in characters each: it says them three times. */
+/** `incomplete_details.reason` by the reason why a response ended; `null`: it is completed. */
+const STOP_REASONS: Readonly<Record<StopReason, string | null>> = {
+  finished: null,
+  stop_sequence: null,
+  tool_calls: null,
+  paused: null,
+  refusal: null,
+  content_filter: 'content_filter',
+  max_tokens: 'max_output_tokens',
+  context_window: 'max_output_tokens',
+};
+
+/** Bound on repeated instructions, tools and schema, in characters each: a stream has them three times. */
 const REPEATED_CHARS_MAX = 1_048_576;
 
 /** Makes one event of a stream: its type and its fields as JSON text, beginning with a comma. */
@@ -26,13 +37,13 @@ type Say = (type: string, fields: string) => string;
 
 const text = (value: string): string => JSON.stringify(value);
 
-/** What the item of a part looks like. `whole` is all that was said in it, as JSON text; `undefined` while it is open. */
+/** The item of a part. `whole` is its whole text as JSON; `undefined` while it is open. */
 interface Shape {
   /** Stands before the identifier of the item. */
   readonly prefix: string;
   /** The members of the item behind its identifier. */
   readonly item: (whole: string | undefined, said: string) => string;
-  /** What events with its text are called; absent where nothing can be said before it is whole. */
+  /** Name of its text events; absent where there are no deltas. */
   readonly event?: string;
   /** Stands beside the delta. */
   readonly beside?: string;
@@ -149,7 +160,7 @@ class Item {
     return this.#add(decoder === undefined ? said : decoder.push(said), event, beside);
   }
 
-  /** Ends the item and says it whole. */
+  /** Ends the item, with its whole content. */
   end(): string {
     const { event, beside = '', decoder, done, part } = this.#shape;
     const rest = decoder === undefined ? '' : this.#add(decoder.end(), event, beside);
@@ -209,7 +220,7 @@ function isMetadata(value: unknown): boolean {
   return entries.length > 0 && entries.length <= METADATA_MAX && entries.every((entry) => entry.every(isShort));
 }
 
-/** What an answer repeats of its request: which values, and what it has where the client said none; absent: nothing. */
+/** Request fields that a response repeats, and their defaults; absent: nothing. */
 const REPEATED: Readonly<Record<string, readonly [isRight: (value: unknown) => boolean, ordinary?: unknown]>> = {
   instructions: [(value) => typeof value === 'string', null],
   max_output_tokens: [isNumber, null],
@@ -249,7 +260,7 @@ export function echoOf(body: Json): Json {
   );
 }
 
-/** Writes one answer. Every event is numbered, names where it belongs, and the last ones repeat what was said. */
+/** Writes one response. Events have sequence numbers and indexes, and the last ones repeat the content. */
 export class ResponsesWriter implements StreamWriter {
   readonly #answer: AnswerContext;
   readonly #notes: Notes;
@@ -262,7 +273,7 @@ export class ResponsesWriter implements StreamWriter {
   #model: string;
   #usage: ModelUsage = {};
   #refused = false;
-  /** Members of the request as JSON text: they are said three times. */
+  /** Members of the request as JSON text, which a stream has three times. */
   #repeated: string | undefined;
   /** The whole answer as JSON text, once it has ended. */
   document = '';
@@ -342,7 +353,7 @@ export class ResponsesWriter implements StreamWriter {
     if (reason === 'stop_sequence') this.#notes.note('stop_sequence_found');
     if (reason === 'paused') this.#notes.note('paused_turn');
     const last = [...this.#open.keys()].map((index) => this.#end(index)).join('') + this.#declined(reason);
-    const why_cut = writtenReason('responses', reason);
+    const why_cut = STOP_REASONS[reason];
     const status = why_cut === null ? 'completed' : 'incomplete';
     const told = writeTotals({ ...this.#usage, ...usage }, RESPONSES_TOTALS) ?? null;
     this.document = this.#response(status, { incomplete_details: why_cut && { reason: why_cut }, usage: told });
@@ -391,14 +402,14 @@ export class ResponsesWriter implements StreamWriter {
   }
 }
 
-/** Writes a whole answer for a client: what the last event of its stream would say. */
+/** Writes a whole response for a client: that of the last event of its stream. */
 export function writeDocument(events: readonly ModelEvent[], answer: AnswerContext, notes: Notes): Json {
   const writer = new ResponsesWriter(answer, notes);
   for (const event of events) writer.write(event);
   return JSON.parse(writer.document) as Json;
 }
 
-/** Members that an answer repeats, as JSON text; what is too long to be said three times is as if it had not been said. */
+/** Members that a response repeats, as JSON text, without those that are too long. */
 function repeatedText(echo: Json): string {
   const members = Object.entries(REPEATED).flatMap(([key, [, ordinary]]) => {
     const said = own(echo, key);

@@ -1,5 +1,5 @@
-import { OUTPUT_BOUND_MIN } from '../../../base/contract/protocol.ts';
 import { present } from '../read-json.ts';
+import { type Accepted, FUNCTIONS } from '../translation/accepted.ts';
 import type {
   Conversation,
   DocumentPart,
@@ -8,7 +8,7 @@ import type {
   OutputFormat,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   TextPart,
   Tool,
   ToolCallPart,
@@ -20,7 +20,10 @@ import { asError, effortOf, shortUser, writePromptCache } from '../translation/f
 import { DOCUMENT_NAME, documentText, takenImage, urlOf } from '../translation/files.ts';
 import { freeTextOf, freeTextTools } from '../translation/free-text.ts';
 import type { Notes } from '../translation/rules.ts';
-import { HeldSet, writeAnswerSchema } from '../translation/tool-schemas.ts';
+import { StrictSchemas, writeAnswerSchema } from '../translation/tool-schemas.ts';
+
+/** What upstreams accept of schemas, tool names and stop sequences. */
+export const accepted: Accepted = { ...FUNCTIONS, stops: { most: 0, blank: true } };
 
 type Item = Json;
 
@@ -166,7 +169,8 @@ function isSaidByModel(item: Item | undefined): boolean {
   return role === 'assistant' || type === 'reasoning' || type === 'function_call' || type === 'custom_tool_call';
 }
 
-const OUTPUT_TOKENS_MIN = OUTPUT_BOUND_MIN.responses!;
+/** The least `max_output_tokens` that upstreams accept. */
+export const OUTPUT_TOKENS_MIN = 16;
 
 const TIERS: readonly string[] = ['auto', 'default', 'flex', 'scale', 'priority', 'fast', 'ultrafast'];
 
@@ -189,7 +193,7 @@ export function writeRequest(conversation: Conversation, target: UpstreamTarget,
 
 function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, notes: Notes): Json {
   if (tools.length === 0) return tool_choice?.kind === 'none' ? { tool_choice: 'none' } : {};
-  const held = new HeldSet('responses', notes);
+  const held = new StrictSchemas(accepted, notes);
   return {
     tools: tools.map((tool) => writeTool(tool, held, notes)),
     tool_choice: writeToolChoice(tool_choice, tools),
@@ -197,8 +201,8 @@ function writeTools({ tools, tool_choice, parallel_tool_calls }: Conversation, n
   };
 }
 
-/** The protocol takes tools as strict unless told otherwise, and then refuses most schemas. */
-function writeTool(tool: Tool, held: HeldSet, notes: Notes) {
+/** Tools are strict by default in this protocol, and most schemas are refused then. */
+function writeTool(tool: Tool, held: StrictSchemas, notes: Notes) {
   const { name, description, free_text, cache } = tool;
   if (cache !== undefined) notes.note('part_cache');
   if (free_text === true) return present({ type: 'custom', name, description });
@@ -213,8 +217,8 @@ function writeToolChoice(choice: Conversation['tool_choice'], tools: readonly To
   return { type: free_text ? 'custom' : 'function', name: choice.name };
 }
 
-/** Encrypted reasoning is asked for only where the client wants reasoning, as models without it refuse to be asked. */
-function writeReasoning(wish: ReasoningWish | undefined, { thinking }: UpstreamTarget, notes: Notes) {
+/** Requests encrypted reasoning only where the client wants reasoning, as models without it refuse the field. */
+function writeReasoning(wish: ReasoningRequest | undefined, { thinking }: UpstreamTarget, notes: Notes) {
   if (thinking === 'none') {
     if (wish !== undefined && wish.effort !== 'none') notes.note('no_thinking');
     return {};
@@ -243,7 +247,7 @@ function writeSettings(conversation: Conversation, notes: Notes) {
     user: user === undefined ? undefined : shortUser(user, notes),
     service_tier: has_tier ? service_tier : undefined,
     ...writePromptCache(cache),
-    // Without it the provider keeps the answer, which no client of another protocol asked for.
+    // Without it the provider stores the response, which no client of another protocol requested.
     store: conversation.store ?? false,
   };
 }
@@ -251,12 +255,12 @@ function writeSettings(conversation: Conversation, notes: Notes) {
 function writeFormat(format: OutputFormat, notes: Notes): Json {
   if (format.kind === 'json_object') return { type: 'json_object' };
   const { name, description, strict } = format;
-  const { schema, is_held } = writeAnswerSchema(format, 'responses', notes);
+  const { schema, is_strict } = writeAnswerSchema(format, accepted, notes);
   return present({
     type: 'json_schema',
     name: name ?? 'answer',
     description,
     schema,
-    strict: strict && is_held,
+    strict: strict && is_strict,
   });
 }

@@ -1,18 +1,19 @@
 import type { ChatBound } from '../../../base/contract/config.ts';
 import type { Protocol } from '../../../base/contract/protocol.ts';
 import type { ResponseEvent } from '../../../base/contract/stage.ts';
+import type { MadeReasoning } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 
 /**
  * A model request in the words that all protocols have in common. Each protocol has one reader and one writer for it, so
- * that a new protocol needs one adapter and no pairs. What the words cannot say, a reader notes as lost.
+ * that a new protocol needs one adapter and no pairs. A reader notes as lost what the vocabulary cannot express.
  */
 
-/** A model request. Absent means: not said by the client. */
+/** A model request. Absent fields are absent in the client's request. */
 export interface Conversation {
   /** Identifier for the side the request is written to. */
   readonly model: string;
-  /** What the model is told before the conversation, in order. */
+  /** Instructions before the conversation, in order. */
   readonly instructions: readonly TextPart[];
   readonly turns: readonly Turn[];
   readonly tools: readonly Tool[];
@@ -26,19 +27,19 @@ export interface Conversation {
   readonly presence_penalty?: number;
   readonly seed?: number;
   readonly stop?: readonly string[];
-  readonly reasoning?: ReasoningWish;
+  readonly reasoning?: ReasoningRequest;
   readonly output_format?: OutputFormat;
   readonly verbosity?: string;
   readonly user?: string;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly service_tier?: string;
   readonly store?: boolean;
-  /** The longest prompt cache lifetime asked for as a whole, where single parts don't say it. */
+  /** The longest prompt cache lifetime of the whole request, beside marks on parts. */
   readonly cache?: PromptCache;
   readonly stream: boolean;
 }
 
-/** What is said about caching the prompt as a whole. */
+/** Prompt caching of the whole request. */
 export interface PromptCache {
   readonly key?: string;
   readonly ttl: CacheTtl;
@@ -54,8 +55,8 @@ export type CacheTtl = '5m' | '1h';
 /** Words for how much a model shall think, from the least to the most. */
 export const EFFORTS = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 
-/** How much the model shall think. `budget_tokens` and `effort` may both be there; a writer uses what it can say. */
-export interface ReasoningWish {
+/** How much the model shall think. With both `budget_tokens` and `effort`, a writer uses what its protocol has. */
+export interface ReasoningRequest {
   readonly effort?: (typeof EFFORTS)[number];
   readonly budget_tokens?: number;
   /** Whether the client wants to see what was thought, whole or summarised. */
@@ -99,7 +100,7 @@ export interface ToolAddress {
 export type ToolChoice = { readonly kind: 'auto' | 'none' | 'any' } | { readonly kind: 'tool'; readonly name: string };
 
 /**
- * What one side said. `instructions` is a system or developer message in the middle of a conversation. Neighbours may have
+ * A turn of one side. `instructions` is a system or developer message in the middle of a conversation. Neighbours may have
  * the same role. Tool results stand in a `user` turn, at its beginning, in the turn after the calls they answer.
  */
 export interface Turn {
@@ -155,7 +156,7 @@ export interface ReasoningProof {
   readonly protocol: Protocol;
   /**
    * `signature`: belongs to the text. `encrypted`: stands for the thought; there may be a readable summary beside it. `state`:
-   * what a chat upstream wants back with the message and its calls, as JSON. `none`: its upstream gave no proof.
+   * state that a chat upstream expects back with the message and its calls, as JSON. `none`: its upstream gave no proof.
    */
   readonly kind: 'signature' | 'encrypted' | 'state' | 'none';
   readonly value: string;
@@ -212,7 +213,7 @@ export type ModelEvent =
   | {
       readonly type: 'end';
       readonly reason: StopReason;
-      /** The sequence that stopped the model, where the upstream tells. */
+      /** The sequence that stopped the model, where known. */
       readonly stop_sequence?: string;
       readonly usage?: ModelUsage;
     }
@@ -221,7 +222,7 @@ export type ModelEvent =
 /** Takes the events of an answer, one by one. */
 export type Emit = (event: ModelEvent) => void;
 
-/** What begins. `id` of a tool call is never empty: a reader makes one where the upstream sends none. */
+/** The start of a part. `id` of a tool call is never empty: a reader makes one where the upstream sends none. */
 export type PartStart =
   | { readonly kind: 'text' | 'refusal' | 'reasoning' }
   | { readonly kind: 'tool_call'; readonly id: string; readonly name: string };
@@ -237,7 +238,7 @@ export type StopReason =
   | 'paused'
   | 'context_window';
 
-/** Token counts as the upstream told them; a count that was not told is absent. `input` excludes all cached tokens. */
+/** Token counts as the upstream reports them; unknown counts are absent. `input` excludes all cached tokens. */
 export interface ModelUsage {
   readonly input?: number;
   readonly output?: number;
@@ -253,9 +254,9 @@ export interface ModelUsage {
   readonly audio_output?: number;
 }
 
-/** An error an upstream told, as a response of its own or inside a stream. `message` is the upstream's, byte for byte. */
+/** An error of an upstream, as a response or inside a stream. `message` is the upstream's, byte for byte. */
 export interface Problem {
-  /** HTTP status; in a stream the one that the kind of error has. */
+  /** HTTP status; in a stream that of the kind of error. */
   readonly status: number;
   readonly message: string;
   /** What the upstream called it: `error.type` and `error.code`. */
@@ -266,7 +267,7 @@ export interface Problem {
   readonly context_overflow: boolean;
 }
 
-/** The start of an answer, as far as its upstream says who answered. */
+/** The start of a response: identifier and model, where the upstream reports them. */
 export function startOfAnswer(said: unknown, usage?: ModelUsage): Extract<ModelEvent, { type: 'start' }> {
   const { id, model } = (said ?? {}) as { readonly id?: unknown; readonly model?: unknown };
   return {
@@ -291,7 +292,7 @@ interface WholeAnswer {
   readonly usage: ModelUsage;
 }
 
-/** What events say together. */
+/** A whole response, gathered from events. */
 export function gatherAnswer(events: readonly ModelEvent[]): WholeAnswer {
   const parts = new Map<number, { start: PartStart; texts: string[]; proof?: ReasoningProof }>();
   let start: WholeAnswer['start'] = { type: 'start' };
@@ -317,6 +318,8 @@ export interface ProtocolAdapter {
   readRequest(body: Json, notes: Notes): Conversation;
   /** Writes a request for an upstream. Raises not_translatable by a rule. */
   writeRequest(conversation: Conversation, target: UpstreamTarget, notes: Notes): Record<string, unknown>;
+  /** Finds reasoning in a request that its provider has not made; absent where the protocol has no proofs of reasoning. */
+  findMadeReasoning?(body: Json, keeps_unsigned: boolean): MadeReasoning;
   /** Values of a client's request that its answer repeats; absent where answers repeat none. */
   echoOf?(body: Json): Json;
   createReader(notes: Notes): StreamReader;
@@ -343,7 +346,7 @@ export interface CallState {
   readonly function?: Json;
 }
 
-/** What is remembered of a call: its state, and with the first call of a message that of the message. */
+/** State of a call; with the first call of a message also that of the message. */
 export interface KeptState extends CallState {
   readonly id: string;
   readonly message?: Json;
@@ -351,17 +354,17 @@ export interface KeptState extends CallState {
   readonly parts?: readonly unknown[];
 }
 
-/** Remembers what an upstream said with a call. */
+/** The remembered state of a call. */
 export type Recall = (call: CallKey) => KeptState | undefined;
 
 /** What a writer of requests must know beside the conversation. */
 export interface UpstreamTarget {
   readonly max_output_tokens: number;
-  /** Bound of an answer for which the client says none, in protocols that must say one; absent: the most. */
+  /** Bound of the output where the client has none and the protocol requires one; absent: the maximum. */
   readonly default_output_tokens?: number;
   /** Field of chat completions that alone the upstream takes for a bound. */
   readonly max_tokens_field?: ChatBound | undefined;
-  /** How the model is told to think in the Messages protocol. */
+  /** How thinking is enabled in the Messages protocol. */
   readonly thinking: 'none' | 'budget' | 'adaptive';
   /** Whether the model takes temperature, top_p and top_k. */
   readonly sampling: boolean;
@@ -386,11 +389,11 @@ export interface AnswerContext {
   readonly made_by: Maker;
   /** Messages: whether answers that call tools must begin with thinking, as those that go on without it are refused. */
   readonly thinks_first?: boolean;
-  /** What the client called the model; for upstreams that don't say. */
+  /** The client's name of the model, for upstreams that report none. */
   readonly model: string;
   /** Seconds since the epoch. */
   readonly created_at: number;
-  /** Chat completions: whether the client asked for usage in its stream. */
+  /** Chat completions: whether the client requested usage in its stream. */
   readonly include_usage: boolean;
   /** Names of tools that the client's protocol calls with plain text. */
   readonly free_text_tools: ReadonlySet<string>;
@@ -412,6 +415,6 @@ export interface StreamReader {
 
 /** Writes one client stream. */
 export interface StreamWriter {
-  /** Server-sent events for a model event, each with its blank line; '' when the protocol has nothing to say here. */
+  /** Server-sent events for a model event, each with its blank line; '' where the protocol has none. */
   write(event: ModelEvent): string;
 }

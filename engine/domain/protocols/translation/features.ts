@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { Protocol } from '../../../base/contract/protocol.ts';
 import { invalid, isAbsent, objectAt, optional, textAt } from '../read-json.ts';
+import type { Accepted } from './accepted.ts';
 import type {
   CacheTtl,
   Conversation,
@@ -8,13 +8,12 @@ import type {
   Maker,
   Part,
   ReasoningPart,
-  ReasoningWish,
+  ReasoningRequest,
   TextPart,
   ToolResultPart,
   Turn,
   UpstreamTarget,
 } from './conversation.ts';
-import { ACCEPTED } from './files.ts';
 import { isMadeBy } from './made-reasoning.ts';
 import type { Notes } from './rules.ts';
 
@@ -70,8 +69,8 @@ const EFFORTS_BY_BUDGET = [
   [0, 'low'],
 ] as const;
 
-/** The effort to ask a model for that takes no budgets: the one that was wished, else that of the budget. */
-export function effortOf({ effort, budget_tokens }: ReasoningWish, notes: Notes): ReasoningWish['effort'] {
+/** The effort for a model without budgets: the requested one, else that of the budget. */
+export function effortOf({ effort, budget_tokens }: ReasoningRequest, notes: Notes): ReasoningRequest['effort'] {
   if (effort !== undefined || budget_tokens === undefined) return effort;
   notes.note('thinking_budget');
   return EFFORTS_BY_BUDGET.find(([from]) => budget_tokens >= from)?.[1] ?? 'low';
@@ -119,7 +118,7 @@ export function asError<P extends ToolResultPart['parts'][number]>(
   return [{ kind: 'text', text: ERROR_PREFIX + what }, ...parts];
 }
 
-/** The conversation without what the model refuses, whatever the protocol it is asked in. */
+/** The conversation without what the model refuses in any protocol. */
 export function fitModel(conversation: Conversation, target: UpstreamTarget, notes: Notes): Conversation {
   return fitSampling(fitBound(conversation, target, notes), target, notes);
 }
@@ -147,29 +146,30 @@ export function fitReasoning(conversation: Conversation, maker: Maker, notes: No
     if (proof?.upstream === undefined) return false;
     // Where there are no proofs at all, reasoning is text like any other.
     if (proof.kind === 'none' && proof.protocol !== 'messages') return false;
-    return !isMadeBy(proof, maker) || (proof.kind === 'state' && maker.protocol !== 'chat');
+    return !isMadeBy(proof, maker) || (proof.kind === 'state' && proof.protocol !== maker.protocol);
   };
   const fit = (part: Part): readonly Part[] => {
     if (part.kind !== 'reasoning' || !isForeign(part)) return [part];
-    notes.note(part.proof!.kind === 'state' ? 'foreign_state' : 'foreign_reasoning');
-    if (part.proof!.kind !== 'state' || part.text === '') return [];
-    return [{ ...part, proof: { protocol: 'chat', kind: 'none', value: '' } }];
+    const { kind, protocol } = part.proof!;
+    notes.note(kind === 'state' ? 'foreign_state' : 'foreign_reasoning');
+    if (kind !== 'state' || part.text === '') return [];
+    return [{ ...part, proof: { protocol, kind: 'none', value: '' } }];
   };
   if (!conversation.turns.some(({ parts }) => parts.some((part) => part.kind === 'reasoning' && isForeign(part))))
     return conversation;
   return { ...conversation, turns: conversation.turns.map((turn) => ({ ...turn, parts: turn.parts.flatMap(fit) })) };
 }
 
-/** Instructions in the middle of a conversation, as texts of the user that say what they are. */
+/** Instructions in the middle of a conversation, as marked texts of the user. */
 export function lateInstructions({ parts }: Turn, notes: Notes): TextPart[] {
   notes.note('instructions_turn');
   const texts = parts.filter((part) => part.kind === 'text' && part.text !== '') as TextPart[];
   return texts.map((part) => ({ ...part, text: `<system_message>\n${part.text}\n</system_message>` }));
 }
 
-/** What chat completions and Responses say about caching of prompts. */
+/** Fields of chat completions and Responses for prompt caching. */
 
-/** Reads what a request says about its prompt as a whole. Raises invalid_request. */
+/** Reads prompt caching of the whole request. Raises invalid_request. */
 export function readPromptCache(body: Json): Conversation['cache'] {
   const key = optional(body, 'prompt_cache_key', textAt);
   const retention = optional(body, 'prompt_cache_retention', textAt);
@@ -191,7 +191,7 @@ export function readBreakpoint(part: Json, param: string, notes: Notes): { reado
   return { cache: mark.ttl === '12h' ? '1h' : '5m' };
 }
 
-/** Fields for a request that wants its prompt cached; what is not said is `undefined`. */
+/** Fields for prompt caching; `undefined` where absent. */
 export function writePromptCache(cache: Conversation['cache']) {
   return {
     prompt_cache_key: cache?.key,
@@ -216,7 +216,7 @@ export function takesTurns(model: string): boolean {
 /** Stands before a conversation that the model begins. */
 export const OPENING = '(The conversation begins.)';
 
-/** What the assistant says between results of tools and the next words of the user. */
+/** Text of the assistant between tool results and the next text of the user. */
 export const RESULTS_SEEN = 'I have the results.';
 
 /** Hexadecimal digits of the hash in a shortened name. */
@@ -259,13 +259,13 @@ function uniqueTools(conversation: Conversation, notes: Notes): Conversation {
   return { ...conversation, tools: tools.filter((tool) => first.get(tool.name) === tool) };
 }
 
-/**
- * Gives tools names that an upstream of this protocol takes, no two of them the same, everywhere in the conversation, and remembers
- * the others.
- */
-export function renameTools(given: Conversation, to: Protocol, notes: Notes): RenamedTools {
+/** Gives tools unique names that an upstream accepts, everywhere in the conversation, and remembers the names of the client. */
+export function renameTools(
+  given: Conversation,
+  { tool_name_chars: length_max }: Accepted,
+  notes: Notes,
+): RenamedTools {
   const conversation = uniqueTools(given, notes);
-  const length_max = ACCEPTED[to].tool_name_chars;
   const names = new Set(namesIn(conversation));
   const fits = (name: string) => name.length <= length_max && /^[A-Za-z0-9_-]+$/.test(name);
   const long = [...names].filter((name) => !fits(name));

@@ -1,102 +1,10 @@
-import type { Protocol } from '../../../base/contract/protocol.ts';
+/** Images and documents: addresses, data: URLs and bare base64, and the names of their media types. @module */
 import { type JsonBounds, JsonScan } from '../../../base/kit/json/scan.ts';
 import { invalid, isObject } from '../read-json.ts';
 import type { DocumentPart, ImagePart, Json, Source, TextPart } from './conversation.ts';
 import type { Notes } from './rules.ts';
 
-/**
- * What each protocol takes, as its vendor documents or enforces it: JSON Schema, lengths of tool names, stop sequences; and the image
- * types that all of them take. `tool-schemas.ts` brings schemas to it.
- */
-
-/** What a schema may say that the model is held to: that of a strict tool, or of the answer. */
-interface HeldSchemas {
-  /** Keywords that constrain values and may stay; those of structure always do. */
-  readonly keywords: ReadonlySet<string>;
-  /** Values of `format` that may stay. */
-  readonly formats: ReadonlySet<string>;
-  /** The largest `minItems` that may stay. */
-  readonly min_items_max: number;
-  /** Whether `required` must name every property. */
-  readonly all_required: boolean;
-  /** Whether a definition may refer to itself. */
-  readonly recursion: boolean;
-  /** Whether a list of alternatives may stand at the top. */
-  readonly alternatives_at_top: boolean;
-  /** Whether `enum` and lists need a `type` or `items` beside them. */
-  readonly fully_typed: boolean;
-  /** The most of one request: strict tools, properties that may be left out, properties of several types. */
-  readonly most: { readonly tools: number; readonly optional: number; readonly unions: number };
-}
-
-/** What one protocol takes. */
-export interface Accepted {
-  /** Keywords that must not stand at the top of a tool's schema; alternatives there become one object. */
-  readonly refused_at_top: readonly string[];
-  /** Whether objects at the top must have `properties`, and lists `items`, anywhere. */
-  readonly explicit: boolean;
-  /** Whether `$schema` may stay; some servers refuse the name. */
-  readonly dialect: boolean;
-  /** What names of properties at the top look like; absent: anything. */
-  readonly property_name?: RegExp;
-  readonly held: HeldSchemas;
-  /** The longest name of a tool, in characters. */
-  readonly tool_name_chars: number;
-  /** How many stop sequences, and whether blank ones are among them. */
-  readonly stops: { readonly most: number; readonly blank: boolean };
-}
-
-const STRING_FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', 'ipv4', 'ipv6', 'uuid'];
-
-/** Functions of chat completions and Responses have the same rules: guides "Function calling" and "Structured outputs". */
-const FUNCTIONS: Omit<Accepted, 'stops'> = {
-  refused_at_top: ['anyOf', 'oneOf', 'allOf', 'enum', 'const', 'not'],
-  explicit: true,
-  dialect: false,
-  held: {
-    keywords: new Set([
-      ...['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-      ...['minLength', 'maxLength', 'pattern', 'format', 'minItems', 'maxItems'],
-    ]),
-    formats: new Set(STRING_FORMATS),
-    min_items_max: Infinity,
-    all_required: true,
-    recursion: true,
-    alternatives_at_top: false,
-    fully_typed: true,
-    most: { tools: Infinity, optional: 0, unions: Infinity },
-  },
-  tool_name_chars: 64,
-};
-
-/** What each protocol takes of a client's schemas and files. */
-export const ACCEPTED: Readonly<Record<Protocol, Accepted>> = {
-  /** Guide "Structured outputs", section "JSON Schema limitations", and what the SDKs' transform_schema leaves in a schema. */
-  messages: {
-    refused_at_top: ['anyOf', 'oneOf', 'allOf'],
-    explicit: false,
-    dialect: true,
-    property_name: /^[a-zA-Z0-9_.-]{1,64}$/,
-    held: {
-      keywords: new Set(['format', 'minItems']),
-      formats: new Set([...STRING_FORMATS, 'uri']),
-      min_items_max: 1,
-      all_required: false,
-      recursion: false,
-      alternatives_at_top: true,
-      fully_typed: false,
-      most: { tools: 20, optional: 24, unions: 16 },
-    },
-    tool_name_chars: 128,
-    stops: { most: Infinity, blank: false },
-  },
-  chat: { ...FUNCTIONS, stops: { most: 4, blank: true } },
-  responses: { ...FUNCTIONS, stops: { most: 0, blank: true } },
-};
-
-/** Images and documents: addresses, data: URLs and bare base64, and the names of their media types. */
-
-/** What a document without a name is called where a protocol wants one. */
+/** Name of a document without one, where a protocol requires it. */
 export const DOCUMENT_NAME = 'document.pdf';
 
 /** A media type that upstreams know, with other names for it, and how its files begin, in base64. */
@@ -117,8 +25,8 @@ const TYPE_OF_NAME: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * The name by which upstreams know a media type: that of the bytes, where they tell, as upstreams refuse any other; else the one that
- * is given, in lower case, without parameters, and by its registered name.
+ * The registered name of a media type: by the signature of the bytes, as upstreams refuse others, else by the client's name, in lower
+ * case and without parameters.
  */
 function mediaTypeOf(given: string, data: string): string {
   const told = MEDIA_TYPES.find(([, begins]) => begins.test(data))?.[0];
@@ -132,7 +40,7 @@ export function bytesOf(media_type: string, data: string): Extract<Source, { kin
   return { kind: 'base64', media_type: mediaTypeOf(media_type, data), data };
 }
 
-/** A file as what its bytes are, whichever of both the client says: an image or a document. */
+/** An image or a document, by its media type. */
 export function filePart(part: ImagePart | DocumentPart): ImagePart | DocumentPart {
   const { source, cache } = part;
   if (source.kind !== 'base64') return part;
@@ -148,7 +56,7 @@ const PDF = 'application/pdf';
 /** The images that upstreams take, whatever their protocol. */
 const IMAGES = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 
-/** An image as upstreams take it; one of another type becomes a text that says so, noted. */
+/** An image as upstreams accept it; one of another type becomes a text, noted. */
 export function takenImage(image: ImagePart, notes: Notes): ImagePart | TextPart {
   const { source, cache } = image;
   if (source.kind === 'url' || IMAGES.includes(source.media_type)) return image;
@@ -202,7 +110,7 @@ export function documentText(text: string, name: string | undefined, notes: Note
   return `Document: ${name ?? 'untitled'}\n\n${text}`;
 }
 
-/** The most messages, parts and tools of a request: each takes microseconds in which nobody else is served. */
+/** Bound on messages, parts and tools of a request: each blocks the event loop for microseconds. */
 const PIECES_MAX = 100_000;
 
 /** The most values in all arguments of calls that are JSON inside a text. */

@@ -1,17 +1,17 @@
 import { PROTOCOLS, type Protocol } from '../../../base/contract/protocol.ts';
 
-/** What happens to something that one protocol can say and another cannot. */
+/** How a translation handles a feature that one protocol has and another has not. */
 export interface TranslationRule {
   /** The field or feature, as the side that has it names it. */
   readonly field: string;
-  /** Whether it is in what the client asks or in what the upstream answers. */
+  /** Whether it is part of the request or of the response. */
   readonly part: 'request' | 'response';
   /** Protocols that have it. */
   readonly from: readonly Protocol[];
-  /** Protocols that cannot say it. */
+  /** Protocols that lack it. */
   readonly to: readonly Protocol[];
   readonly handling: 'dropped' | 'changed' | 'refused';
-  /** One sentence: what happens, and for a refusal what to do instead. */
+  /** One sentence: the effect, and for a refusal what to do instead. */
   readonly meaning: string;
 }
 
@@ -36,13 +36,13 @@ export function rulesBetween(part: TranslationRule['part'], from: readonly Proto
 export function rulesOf(own: Protocol) {
   const others = PROTOCOLS.filter((protocol) => protocol !== own);
   return {
-    /** What only its clients can ask. */
+    /** Features of its requests that others lack. */
     asked: rulesBetween('request', [own], others),
-    /** What its upstreams cannot be asked. */
+    /** Features of other requests that it lacks. */
     unasked: rulesBetween('request', others, [own]),
-    /** What only its upstreams can answer. */
+    /** Features of its responses that others lack. */
     answered: rulesBetween('response', [own], others),
-    /** What its clients cannot be answered. */
+    /** Features of other responses that it lacks. */
     unanswered: rulesBetween('response', others, [own]),
   };
 }

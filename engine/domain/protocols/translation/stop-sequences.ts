@@ -1,27 +1,26 @@
-import type { Protocol } from '../../../base/contract/protocol.ts';
+import type { Accepted } from './accepted.ts';
 import type { Emit, ModelEvent } from './conversation.ts';
-import { ACCEPTED } from './files.ts';
 
-/** The most that the gateway looks for itself: every character of an answer is compared with each. */
+/** Bound on the sequences that the gateway handles: each character of a response is compared with each. */
 const CUT_STOPS_MAX = 64;
 
-/** And their characters: as many of an answer may have to wait. */
+/** Bound on their characters, as many of a response may be buffered. */
 const CUT_CHARS_MAX = 16_384;
 
-/** Whether these are more, or longer, than the gateway looks for itself. */
+/** Whether these exceed the bounds of the gateway. */
 export function tooManyToCut(stops: readonly string[]): boolean {
   return stops.length > CUT_STOPS_MAX || stops.reduce((sum, text) => sum + text.length, 0) > CUT_CHARS_MAX;
 }
 
-/** The stop sequences that an upstream of this protocol does not take, at which the gateway cuts its answer. */
-export function stopsToCut(to: Protocol, stop: readonly string[] = []): readonly string[] {
+/** The stop sequences that an upstream does not accept, at which the gateway cuts its response. */
+export function stopsToCut({ stops }: Accepted, stop: readonly string[] = []): readonly string[] {
   const said = stop.filter((text) => text !== '');
-  const { most, blank } = ACCEPTED[to].stops;
+  const { most, blank } = stops;
   if (said.length > most) return said;
   return blank ? [] : said.filter((text) => text.trim() === '');
 }
 
-/** A text that is looked for in another, which comes in pieces. */
+/** A text to find in another that arrives in pieces (Knuth-Morris-Pratt). */
 class Pattern {
   readonly text: string;
   /** For each length: how much of the text also begins what ends there. */
@@ -148,7 +147,7 @@ export class StopCutter {
     this.#say(this.#held - held, emit);
   }
 
-  /** Passes on so many of the characters that wait, and the ends of texts up to the next one that does. */
+  /** Emits a number of buffered characters, and the ends of texts up to the next buffered one. */
   #say(chars: number, emit: Emit): void {
     this.#held -= chars;
     let left = chars;
@@ -166,7 +165,7 @@ export class StopCutter {
     this.#out.splice(0, said);
   }
 
-  /** What waits is no beginning of a sequence: another text begins, or none comes any more. */
+  /** Flushes the buffer, which no sequence can complete any more. */
   #flush(emit: Emit): void {
     if (this.#cut !== undefined) return;
     this.#say(this.#held, emit);
@@ -185,7 +184,7 @@ export class StopCutter {
   }
 }
 
-/** An answer that was cut ends as stopped, even where what the model said after that broke off. */
+/** A cut response ends with its stop sequence, even if the rest broke off. */
 function stopped(event: ModelEvent, stop_sequence: string): ModelEvent {
   if (event.type === 'error') return { type: 'end', reason: 'stop_sequence', stop_sequence };
   return event.type === 'end' ? { ...event, reason: 'stop_sequence', stop_sequence } : event;

@@ -1,8 +1,7 @@
-import type { Protocol } from '../../../base/contract/protocol.ts';
 import { percentDecoded } from '../../../base/kit/text/percent.ts';
 import { invalid, isAbsent, isObject, kindOf } from '../read-json.ts';
+import type { Accepted } from './accepted.ts';
 import type { Json, OutputFormat, Tool } from './conversation.ts';
-import { ACCEPTED, type Accepted } from './files.ts';
 import type { Notes } from './rules.ts';
 
 /**
@@ -25,7 +24,7 @@ export function readSchema(value: unknown, param: string): Json {
   throw invalid(param, `must be an object, not ${kindOf(value)}`);
 }
 
-/** A schema whose description also says what the schema itself cannot, in the words of the vendors' own SDKs. */
+/** A schema whose description has the removed keywords, in the form of the vendors' SDKs. */
 function described(schema: Json, moved: Readonly<Record<string, unknown>>): Json {
   const entries = Object.entries(moved);
   if (entries.length === 0) return schema;
@@ -53,13 +52,13 @@ export function keyOf(step: string): string {
   return percentDecoded(step).replaceAll('~1', '/').replaceAll('~0', '~');
 }
 
-/** The schema of a tool's arguments for an upstream of this protocol. */
-export function writeSchema(parameters: Json, to: Protocol, notes: Notes): Json {
-  const { explicit, dialect, property_name } = ACCEPTED[to];
+/** The schema of a tool's arguments as an upstream accepts it. */
+export function writeSchema(parameters: Json, accepted: Accepted, notes: Notes): Json {
+  const { explicit, dialect, property_name } = accepted;
   const repair = new Repair(explicit);
   let schema = repair.schema(parameters, 0);
   if (!dialect && Object.hasOwn(schema, '$schema')) schema = without(schema, ['$schema']);
-  schema = withoutAlternatives(withoutReference(schema, repair), to, notes);
+  schema = withoutAlternatives(withoutReference(schema, repair), accepted, notes);
   schema = ofObject(schema, repair);
   if (explicit && !isObject(schema.properties)) schema = { ...schema, properties: {} };
   if (property_name !== undefined) schema = withNames(schema, property_name, notes);
@@ -68,14 +67,14 @@ export function writeSchema(parameters: Json, to: Protocol, notes: Notes): Json 
 }
 
 /** The schema of an answer, as far as it must be JSON Schema at all. */
-function repairSchema(schema: Json, to: Protocol, notes: Notes): Json {
-  const repair = new Repair(ACCEPTED[to].explicit);
+function repairSchema(schema: Json, { explicit }: Accepted, notes: Notes): Json {
+  const repair = new Repair(explicit);
   const repaired = repair.schema(schema, 0);
   if (repair.has_changed) notes.note('tool_schema');
   return repaired;
 }
 
-/** Whether a schema says at its top that one or all of several others hold. */
+/** Whether a schema has alternatives at its top. */
 function hasAlternatives(schema: Json): boolean {
   return ALTERNATIVES.some((key) => Object.hasOwn(schema, key));
 }
@@ -102,8 +101,8 @@ function withoutReference(root: Json, repair: Repair): Json {
 }
 
 /** Alternatives at the top become one object; other keywords that are refused there go into the description. */
-function withoutAlternatives(schema: Json, to: Protocol, notes: Notes): Json {
-  const refused = ACCEPTED[to].refused_at_top.filter((key) => Object.hasOwn(schema, key));
+function withoutAlternatives(schema: Json, { refused_at_top }: Accepted, notes: Notes): Json {
+  const refused = refused_at_top.filter((key) => Object.hasOwn(schema, key));
   if (refused.length === 0) return schema;
   const moved = refused.filter((key) => !ALTERNATIVES.includes(key));
   if (moved.length > 0) notes.note('schema_constraints');
@@ -169,7 +168,7 @@ function mergedProperties(schemas: readonly Json[]): Json | undefined {
   );
 }
 
-/** Arguments are an object, whatever the schema says they are. */
+/** Makes the schema one of an object, as arguments always are. */
 function ofObject(schema: Json, repair: Repair): Json {
   const { type } = schema;
   if (type === 'object') return schema;
@@ -223,7 +222,7 @@ const KINDS: ReadonlyMap<string, Kind> = new Map(
   ).flatMap(([kind, keys]) => keys.split(' ').map((key) => [key, kind] as const)),
 );
 
-/** What is no list or map of schemas says nothing. */
+/** Ignores what is no list or map of schemas. */
 const OF_SCHEMAS: ReadonlySet<Kind | undefined> = new Set<Kind>(['schema', 'schemas', 'schema_map']);
 
 /** Types by the names that languages and other vendors have for them. */
@@ -239,7 +238,7 @@ const TYPES: ReadonlyMap<string, string> = new Map(
   }).flatMap(([type, names]) => names.split(' ').map((name) => [name, type] as const)),
 );
 
-/** The type that a name stands for; `undefined` for what is none. */
+/** The JSON type for a name; `undefined` for unknown names. */
 function typeNamed(name: unknown): string | undefined {
   if (name === null) return 'null';
   return typeof name === 'string' ? TYPES.get(name.toLowerCase()) : undefined;
@@ -254,7 +253,7 @@ const PLAIN: Readonly<Partial<Record<Kind, (value: unknown) => boolean>>> = {
   pattern: (value) => typeof value === 'string' && isPattern(value),
 };
 
-/** Brings a schema to draft 2020-12, where it is none of it or of an older draft. Parts that are right stay as they are. */
+/** Converts a schema to draft 2020-12. Valid parts stay as they are. */
 class Repair {
   has_changed = false;
   readonly #explicit: boolean;
@@ -289,7 +288,7 @@ class Repair {
     return this.#explicit && is_list && items === undefined;
   }
 
-  /** What stands at a place for a schema; `undefined` for what is none. */
+  /** The schema at a place; `undefined` where there is none. */
   #part(value: unknown, depth: number): unknown {
     if (isObject(value)) return this.schema(value, depth + 1);
     if (typeof value === 'boolean') return value;
@@ -386,7 +385,7 @@ class Repair {
   }
 }
 
-/** Whether a value that had to go says something about what the schema allows. */
+/** Whether a removed value constrains what the schema allows. */
 function isTelling(value: unknown): boolean {
   if (isAbsent(value) || value === false || value === '') return false;
   return Array.isArray(value) ? value.length > 0 : value !== 'any';
@@ -414,7 +413,7 @@ function isPattern(text: string): boolean {
  * mean something else then is not made to fit.
  */
 
-/** The most parts of a schema, with those that references bring in; a larger one is not held to. */
+/** Bound on the parts of a strict schema, with those of references; larger ones are not strict. */
 const PARTS_MAX = 10_000;
 const DEPTH_MAX = 64;
 
@@ -427,35 +426,35 @@ interface Cost {
 /** What uses a schema: a tool is called without being strict, but an answer without a schema is another answer. */
 type Use = 'tool' | 'answer';
 
-/** The schemas of one request that an upstream of this protocol is asked to hold the model to. */
-export class HeldSet {
-  readonly #to: Protocol;
+/** The schemas of one request that the upstream enforces: strict tools, and the response. */
+export class StrictSchemas {
+  readonly #accepted: Accepted;
   readonly #notes: Notes;
   readonly #left: { -readonly [K in keyof Cost]: Cost[K] };
 
-  constructor(to: Protocol, notes: Notes) {
-    this.#to = to;
+  constructor(accepted: Accepted, notes: Notes) {
+    this.#accepted = accepted;
     this.#notes = notes;
-    this.#left = { ...ACCEPTED[to].held.most };
+    this.#left = { ...accepted.held.most };
   }
 
-  /** The schema of a tool, and whether it is strict, where the client says anything about that. */
+  /** The schema of a tool, and `strict` where the client sets it. */
   tool({ parameters, strict }: Tool): { readonly schema: Json; readonly strict?: boolean } {
     const held = strict === true ? this.#hold(parameters, 'tool') : undefined;
     if (held !== undefined) return { schema: held, strict: true };
     // Alternatives at the top are noted themselves.
     if (strict === true && !hasAlternatives(parameters)) this.#notes.note('strict_schema');
-    const schema = writeSchema(parameters, this.#to, this.#notes);
+    const schema = writeSchema(parameters, this.#accepted, this.#notes);
     return strict === false ? { schema, strict } : { schema };
   }
 
-  /** The schema of an answer; `undefined`, which the caller notes, where the model cannot be held to it. */
+  /** The schema of the response; `undefined`, which the caller notes, where the upstream cannot enforce it. */
   answer({ schema }: Extract<OutputFormat, { kind: 'json_schema' }>): Json | undefined {
     return this.#hold(schema, 'answer');
   }
 
   #hold(schema: Json, use: Use): Json | undefined {
-    const fitting = new Fitting(repairSchema(schema, this.#to, this.#notes), ACCEPTED[this.#to], use);
+    const fitting = new Fitting(repairSchema(schema, this.#accepted, this.#notes), this.#accepted, use);
     const fitted = fitting.fit();
     if (fitted === undefined) return undefined;
     const cost: Cost = { tools: use === 'tool' ? 1 : 0, optional: fitting.optional, unions: fitting.unions };
@@ -471,13 +470,13 @@ export class HeldSet {
 /** The schema of an answer as chat completions and Responses have it, and whether the upstream holds the model to it. */
 export function writeAnswerSchema(
   format: Extract<OutputFormat, { kind: 'json_schema' }>,
-  to: Protocol,
+  accepted: Accepted,
   notes: Notes,
-): { readonly schema: Json; readonly is_held: boolean } {
-  const held = format.strict === true ? new HeldSet(to, notes).answer(format) : undefined;
-  if (held !== undefined) return { schema: held, is_held: true };
+): { readonly schema: Json; readonly is_strict: boolean } {
+  const held = format.strict === true ? new StrictSchemas(accepted, notes).answer(format) : undefined;
+  if (held !== undefined) return { schema: held, is_strict: true };
   if (format.strict === true) notes.note('strict_schema');
-  return { schema: repairSchema(format.schema, to, notes), is_held: false };
+  return { schema: repairSchema(format.schema, accepted, notes), is_strict: false };
 }
 
 /** Says nothing about values, or only to people. */
@@ -667,7 +666,7 @@ class Fitting {
     const types = [...new Set(values.map(jsonType))];
     const said = typeof type === 'string' ? type : undefined;
     const fits = said !== undefined && types.every((one) => one === said || (one === 'integer' && said === 'number'));
-    // Without one type for all, the values say enough; some upstreams want it all the same.
+    // The values imply their type; some upstreams require it nevertheless.
     const own = fits ? said : types.length === 1 ? types[0] : this.#accepted.held.fully_typed ? types : undefined;
     return {
       ...(own !== undefined && { type: own }),
@@ -724,7 +723,7 @@ function jsonType(value: unknown): string {
   return typeof value === 'number' ? (Number.isInteger(value) ? 'integer' : 'number') : typeof value;
 }
 
-/** The few values that a schema allows, where they are no lists or objects. Raises Unfit where it allows none. */
+/** The few scalar values that a schema allows. Raises Unfit where it allows none. */
 function literalOf(schema: Json): readonly unknown[] | undefined {
   const values = Object.hasOwn(schema, 'const') ? [schema.const] : schema.enum;
   if (!Array.isArray(values) || values.length === 0) return undefined;

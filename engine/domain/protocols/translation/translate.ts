@@ -2,11 +2,11 @@ import { StringDecoder } from 'node:string_decoder';
 import { createParser } from 'eventsource-parser';
 import { StageError } from '../../../base/contract/errors.ts';
 import type { Protocol } from '../../../base/contract/protocol.ts';
-import type { ConvertedHead, ResponseConverter } from '../../../base/contract/stage.ts';
+import type { ConvertedHead, RequestBody, ResponseConverter } from '../../../base/contract/stage.ts';
 import { parseBounded } from '../../../base/kit/json/bounded.ts';
 import { isEventStream } from '../../../base/kit/media-type.ts';
-import { isShortWait } from '../../../base/kit/patience.ts';
-import { collectDocument, HELD_BYTES_MAX } from '../answer-parts.ts';
+import { isShortWait } from '../../../base/kit/retry-hints.ts';
+import { BUFFERED_BYTES_MAX, collectDocument } from '../answer-parts.ts';
 import { DEFINITIONS } from '../definitions.ts';
 import { overflowAnswer, problemOf, RETRY_HEADERS, readProblem } from '../errors.ts';
 import { isError } from '../read-error.ts';
@@ -56,7 +56,7 @@ function renamed(event: ModelEvent, { from, notes, restoreName }: Translation): 
   return name === event.part.name && id === event.part.id ? event : { ...event, part: { ...event.part, name, id } };
 }
 
-/** Clients of Messages add up input and output of every answer, and the protocol has no word for a count that nobody knows. */
+/** Messages clients add up the usage of every response, and the protocol has no value for an unknown count: it is estimated. */
 function withUsage({ notes, input_tokens_estimate: input }: Translation, write: Emit): Emit {
   let told: ModelUsage = {};
   let chars = 0;
@@ -75,11 +75,11 @@ function withUsage({ notes, input_tokens_estimate: input }: Translation, write: 
 const PART_CHARS = 256;
 
 function tooLong(): StageError {
-  return new StageError('upstream_invalid', `The upstream's answer is longer than ${HELD_BYTES_MAX} bytes.`);
+  return new StageError('upstream_invalid', `The upstream's answer is longer than ${BUFFERED_BYTES_MAX} bytes.`);
 }
 
 /** How much more a writer may have to hold: one repeats the whole answer at its end, another lets parts wait. */
-function heldChars(event: ModelEvent): number {
+function bufferedChars(event: ModelEvent): number {
   switch (event.type) {
     case 'part_delta':
       return event.text.length;
@@ -160,7 +160,7 @@ function wholeAnswer(translation: Translation, events: readonly ModelEvent[]): s
   return JSON.stringify(DEFINITIONS[from].adapter.writeDocument(said, answer, notes));
 }
 
-/** Converts an answer that is one document, into a stream where the client asked for one. */
+/** Converts a document, into a stream where the client requested one. */
 function convertDocument(translation: Translation): ResponseConverter {
   const { from, to, answer, notes, stream } = translation;
   const writer = stream ? DEFINITIONS[from].adapter.createWriter(answer, notes) : undefined;
@@ -197,7 +197,7 @@ function readEvents({ to, notes }: Translation, emit: Emit) {
     emit(event);
   };
   const parser = createParser({
-    maxBufferSize: HELD_BYTES_MAX,
+    maxBufferSize: BUFFERED_BYTES_MAX,
     onEvent: ({ event, data }) => {
       if (over !== 'error') reader.read({ name: event ?? 'message', data }, pass);
     },
@@ -230,7 +230,7 @@ function flush(feed: () => void): void {
   }
 }
 
-/** Converts a stream, into a document where the client asked for one. */
+/** Converts a stream, into a document where the client requested one. */
 function convertStream(translation: Translation): ResponseConverter {
   return translation.stream ? streamToStream(translation) : streamToDocument(translation);
 }
@@ -238,7 +238,7 @@ function convertStream(translation: Translation): ResponseConverter {
 function streamToStream(translation: Translation): ResponseConverter {
   const { from, answer, notes } = translation;
   const writer = DEFINITIONS[from].adapter.createWriter(answer, notes);
-  // What was said before a chunk turned out to be broken is the client's all the same.
+  // Events before a broken chunk still go to the client.
   let said = '';
   const take = () => {
     const text = said;
@@ -250,8 +250,8 @@ function streamToStream(translation: Translation): ResponseConverter {
     said += writer.write(event);
   });
   const source = readEvents(translation, (event) => {
-    size += heldChars(event);
-    if (size > HELD_BYTES_MAX) throw tooLong();
+    size += bufferedChars(event);
+    if (size > BUFFERED_BYTES_MAX) throw tooLong();
     filter(event);
   });
   return {
@@ -263,7 +263,7 @@ function streamToStream(translation: Translation): ResponseConverter {
       source.end();
       return take();
     },
-    // An upstream that drops the connection after its last word, or after a stop sequence, has said everything.
+    // A connection that drops after the last event, or after a stop sequence, loses nothing.
     fail(error) {
       if (!source.over) filter({ type: 'error', problem: problemOf(error, DEFINITIONS[from].errors) });
       return take();
@@ -279,7 +279,7 @@ function streamToDocument(translation: Translation): ResponseConverter {
   return {
     write(chunk) {
       size += chunk.length;
-      if (size > HELD_BYTES_MAX) throw tooLong();
+      if (size > BUFFERED_BYTES_MAX) throw tooLong();
       source.feed(chunk);
       return '';
     },
@@ -297,7 +297,7 @@ interface Untranslated {
   readonly to: Protocol;
   readonly body: unknown;
   readonly upstream: string;
-  /** Its state boundary; absent where only its name says whose reasoning it believes. */
+  /** Its state boundary; absent where only its name identifies its reasoning. */
   readonly state_boundary?: string | undefined;
   readonly upstream_model: string;
   readonly target: UpstreamTarget;
@@ -314,7 +314,7 @@ export interface Translation {
   readonly to: Protocol;
   readonly stream: boolean;
   readonly answer: AnswerContext;
-  /** Stop sequences at which the answer is cut, as the upstream cannot be told them. */
+  /** Stop sequences that the upstream does not accept: the gateway cuts the response there. */
   readonly stops: readonly string[];
   /** Likely size of the input in tokens. */
   readonly input_tokens_estimate: number | undefined;
@@ -361,8 +361,9 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
     const made_by: Maker = { protocol: to, upstream, boundary };
     const believed = fitReasoning(clients.plain_call_ids ? decodeCallIds(read) : read, made_by, notes);
     const fitted = fitModel({ ...believed, model: upstream_model }, target, notes);
-    const { conversation, restore } = renameTools(fitted, to, notes);
-    const json = JSON.stringify(DEFINITIONS[to].adapter.writeRequest(conversation, target, notes));
+    const { accepted, adapter: writer } = DEFINITIONS[to];
+    const { conversation, restore } = renameTools(fitted, accepted, notes);
+    const json = JSON.stringify(writer.writeRequest(conversation, target, notes));
     const answer: AnswerContext = {
       request_id,
       made_by,
@@ -374,7 +375,7 @@ export function translateRequest(request: Untranslated): TranslatedRequest {
       tool_addresses: addressesOf(read.tools),
       echo: adapter.echoOf?.(body) ?? {},
     };
-    const stops = stopsToCut(to, read.stop);
+    const stops = stopsToCut(accepted, read.stop);
     if (tooManyToCut(stops)) notes.refuse('too_many_stops', clients.stop_field);
     const { input_tokens_estimate } = request;
     return { from, to, json, stream: read.stream, answer, stops, input_tokens_estimate, notes, restoreName: restore };
@@ -402,4 +403,24 @@ export function createTranslator(translation: Translation, head: ConvertedHead):
   head.set('content-type', translation.stream && !failed ? 'text/event-stream' : 'application/json');
   if (failed) return convertProblem(translation, head);
   return streamed ? convertStream(translation) : convertDocument(translation);
+}
+
+/**
+ * Removes reasoning from a body for an upstream of its own protocol that cannot have proven it: what a translation has made, and
+ * reasoning without a signature unless `keeps_unsigned` says that the upstream signs none. Where the protocol refuses a model
+ * that thinks after a call without its reasoning, thinking is disabled. The rewrite is recorded.
+ */
+export async function removeMadeReasoning(
+  body: RequestBody,
+  protocol: Protocol,
+  keeps_unsigned = false,
+): Promise<void> {
+  const { findMadeReasoning } = DEFINITIONS[protocol].adapter;
+  const parsed = findMadeReasoning && (await body.json());
+  if (!isObject(parsed)) return;
+  const { paths, without_thinking } = findMadeReasoning!(parsed, keeps_unsigned);
+  if (paths.length > 0) await body.remove(paths);
+  if (without_thinking === undefined) return;
+  body.rewrite('thinking', { type: 'disabled' });
+  await body.remove(without_thinking);
 }

@@ -3,7 +3,7 @@ import { WholeEvents } from '../../../base/kit/net/whole-events.ts';
 import { cacheWritten } from '../usage.ts';
 import type { Json, ModelUsage } from './conversation.ts';
 
-/** What a protocol calls the totals of its `usage` object, whose input includes cached tokens. */
+/** Field names of a `usage` object whose input includes cached tokens. */
 interface TotalNames {
   readonly input: string;
   readonly output: string;
@@ -27,7 +27,7 @@ export const RESPONSES_TOTALS: TotalNames = {
   output_details: 'output_tokens_details',
 };
 
-/** Writes a `usage` object whose input includes cached tokens; `undefined` where input or output was not told. */
+/** Writes a `usage` object whose input includes cached tokens; `undefined` where input or output is unknown. */
 export function writeTotals(usage: ModelUsage, names: TotalNames): Json | undefined {
   const { input: uncached, output, cache_read = 0, reasoning = 0, audio_input, audio_output } = usage;
   if (uncached === undefined || output === undefined) return undefined;
@@ -52,7 +52,7 @@ export function writeTotals(usage: ModelUsage, names: TotalNames): Json | undefi
 /** The end of an event: two ends of line in a row, of any of the three kinds. */
 const EVENT_END = /(?:\r\n|\n|\r(?!\n)){2}/g;
 
-/** The cheap sign that an event may be the chunk; the parsed event decides. */
+/** Cheap filter for the chunk; the parsed event decides. */
 const NO_CHOICES = /"choices"\s*:\s*\[\s*\]/;
 
 /** Whether the text of an event is the extra chunk of a chat completions stream that has usage and no choices. */
@@ -67,7 +67,7 @@ function isUsageChunk(event: string): boolean {
   }
 }
 
-/** Whole events without the chunk. */
+/** Removes the chunk from whole events. */
 function withoutChunk(events: Buffer): Buffer {
   const text = events.toString('latin1');
   if (!NO_CHOICES.test(text)) return events;

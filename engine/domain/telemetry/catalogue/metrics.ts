@@ -1,14 +1,14 @@
-/** What is known of a metric: one series for each combination of its labels' values. */
+/** The definition of a metric; it has one series for each combination of label values. */
 export interface MetricSpec {
   readonly kind: 'counter' | 'histogram' | 'gauge';
-  /** By UCUM, as OpenTelemetry wants it: `s`, `By`, `1` for a ratio, and in braces what is counted, which is in no name. */
+  /** UCUM unit, as in OpenTelemetry: `s`, `By`, `1` for a ratio, and in braces the counted things (not part of the name). */
   readonly unit: string;
   /** A sentence without its full stop. */
   readonly meaning: string;
-  /** Attributes that tell its series apart. Each has few values, never a user, a token, a session or an address. */
+  /** Labels. Each has few values, and is never a user, a token, a session or an address. */
   readonly labels: readonly string[];
   readonly bounds?: readonly number[];
-  /** Value of `telemetry.conventions` with which it is there; absent: with any. */
+  /** Only with this value of `telemetry.conventions`; absent: with any. */
   readonly conventions?: '1.41' | 'latest';
 }
 
@@ -26,24 +26,24 @@ const histogram = <const L extends readonly string[]>(
 export const CLIENT_METRICS = {
   'gateway.client_telemetry.received': counter(
     '{request}',
-    'Export requests of clients that the gateway took',
+    'Export requests of clients that the gateway accepted',
     'gateway.telemetry.signal',
   ),
   'gateway.client_telemetry.refused': counter(
     '{request}',
-    'Export requests of clients that the gateway did not take, by the code of its error',
+    'Export requests of clients that the gateway rejected, by error code',
     'gateway.telemetry.signal',
     'gateway.error.code',
   ),
   'gateway.client_telemetry.sent': counter(
     '{request}',
-    'Export requests of clients that a destination took',
+    'Export requests of clients that a destination accepted',
     'gateway.telemetry.signal',
     'gateway.telemetry.destination',
   ),
   'gateway.client_telemetry.queue': gauge(
     'By',
-    'Telemetry of clients that waits for a destination',
+    'Queued telemetry of clients, by destination',
     'gateway.telemetry.destination',
   ),
 } as const satisfies Readonly<Record<string, MetricSpec>>;
@@ -52,117 +52,102 @@ export const CLIENT_METRICS = {
 export const EXPORT_METRICS = {
   'gateway.telemetry.dropped': counter(
     '{item}',
-    'Spans, log records, collections of metrics and export requests of clients that did not reach their destination, by why',
+    'Spans, log records, metric collections and export requests of clients that did not reach their destination, by reason',
     'gateway.telemetry.signal',
     'gateway.telemetry.destination',
     'gateway.telemetry.reason',
   ),
   'gateway.telemetry.sends': counter(
     '{request}',
-    "Requests to the collector with the gateway's own telemetry, by whether it took them",
+    "Export requests with the gateway's own telemetry, by outcome",
     'gateway.telemetry.signal',
     'gateway.telemetry.outcome',
   ),
-  'gateway.telemetry.queue.length': gauge(
-    '{item}',
-    'Spans and log records that wait for the collector',
-    'gateway.telemetry.signal',
-  ),
+  'gateway.telemetry.queue.length': gauge('{item}', 'Queued spans and log records', 'gateway.telemetry.signal'),
 } as const satisfies Readonly<Record<string, MetricSpec>>;
 
 export const OPERATION_METRICS = {
   'gateway.sign_ins': counter(
     '{step}',
-    'Steps of sign-ins, by how they ended and, where one did not go well, why',
+    'Steps of sign-ins, by outcome and error',
     'gateway.sign_in.outcome',
     'error.type',
   ),
   'gateway.sessions': counter(
     '{step}',
-    'Sessions that began, were renewed or ended at the wish of their client, and what of this was refused, by why',
+    'Sessions that began, were renewed or signed out, and rejected attempts, by outcome and error',
     'gateway.session.outcome',
     'error.type',
   ),
   'gateway.account_checks': counter(
     '{person}',
-    'People the identity provider was asked about, by what it said',
+    'Account checks at the identity provider, by outcome',
     'gateway.account_check.outcome',
   ),
   'gateway.admin_changes': counter(
     '{change}',
-    'Changes through the admin API and of the gateway itself, by what was to be done, by what kind of caller and, where it was refused, why',
+    'Changes through the admin API and by the gateway itself, by action, kind of caller and error',
     'gateway.admin.action',
     'gateway.admin.actor_kind',
     'error.type',
   ),
-  'gateway.reloads': counter(
-    '{reload}',
-    'Reloads of the configuration, by whether the new one is in force',
-    'gateway.reload.result',
-  ),
+  'gateway.reloads': counter('{reload}', 'Reloads of the configuration, by result', 'gateway.reload.result'),
 } as const satisfies Readonly<Record<string, MetricSpec>>;
 
 const PLACE = 'gateway.waiting.place';
 
-/** Metrics about this process and what it keeps: ledger, spool, breakers, configuration. */
+/** Metrics about this process: ledger, spool, circuit breakers, configuration. */
 export const PROCESS_METRICS = {
   'gateway.build.info': gauge(
     '{build}',
-    'Always 1; its labels say what runs',
+    'Always 1; the labels identify gateway, Node.js and configuration',
     'service.version',
     'process.runtime.version',
     'gateway.config.hash',
   ),
-  'gateway.config.loaded_at': gauge('s', 'When the configuration in force was loaded, in seconds since 1970'),
-  'gateway.config.reload_ok': gauge(
-    '{state}',
-    '1, or 0 while the files hold a configuration that could not be put in force',
-  ),
-  'gateway.inflight': gauge('{request}', 'Requests of pipelines that are under way'),
+  'gateway.config.loaded_at': gauge('s', 'Load time of the current configuration, in seconds since 1970'),
+  'gateway.config.reload_ok': gauge('{state}', '1; 0 while the configuration files could not be loaded'),
+  'gateway.inflight': gauge('{request}', 'Requests of pipelines in flight'),
   'gateway.connections': gauge('{connection}', 'Connections of clients'),
-  'gateway.connections.limit': gauge('{connection}', 'Most connections of clients there may be'),
-  'gateway.bodies.held': gauge('By', 'Bytes of bodies that are held for requests under way'),
+  'gateway.connections.limit': gauge('{connection}', 'Limit on connections of clients'),
+  'gateway.bodies.held': gauge('By', 'Bytes of buffered bodies of requests in flight'),
   'gateway.bodies.limit': gauge(
     'By',
-    'Most bytes of bodies that may be held; from there on requests are refused as overloaded',
+    'Limit on buffered bytes of bodies; above it requests are rejected as overloaded',
   ),
   'gateway.breaker.state': gauge(
     '{state}',
-    'For each upstream 1 at the state it is in, the worst where its models differ, and 0 at all others: closed, open, half_open, limited, credential, model_missing or drained. In the mode shadow nothing follows from it',
+    '1 for the state of each upstream (the worst of its models), 0 for all other states: closed, open, half_open, limited, credential, model_missing, drained. In shadow mode the state has no effect',
     'gateway.upstream',
     'gateway.breaker.state',
     'gateway.breaker.mode',
   ),
   'gateway.upstream.models_unavailable': gauge(
     '{model}',
-    'Models of an upstream that get no requests now, though the upstream as a whole does',
+    'Models of an available upstream that currently get no requests',
     'gateway.upstream',
   ),
-  'gateway.upstream.inflight': gauge('{request}', 'Requests that are with an upstream', 'gateway.upstream'),
+  'gateway.upstream.inflight': gauge('{request}', 'Requests in flight at an upstream', 'gateway.upstream'),
   'gateway.database.up': gauge(
     '{state}',
-    '1 while the heartbeat of this process, every 5 seconds, is written to the database, 0 otherwise',
+    '1 while this process writes its heartbeat (every 5 seconds) to the database, otherwise 0',
   ),
   'gateway.ledger.waiting': gauge(
     '{request}',
-    'Requests that are over and not in the ledger yet, in memory or in the spool',
+    'Ended requests that are not in the ledger yet, in memory or in the spool',
     PLACE,
   ),
   'gateway.ledger.lag': gauge(
     's',
-    'For how long requests that are over have waited for the ledger with none being written; 0 when none waits',
+    'How long ended requests have waited without any write to the ledger; 0 if none waits',
     PLACE,
   ),
   'gateway.reservations': counter(
     '{reservation}',
-    'Reservations that this process asked for, by whether they were placed in leased room (spend_limits.lease)',
+    'Reservations of this process, by whether they came from a budget lease (spend_limits.lease)',
     'gateway.reservation.path',
   ),
-  'gateway.leases': counter(
-    '{lease}',
-    'What this process did about room that it leases of limits',
-    'gateway.lease.event',
-  ),
+  'gateway.leases': counter('{lease}', 'Events of the budget leases of this process', 'gateway.lease.event'),
   'gateway.audit.waiting': gauge(
     '{record}',
     'Audit records that are not in the database yet, in memory or in the spool',
@@ -170,63 +155,59 @@ export const PROCESS_METRICS = {
   ),
   'gateway.audit.lost': counter(
     '{record}',
-    'Audit records that were lost because the database was away for too long or could not store them',
+    'Audit records lost because the database was unavailable for too long or could not store them',
   ),
-  'gateway.spool.size': gauge('By', 'Size of the spool of this process on the disk'),
-  'gateway.spool.limit': gauge('By', 'From this size on the spool takes no more requests'),
+  'gateway.spool.size': gauge('By', 'Size of the spool of this process on disk'),
+  'gateway.spool.limit': gauge('By', 'Size limit of the spool; above it no more requests are spooled'),
   'gateway.overshoot.bound': gauge(
     '{USD}',
-    'Most US dollars by which requests under way can pass a limit in money, as appscli check --verbose prints it; what is in no bound is printed there too',
+    'Most US dollars by which requests in flight can exceed a money limit, as printed by appscli check --verbose, which also lists the exceptions',
     'gateway.rule',
   ),
   'nodejs.eventloop.delay.p50': gauge(
     's',
-    'How late the event loop gets to what is due, the median; the higher one of this minute and the last',
+    'Median delay of the event loop; the higher value of this minute and the last',
   ),
-  'nodejs.eventloop.delay.p99': gauge('s', 'The same of the latest hundredth'),
-  'nodejs.eventloop.delay.max': gauge('s', 'The same at its worst'),
+  'nodejs.eventloop.delay.p99': gauge('s', '99th percentile of the delay of the event loop'),
+  'nodejs.eventloop.delay.max': gauge('s', 'Maximum delay of the event loop'),
   'nodejs.eventloop.time': counter(
     's',
-    'How long the event loop was active or idle; the active part of both is its utilization',
+    'Active and idle time of the event loop; the active share is its utilization',
     'nodejs.eventloop.state',
   ),
-  'process.cpu.time': counter('s', 'Processor time of this process, by user or system', 'cpu.mode'),
+  'process.cpu.time': counter('s', 'CPU time of this process, user and system', 'cpu.mode'),
   'process.memory.usage': gauge('By', 'Physical memory of this process'),
-  'process.uptime': gauge('s', 'For how long this process has run'),
-  'v8js.memory.heap.used': gauge(
-    'By',
-    'Memory in use for values of the program, by the space of the heap',
-    'v8js.heap.space.name',
-  ),
-  'gateway.heap.limit': gauge('By', 'Size of the whole heap at which the process would end for lack of memory'),
+  'process.uptime': gauge('s', 'Uptime of this process'),
+  'v8js.memory.heap.used': gauge('By', 'Used memory of the JavaScript heap, by heap space', 'v8js.heap.space.name'),
+  'gateway.heap.limit': gauge('By', 'Size limit of the heap; above it the process runs out of memory'),
   'gateway.telemetry.series': gauge('{series}', 'Series of all counters and histograms of this process'),
   'gateway.telemetry.overflows': counter(
     '{measurement}',
-    'Measurements that were counted in the overflow series of their metric, because it has as many series as it may',
+    'Measurements in the overflow series of a metric, because it has reached its limit on series',
     'gateway.telemetry.metric',
   ),
 } as const satisfies Readonly<Record<string, MetricSpec>>;
 
-/** Bounds that the conventions want for durations of models, in seconds. */
+/** Histogram bounds of the conventions for model durations, in seconds. */
 const DURATION_BOUNDS = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/** The gateway's own share of a request is far below that of a model, in seconds. */
+/** Histogram bounds of the gateway's own time, which is far below that of a model, in seconds. */
 const OVERHEAD_BOUNDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 const TOKEN_BOUNDS = [
   1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
 ];
-/** Bounds that the conventions want for the time to the first chunk, in seconds. */
+/** Histogram bounds of the conventions for the time to the first chunk, in seconds. */
 const FIRST_CHUNK_BOUNDS = [
   0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80,
 ];
 
-/** What tells operations of models apart, by the conventions. */
+/** Labels of model operations, by the conventions. */
 const OPERATION = ['gen_ai.operation.name', 'gen_ai.provider.name', 'gen_ai.request.model'] as const;
 
-/** Metrics about requests, by name. `gateway.team` is absent unless `telemetry.metrics.team` asks for it. */
+/** Metrics about requests, by name. The label `gateway.team` needs `telemetry.metrics.team`. */
 export const REQUEST_METRICS = {
   'gateway.requests': counter(
     '{request}',
-    'Requests that are over, by how they ended: answered, refused by the gateway, refused by the upstream, failed, or aborted by the client',
+    'Ended requests, by outcome: answered, refused (by the gateway), upstream_refused, failed, aborted (by the client)',
     'gateway.protocol',
     'gateway.model',
     'gateway.upstream',
@@ -236,7 +217,7 @@ export const REQUEST_METRICS = {
   ),
   'gateway.refusals': counter(
     '{request}',
-    "Requests that the gateway refused or failed itself, by the code of its error and, for limits and policies, the rule's name",
+    'Requests that ended with an error of the gateway, by error code and, for limits and policies, by rule',
     'gateway.protocol',
     'gateway.error.code',
     'gateway.rule',
@@ -244,14 +225,14 @@ export const REQUEST_METRICS = {
   ),
   'gateway.rejected': counter(
     '{request}',
-    'Requests answered with an error before any pipeline took them, such as those for unknown paths',
+    'Requests rejected before any pipeline, such as those for unknown paths',
     'gateway.error.code',
     'http.response.status_code',
   ),
   'http.server.request.duration': histogram(
     's',
     DURATION_BOUNDS,
-    'From the head of a request to the end of its answer',
+    'Time from the request headers to the end of the response',
     'http.request.method',
     'http.route',
     'http.response.status_code',
@@ -260,12 +241,12 @@ export const REQUEST_METRICS = {
   'gateway.overhead.duration': histogram(
     's',
     OVERHEAD_BOUNDS,
-    'From the head of a request until its first attempt begins; it includes receiving the body',
+    'Time from the request headers to the start of the first attempt, including the receipt of the body',
     'gateway.protocol',
   ),
   'gateway.decisions': counter(
     '{decision}',
-    'Decisions by rules and policies of the configuration; in shadow mode what they would have decided did not happen',
+    'Decisions of rules and policies; in shadow mode they have no effect',
     'gateway.decision.kind',
     'gateway.rule',
     'gateway.rule.mode',
@@ -273,25 +254,25 @@ export const REQUEST_METRICS = {
   ),
   'gateway.attempts': counter(
     '{attempt}',
-    'Attempts to have a request served by an upstream, by how each ended and what happened then',
+    'Attempts at upstreams, by outcome and by what happened next',
     'gateway.upstream',
     'gateway.attempt.outcome',
     'gateway.attempt.reason',
   ),
   'gateway.fallbacks': counter(
     '{fallback}',
-    'Times that a request went to another upstream than the one it would have gone to, by that one and why: its attempt failed, or it was not asked',
+    'Requests that skipped or left an upstream for another one, by that upstream and the reason',
     'gateway.upstream',
     'gateway.fallback.reason',
   ),
   'gateway.unconfirmed_attempts': counter(
     '{attempt}',
-    'Attempts that an upstream may have accepted and did not answer, so that it may bill them',
+    'Unanswered attempts that an upstream may have accepted and may bill',
     'gateway.upstream',
   ),
   'gateway.cost': counter(
     '{USD}',
-    'What requests cost by the prices of gateway.yaml, in US dollars',
+    'Cost of requests by the prices of gateway.yaml, in US dollars',
     'gateway.protocol',
     'gateway.model',
     'gateway.upstream',
@@ -299,32 +280,32 @@ export const REQUEST_METRICS = {
   ),
   'gateway.cost.possible': counter(
     '{USD}',
-    'What upstreams may bill for attempts that they did not answer, in US dollars',
+    'What upstreams may bill for unanswered attempts, in US dollars',
     'gateway.model',
     'gateway.upstream',
   ),
   'gateway.tokens': counter(
     '{token}',
-    'Tokens by what they are priced as: uncached_input, cache_read, cache_write_5m, cache_write_1h, output; no token counts twice',
+    'Tokens by price: uncached_input, cache_read, cache_write_5m, cache_write_1h, output; each token counts once',
     'gateway.model',
     'gateway.upstream',
     'gateway.token.type',
   ),
   'gateway.cache.downgrades': counter(
     '{request}',
-    'Requests for an hour of prompt cache that were sent for five minutes, as their upstream keeps none longer',
+    'Requests for one hour of prompt cache that were sent with five minutes, because their upstream does not support an hour',
     'gateway.model',
     'gateway.upstream',
   ),
   'gateway.budget.used_ratio': gauge(
     '1',
-    'Part of a limit in money that is spent or reserved, of the caller, team or whatever the rule counts that has used most of it',
+    'Spent and reserved share of a money limit, for the caller, team or other key with the highest share',
     'gateway.rule',
     'gateway.budget.window',
   ),
   'gateway.budget.remaining': gauge(
     '{USD}',
-    'What is left of the same limit, in US dollars',
+    'Remaining amount of the same limit, in US dollars',
     'gateway.rule',
     'gateway.budget.window',
   ),
@@ -338,7 +319,7 @@ export const REQUEST_METRICS = {
     ...histogram(
       's',
       DURATION_BOUNDS,
-      'How long an attempt took, until its answer had ended or it had failed',
+      'Duration of an attempt, until the end of its response or its failure',
       ...OPERATION,
       'error.type',
     ),
@@ -348,7 +329,7 @@ export const REQUEST_METRICS = {
     ...histogram(
       's',
       FIRST_CHUNK_BOUNDS,
-      'From the beginning of the attempt that served until the first byte of a streamed answer',
+      'Time from the start of the successful attempt to the first byte of a streamed response',
       ...OPERATION,
     ),
     conventions: '1.41',
@@ -357,7 +338,7 @@ export const REQUEST_METRICS = {
     ...histogram(
       '{token}',
       TOKEN_BOUNDS,
-      'Tokens of a request, by whether they are input, cached input included, or output',
+      'Tokens of a request: input (including cached input) or output',
       ...OPERATION,
       'gen_ai.token.type',
     ),
@@ -383,7 +364,7 @@ export const REQUEST_METRICS = {
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.input_tokens': {
-    ...counter('{token}', 'Input tokens, cached ones included', ...OPERATION),
+    ...counter('{token}', 'Input tokens, including cached ones', ...OPERATION),
     conventions: 'latest',
   },
   'gen_ai.client.inference.usage.output_tokens': {

@@ -1,6 +1,6 @@
 import type { MetricSpec } from './metrics.ts';
 
-/** What Prometheus calls units; others are called as they are. */
+/** Prometheus names of units; other units stay unchanged. */
 const UNITS: Readonly<Record<string, string>> = { s: 'seconds', ms: 'milliseconds', By: 'bytes', '1': '' };
 
 function words(name: string): string[] {
@@ -8,9 +8,9 @@ function words(name: string): string[] {
 }
 
 /**
- * Name of a metric in Prometheus, as OpenTelemetry's specification of compatibility makes it: with its unit, unless that stands in
- * braces, and with `_total` where it is a counter. Collectors and Prometheus give what they get over OTLP the same names, so a
- * dashboard fits both ways. A histogram has this name with `_bucket`, `_sum` and `_count`.
+ * Prometheus name of a metric by OpenTelemetry's compatibility specification: with its unit (unless in braces), and `_total` for a
+ * counter. Collectors and Prometheus derive the same names from OTLP, so one dashboard works for both. Histograms add `_bucket`, `_sum`
+ * and `_count`.
  */
 export function prometheusName(name: string, { kind, unit }: Pick<MetricSpec, 'kind' | 'unit'>): string {
   const parts = words(name);

@@ -1,25 +1,25 @@
 import type { MetricName } from './metrics.ts';
 import type { MODEL_ATTRIBUTES, REQUEST_ATTRIBUTES, REQUEST_EVENTS } from './spans.ts';
 
-/** Something an operator wants to know, and by what telemetry answers it. */
+/** A question of operators, and the telemetry that answers it. */
 export interface Question {
-  readonly asked: string;
-  /** Of spans and events. */
+  readonly question: string;
+  /** Attributes of spans and events. */
   readonly attributes: readonly (keyof typeof REQUEST_ATTRIBUTES | keyof typeof MODEL_ATTRIBUTES)[];
   readonly events: readonly (keyof typeof REQUEST_EVENTS)[];
   readonly metrics: readonly MetricName[];
 }
 
-/** What telemetry is there to answer, each on the spans of one request and in a metric about all; conventions 1.41. */
+/** The questions that telemetry must answer, on the spans of one request and in metrics of all; conventions 1.41. */
 export const QUESTIONS: Readonly<Record<string, Question>> = {
   requests: {
-    asked: 'How many requests are there?',
+    question: 'How many requests are there?',
     attributes: ['gateway.request_id', 'http.route', 'gateway.protocol', 'gateway.outcome'],
     events: [],
     metrics: ['gateway.requests'],
   },
   latency: {
-    asked: 'How long do they take, and how much of that is the gateway?',
+    question: 'How long do requests take, and how much of it is the gateway?',
     attributes: ['gateway.time_to_first_byte', 'gen_ai.response.time_to_first_chunk'],
     events: [],
     metrics: [
@@ -30,19 +30,19 @@ export const QUESTIONS: Readonly<Record<string, Question>> = {
     ],
   },
   errors: {
-    asked: 'Which requests and attempts fail, and how?',
+    question: 'Which requests and attempts fail, and how?',
     attributes: ['error.type', 'http.response.status_code', 'gateway.outcome', 'gateway.attempt.outcome'],
     events: [],
     metrics: ['gateway.requests', 'gateway.attempts'],
   },
   routing: {
-    asked: 'Where do they go, and which rule said so?',
+    question: 'Where do requests go, and by which rule?',
     attributes: ['gateway.model', 'gateway.route.rule', 'gateway.route.candidates', 'gateway.upstream'],
     events: ['gateway.decision'],
     metrics: ['gateway.decisions', 'gateway.requests'],
   },
   spend: {
-    asked: 'What do they use and cost?',
+    question: 'What do requests use and cost?',
     attributes: [
       'gateway.cost_usd',
       'gateway.team',
@@ -55,13 +55,13 @@ export const QUESTIONS: Readonly<Record<string, Question>> = {
     metrics: ['gateway.cost', 'gateway.tokens', 'gen_ai.client.token.usage'],
   },
   policies: {
-    asked: 'Which policies applied?',
+    question: 'Which policies applied?',
     attributes: ['gateway.decision.kind', 'gateway.rule', 'gateway.decision.outcome'],
     events: ['gateway.decision'],
     metrics: ['gateway.decisions'],
   },
   budgets: {
-    asked: 'How far are budgets used?',
+    question: 'How far are budgets used?',
     attributes: [
       'gateway.budget.rule',
       'gateway.budget.window',
@@ -72,13 +72,13 @@ export const QUESTIONS: Readonly<Record<string, Question>> = {
     metrics: ['gateway.budget.used_ratio', 'gateway.budget.remaining', 'gateway.budget.resets_in'],
   },
   refusals: {
-    asked: 'How many are refused?',
+    question: 'How many requests are rejected?',
     attributes: ['gateway.outcome', 'gateway.error.code', 'gateway.error.stage'],
     events: ['gateway.refused'],
     metrics: ['gateway.refusals'],
   },
   rules: {
-    asked: 'By which rules, and would a rule in shadow mode have?',
+    question: 'By which rules, and which rules in shadow mode would have matched?',
     attributes: [
       'gateway.rule',
       'gateway.rule.mode',
@@ -94,7 +94,7 @@ export const QUESTIONS: Readonly<Record<string, Question>> = {
     metrics: ['gateway.refusals', 'gateway.decisions'],
   },
   fallback: {
-    asked: 'What was tried after a failure?',
+    question: 'What was tried after a failure?',
     attributes: [
       'gateway.fallback',
       'gateway.fallback.reason',
@@ -106,7 +106,7 @@ export const QUESTIONS: Readonly<Record<string, Question>> = {
     metrics: ['gateway.fallbacks', 'gateway.attempts'],
   },
   cache_downgrade: {
-    asked: 'Did an hour of prompt cache become five minutes?',
+    question: 'Did an hour of prompt cache become five minutes?',
     attributes: ['gateway.cache.downgraded', 'gateway.cache.requested', 'gateway.cache.effective'],
     events: ['gateway.cache.downgraded'],
     metrics: ['gateway.cache.downgrades'],

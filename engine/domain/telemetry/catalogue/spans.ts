@@ -1,15 +1,17 @@
-import { WINDOWS } from '../../../base/contract/config.ts';
+import { FACTS } from '../../../base/contract/facts.ts';
 import { ATTEMPT_REASONS, CERTAINTIES, DROP_REASONS } from '../../../base/contract/forwarding.ts';
 import type { OperationName } from '../../../base/contract/telemetry.ts';
+import { LIMIT_WINDOWS, SPEND_WINDOWS } from '../../../base/contract/windows.ts';
+import { isNanoUsd } from '../../../base/kit/money.ts';
 import type { CounterMetric } from './metrics.ts';
 
 export interface AttributeSpec {
-  /** A double has fractions; the SDK sends one that is whole as an integer. */
+  /** A double has fractions; the SDK sends a whole one as an integer. */
   readonly kind: 'string' | 'number' | 'double' | 'boolean' | 'strings';
   readonly meaning: string;
-  /** The closed set of values, where there is one. */
+  /** The closed set of values, if any. */
   readonly values?: readonly string[];
-  /** Value of `telemetry.conventions` with which it has this name; absent: with any. */
+  /** Only with this value of `telemetry.conventions`; absent: with any. */
   readonly conventions?: '1.41' | 'latest';
 }
 
@@ -19,7 +21,7 @@ export interface EventSpec {
 }
 
 export interface SpanSpec {
-  /** As it is called; what is in braces differs. */
+  /** Span name; parts in braces vary. */
   readonly name: string;
   readonly kind: 'server' | 'client' | 'internal';
   readonly meaning: string;
@@ -38,22 +40,20 @@ const list = attribute('strings');
 
 const names = (all: string): readonly string[] => all.trim().split(/\s+/);
 
-/** Attributes that the conventions have for operations of models, by name. */
+/** Attributes of model operations by the OpenTelemetry conventions, by name. */
 export const MODEL_ATTRIBUTES = {
-  'gen_ai.operation.name': text('What the model was asked for', ['chat', 'count_tokens']),
-  'gen_ai.provider.name': text('Provider at the address of the upstream, else whose API it is asked in'),
-  'gen_ai.request.model': text('Model that the upstream was asked for'),
-  'gen_ai.request.max_tokens': number('Output bound that the client asked for'),
-  'gen_ai.request.stream': flag('Whether the client asked for a stream'),
-  'gen_ai.request.choice.count': number('How many answers were asked for, where not one'),
-  'gen_ai.response.model': text('Model that answered, as the upstream calls it'),
-  'gen_ai.response.time_to_first_chunk': double('Seconds until the first byte of a streamed answer'),
-  'gen_ai.conversation.id': text(
-    'Session of the client, where it sent a UUID; only with `telemetry.caller: pseudonym`',
-  ),
-  'gen_ai.usage.input_tokens': number('Input tokens, those read from and written to the cache included'),
+  'gen_ai.operation.name': text('Operation of the model', ['chat', 'count_tokens']),
+  'gen_ai.provider.name': text('Provider by the address of the upstream, otherwise by its API'),
+  'gen_ai.request.model': text('Model in the request to the upstream'),
+  'gen_ai.request.max_tokens': number('Output limit in the request of the client'),
+  'gen_ai.request.stream': flag('Whether the client requested a stream'),
+  'gen_ai.request.choice.count': number('Requested number of responses, if not one'),
+  'gen_ai.response.model': text('Model that responded, by its name at the upstream'),
+  'gen_ai.response.time_to_first_chunk': double('Seconds until the first byte of a streamed response'),
+  'gen_ai.conversation.id': text('Session of the client, if it is a UUID; only with `telemetry.caller: pseudonym`'),
+  'gen_ai.usage.input_tokens': number('Input tokens, including those read from and written to the cache'),
   'gen_ai.usage.output_tokens': number('Output tokens'),
-  'gen_ai.usage.cache_read.input_tokens': number('Input tokens read from the prompt cache, where there are any'),
+  'gen_ai.usage.cache_read.input_tokens': number('Input tokens read from the prompt cache, if any'),
   'gen_ai.usage.cache_creation.input_tokens': {
     ...number('Input tokens written to the prompt cache, where there are any'),
     conventions: '1.41',
@@ -67,137 +67,132 @@ export const MODEL_ATTRIBUTES = {
 
 const LIFETIMES = ['none', '5m', '1h'];
 
+type FactAttribute = Extract<(typeof FACTS)[keyof typeof FACTS], { readonly attribute: string }>['attribute'];
+
+/** Attributes that are facts, as the table of facts describes them. */
+const FACT_ATTRIBUTES = Object.fromEntries(
+  Object.entries(FACTS).flatMap(([path, fact]): [string, AttributeSpec][] => {
+    if (!('attribute' in fact)) return [];
+    if (isNanoUsd(path)) return [[fact.attribute, double(fact.meaning.replace('nano-USD', 'US dollars'))]];
+    return [
+      [
+        fact.attribute,
+        attribute(fact.kind as AttributeSpec['kind'])(fact.meaning, 'values' in fact ? fact.values : undefined),
+      ],
+    ];
+  }),
+) as Readonly<Record<FactAttribute, AttributeSpec>>;
+
 /** Attributes of what the gateway tells about requests, by name. The dollars are those of gateway.yaml's prices. */
 export const REQUEST_ATTRIBUTES = {
+  ...FACT_ATTRIBUTES,
   'http.request.method': text('HTTP method'),
   'http.route': text('Path of the pipeline that served the request, such as `/v1/models/*`'),
-  'http.response.status_code': number('HTTP status; 499 where the client left before any'),
+  'http.response.status_code': number('HTTP status; 499 if the client disconnected before any'),
   'url.scheme': text('Scheme of the public URL', ['http', 'https']),
-  'server.address': text('Host of the public URL; of an attempt that of the upstream'),
-  'server.port': number('Port of it'),
-  'user_agent.name': text('Product name in the user-agent header, where it looks like one'),
-  'user_agent.version': text('Product version in the user-agent header, where it looks like one'),
+  'server.address': text('Host of the public URL; for an attempt, host of the upstream'),
+  'server.port': number('Port of that host'),
+  'user_agent.name': text('Product name in the user-agent header, if it looks like one'),
+  'user_agent.version': text('Product version in the user-agent header, if it looks like one'),
   'error.type': text(
-    "What went wrong: an error code of the gateway's, the name of a row of the failover table, an HTTP status, or for a sign-in why it was refused",
+    'Kind of error: an error code of the gateway, a row of the failover table, an HTTP status, or the reason of a rejected sign-in',
   ),
   'enduser.id': text('Pseudonym of the caller, a keyed hash; only with `telemetry.caller: pseudonym`'),
-  'gateway.request_id': text('Identifier of the request, also in the x-gateway-request-id header and the audit record'),
-  'gateway.config.hash': text('Hash of the configuration in force'),
+  'gateway.config.hash': text('Hash of the current configuration'),
   'gateway.pipeline': text('Pipeline that served the request'),
-  'gateway.protocol': text('Protocol the pipeline serves', names('messages count_tokens models chat responses none')),
+  'gateway.protocol': text('Protocol of the pipeline', names('messages count_tokens models chat responses none')),
   'gateway.outcome': text(
-    'How the request ended: answered; refused by the gateway; refused by the upstream, which found the request wrong; failed; aborted by the client',
+    'Outcome: answered; refused (by the gateway); upstream_refused (the upstream found the request wrong); failed; aborted (by the client)',
     ['answered', 'refused', 'upstream_refused', 'failed', 'aborted'],
   ),
   'gateway.status_class': text('Class of the HTTP status', ['2xx', '3xx', '4xx', '5xx']),
-  'gateway.error.code': text("Code of the gateway's own error, as in the reference of errors"),
-  'gateway.error.stage': text('Stage of the pipeline that raised the error'),
-  'gateway.team': text('Team whose budget the caller shares'),
-  'gateway.project': text('Project of the caller'),
-  'gateway.token_group': text('Token group of the caller'),
-  'gateway.caller.kind': text('How the caller proved who it is', ['access_token', 'session']),
-  'gateway.model': text('Model of gateway.yaml that was asked for, aliases resolved'),
+  'gateway.model': text('Requested model of gateway.yaml, with aliases resolved'),
   'gateway.model.unknown': text(
-    'What was asked for as a model where there is no such model, cut, and only where it looks like a name',
+    'Name of a requested model that does not exist, shortened, and only if it looks like a name',
   ),
-  'gateway.upstream': text('Upstream that the request, attempt or fallback was with'),
-  'gateway.upstream.protocol': text(
-    'Protocol in which the upstream was asked, where that is not the one of the request',
-  ),
+  'gateway.upstream': text('Upstream of the request, attempt or fallback'),
+  'gateway.upstream.protocol': text('Protocol of the request to the upstream, if not that of the client'),
   'gateway.upstream.region': text('Region of the upstream'),
-  'gateway.upstream.request_id': text("The upstream's own identifier of the request"),
-  'gateway.route.rule': text('Routing rule that decided, or `default`'),
-  'gateway.route.candidates': list('Upstreams that could serve the request, in order'),
-  'gateway.route.dropped': list('Upstreams that were not asked, each as `name: reason`'),
-  'gateway.fallback': flag('True where the request went to another upstream than the one it would have gone to'),
-  'gateway.fallback.reason': text('Why: the reason after a failed attempt, or why an upstream was not asked', [
+  'gateway.upstream.request_id': text("The upstream's request identifier"),
+  'gateway.fallback': flag('True if the request skipped or left an upstream for another one'),
+  'gateway.fallback.reason': text('Reason: of a failed attempt, or why an upstream was skipped', [
     ...Object.keys(ATTEMPT_REASONS).filter((reason) => reason.startsWith('next_')),
     ...Object.keys(DROP_REASONS),
   ]),
-  'gateway.attempts': number('Number of attempts to have the request served, where there were several'),
+  'gateway.attempts': number('Number of attempts, if several'),
   'gateway.attempt': number('Number of the attempt, from 1'),
   'gateway.attempt.reason': text('What happened after the attempt', Object.keys(ATTEMPT_REASONS)),
-  'gateway.attempt.outcome': text(
-    'Row of the failover table that the attempt met; of spans only where it did not serve',
-  ),
+  'gateway.attempt.outcome': text('Row of the failover table; on spans only for a failed attempt'),
   'gateway.attempt.certainty': text(
-    'What is known of an attempt that did not serve: whether it left, and whether the upstream answered it',
+    'How far a failed attempt got: not sent, possibly accepted by the upstream, or answered',
     CERTAINTIES,
   ),
-  'gateway.attempt.sends': number('How often it was sent, where that is not once'),
-  'gateway.unconfirmed_attempts': number(
-    'Attempts that an upstream may have accepted and did not answer, where there are any',
-  ),
-  'gateway.translation.losses': list('Rules of translation that changed or dropped something, by name'),
-  'gateway.rewrites': list('Body fields that the gateway changed on the way up, by name'),
+  'gateway.attempt.sends': number('How often it was sent, if not once'),
+  'gateway.unconfirmed_attempts': number('Unanswered attempts that an upstream may have accepted, if any'),
   'gateway.replaced': list(
-    'Stages that replaced something in the texts of the answer, or in shadow mode would have, by id',
+    'Stages that replaced something in the texts of the response, or matched in shadow mode, by id',
   ),
-  'gateway.cache.requested': text('Longest lifetime of the prompt cache that was asked for', LIFETIMES),
-  'gateway.cache.effective': text('Longest lifetime that the upstream was asked for', LIFETIMES),
-  'gateway.cache.downgraded': flag('True where five minutes were asked for in the place of an hour'),
-  'gateway.cache.downgrade.reason': text('Why', ['upstream_unsupported']),
-  'gateway.cost_usd': double('What it cost, in US dollars'),
-  'gateway.cost.source': text('What the cost was taken from, where the upstream did not report what was used'),
-  'gateway.possibly_billed_usd': double('What upstreams may bill for attempts that they did not answer, in US dollars'),
-  'gateway.reserved_usd': double('What was reserved before the request left, in US dollars'),
-  'gateway.unreserved': flag('True where it went out with nothing reserved, because the database was away'),
-  'gateway.budget.rule': text('Rule of the limit in money with the least room for the request'),
-  'gateway.budget.window': text('Window of that limit', WINDOWS),
-  'gateway.budget.used_ratio': double('Part of that limit that was spent or reserved, this request included'),
-  'gateway.budget.remaining_usd': double('What was left of that limit, in US dollars'),
-  'gateway.time_to_first_byte': double('Seconds from forwarding to the first byte of an answer that is no stream'),
-  'gateway.aborted': flag('True where the client left before the end'),
-  'gateway.drained': flag('True where the answer was read on for its bill after that'),
-  'gateway.shadow': list('What held in shadow mode, by name'),
+  'gateway.cache.requested': text('Longest requested lifetime of the prompt cache', LIFETIMES),
+  'gateway.cache.effective': text('Longest lifetime in the request to the upstream', LIFETIMES),
+  'gateway.cache.downgraded': flag('True if five minutes were requested instead of one hour'),
+  'gateway.cache.downgrade.reason': text('Reason of the downgrade', ['upstream_unsupported']),
+  'gateway.cost_usd': double('Cost in US dollars'),
+  'gateway.cost.source': text('Source of the cost, if the upstream did not report usage'),
+  'gateway.budget.rule': text('Rule of the money limit with the least headroom'),
+  'gateway.budget.window': text('Window of that limit', SPEND_WINDOWS),
+  'gateway.budget.used_ratio': double('Spent and reserved share of that limit, including this request'),
+  'gateway.budget.remaining_usd': double('Remaining amount of that limit, in US dollars'),
+  'gateway.time_to_first_byte': double('Seconds from forwarding to the first byte of a non-streaming response'),
+  'gateway.aborted': flag('True if the client disconnected before the end'),
+  'gateway.shadow': list('Matches in shadow mode, by name'),
   'gateway.sampled.reason': text(
-    'Why the request has a trace whatever the ratio; absent where the ratio gave it one',
+    'Why the request is sampled regardless of the ratio; absent if sampled by the ratio',
     names('refused upstream_refused failed fallback downgraded slow'),
   ),
-  'gateway.rule': text('Rule or policy that decided, by its name'),
-  'gateway.rule.mode': text('Whether it is in force', ['enforce', 'shadow']),
+  'gateway.rule': text('Name of the rule or policy that decided'),
+  'gateway.rule.mode': text('Mode of the rule', ['enforce', 'shadow']),
   'gateway.decision.kind': text(
-    'What decided: a routing rule, an access rule, a spend rule, a managed policy, a token group or a stage of the pipeline',
+    'Kind of rule: routing rule, access rule, spend rule, managed policy, token group or stage of the pipeline',
     ['route', 'access', 'spend', 'policy', 'token_group', 'stage'],
   ),
   'gateway.decision.outcome': text(
-    'What it decided; `matched` for what is in shadow mode and decided nothing',
+    'Decision; `matched` for a rule in shadow mode, which has no effect',
     names('routed refused served matched'),
   ),
-  'gateway.limit.scope': text('What the limit counts by, such as `team` or `user+model`'),
-  'gateway.limit.window': text('Window of the limit; `open` for requests at once', names('day week month minute open')),
-  'gateway.limit.unit': text('What it counts', ['usd', 'requests', 'tokens']),
+  'gateway.limit.scope': text('Scope of the limit, such as `team` or `user+model`'),
+  'gateway.limit.window': text('Window of the limit; `open` for concurrent requests', LIMIT_WINDOWS),
+  'gateway.limit.unit': text('Unit of the limit', ['usd', 'requests', 'tokens']),
   'gateway.limit.limit': double('The limit, in its unit'),
-  'gateway.limit.spent': double('What was spent or used of it'),
-  'gateway.limit.held': double('What was reserved in it for other requests'),
-  'gateway.limit.needed': double('What the request needed'),
-  'gateway.limit.resets_at': text('When its window ends (RFC 3339)'),
+  'gateway.limit.spent': double('Spent or used amount'),
+  'gateway.limit.held': double('Amount reserved for other requests'),
+  'gateway.limit.needed': double('Amount that the request needed'),
+  'gateway.limit.resets_at': text('End of its window (RFC 3339)'),
   'gateway.token.type': text(
-    'As what tokens are priced',
+    'Price category of the tokens',
     names('uncached_input cache_read cache_write_5m cache_write_1h output'),
   ),
 } as const satisfies Readonly<Record<string, AttributeSpec>>;
 
 export interface OperationSpanSpec {
   readonly meaning: string;
-  /** Counts them; absent for the start, which every other metric sees. */
+  /** Counter of the operation; absent for the start. */
   readonly counter?: CounterMetric;
-  /** Others are left out. */
+  /** Allowed attributes; others are dropped. */
   readonly attributes: Readonly<Record<string, AttributeSpec>>;
 }
 
-const REQUEST = { 'gateway.request_id': text('Identifier of the request, as in its answer and in the log') };
-const ERROR = { 'error.type': text('What went wrong, in one word; absent when it went well') };
-const HASH = { 'gateway.config.hash': text('Hash of the configuration in force') };
+const REQUEST = { 'gateway.request_id': text('Identifier of the request, as in its response and in the log') };
+const ERROR = { 'error.type': text('Kind of error, in one word; absent on success') };
+const HASH = { 'gateway.config.hash': text('Hash of the current configuration') };
 
 /**
- * Spans of what is no request of a pipeline. Each is the root of a trace, unless its caller sent a `traceparent`. None says who
- * it was: that is in the log and in `admin_changes`.
+ * Spans of operations outside of pipelines. Each is the root of a trace, unless its caller sent a `traceparent`. They do not identify
+ * the person; the log and `admin_changes` do.
  */
 export const OPERATION_SPANS = {
   'gateway.sign_in': {
     counter: 'gateway.sign_ins',
-    meaning: 'A step of a sign-in: it was begun, or the person came back from the identity provider',
+    meaning: 'A step of a sign-in: its start, or the return from the identity provider',
     attributes: {
       'gateway.sign_in.outcome': text(
         'begun, approved, declined (by the person), refused (by provider or gateway), failed',
@@ -208,16 +203,16 @@ export const OPERATION_SPANS = {
   },
   'gateway.session': {
     counter: 'gateway.sessions',
-    meaning: 'A session began, was renewed or ended at the wish of its client',
+    meaning: 'A session began, was renewed or signed out',
     attributes: {
-      'gateway.session.outcome': text('began, repeated (an answer that got lost), renewed, refused, ended, failed'),
+      'gateway.session.outcome': text('began, repeated (after a lost response), renewed, refused, ended, failed'),
       ...REQUEST,
       ...ERROR,
     },
   },
   'gateway.account_check': {
     counter: 'gateway.account_checks',
-    meaning: 'The identity provider was asked whether somebody may stay',
+    meaning: 'The gateway checked at the identity provider whether an account is still active',
     attributes: {
       'gateway.account_check.outcome': text('verified, not_admitted, refused, unaskable, busy, unavailable'),
     },
@@ -225,40 +220,40 @@ export const OPERATION_SPANS = {
   'gateway.admin_change': {
     counter: 'gateway.admin_changes',
     meaning:
-      'Somebody changed something through the admin API or tried to, or the gateway did because of what the identity provider says; what commands change is in `admin_changes` alone',
+      'A change or attempted change through the admin API, or by the gateway after an account check; changes by commands are only in `admin_changes`',
     attributes: {
-      'gateway.admin.action': text('What was to be done, as `admin_changes` names it'),
-      'gateway.admin.actor_kind': text('person, service, gateway, or none where nobody was recognised'),
-      'gateway.admin.subject': text('Identifier of the token, session or grant that was made or changed'),
+      'gateway.admin.action': text('Action, as in `admin_changes`'),
+      'gateway.admin.actor_kind': text('person, service, gateway, or none for an unknown caller'),
+      'gateway.admin.subject': text('Identifier of the created or changed token, session or grant'),
       ...REQUEST,
       ...ERROR,
     },
   },
   'gateway.reload': {
     counter: 'gateway.reloads',
-    meaning: 'The configuration was read again',
+    meaning: 'A reload of the configuration',
     attributes: {
       'gateway.reload.result': text('in_force or failed'),
-      'gateway.reload.changed_files': number('How many files are different from those in force before'),
-      'gateway.reload.needs_restart': list('Keys whose old value stays in force until a restart'),
-      'gateway.reload.findings': list('Codes of the findings that kept it from being put in force'),
+      'gateway.reload.changed_files': number('Number of changed files'),
+      'gateway.reload.needs_restart': list('Keys that keep their old value until a restart'),
+      'gateway.reload.findings': list('Codes of the findings that made the reload fail'),
       ...HASH,
       ...ERROR,
     },
   },
   'gateway.start': {
-    meaning: 'A gateway started, from the start of its process until it listened',
-    attributes: { 'gateway.start.pipelines': number('How many pipelines it serves'), ...HASH },
+    meaning: 'The start of a gateway, from the start of its process until it listens',
+    attributes: { 'gateway.start.pipelines': number('Number of pipelines'), ...HASH },
   },
 } as const satisfies Readonly<Record<OperationName, OperationSpanSpec>>;
 
 export const REQUEST_EVENTS = {
   'gateway.decision': {
-    meaning: 'A rule or policy of the configuration decided, or would have in shadow mode',
+    meaning: 'A rule or policy decided, or matched in shadow mode',
     attributes: names('gateway.decision.kind gateway.rule gateway.rule.mode gateway.decision.outcome gateway.upstream'),
   },
   'gateway.refused': {
-    meaning: 'The gateway answered with an error of its own; of limits one event for each that had no room',
+    meaning: 'The gateway responded with its own error; one event for each exceeded limit',
     attributes: names(`
       gateway.error.code gateway.error.stage gateway.rule gateway.limit.scope gateway.limit.window
       gateway.limit.unit gateway.limit.limit gateway.limit.spent gateway.limit.held gateway.limit.needed
@@ -266,11 +261,11 @@ export const REQUEST_EVENTS = {
     `),
   },
   'gateway.fallback': {
-    meaning: 'The request left an upstream for the next one, or passed it over',
+    meaning: 'The request left or skipped an upstream',
     attributes: ['gateway.upstream', 'gateway.fallback.reason', 'gateway.attempt'],
   },
   'gateway.cache.downgraded': {
-    meaning: 'An hour of prompt cache was asked for, and five minutes were asked of the upstream',
+    meaning: 'One hour of prompt cache was requested, and five minutes were requested from the upstream',
     attributes: names(
       'gateway.cache.requested gateway.cache.effective gateway.cache.downgrade.reason gateway.upstream',
     ),
@@ -282,24 +277,24 @@ export const REQUEST_SPANS = {
     name: '{http.request.method} {http.route}',
     kind: 'server',
     meaning: 'A request that a pipeline served, from its head to the end of its answer',
-    attributes: names(`
+    attributes: [
+      ...names(`
       http.request.method http.route http.response.status_code url.scheme server.address server.port
-      user_agent.name user_agent.version error.type enduser.id gen_ai.conversation.id gateway.request_id
-      gateway.config.hash gateway.pipeline gateway.protocol gateway.outcome gateway.error.code
-      gateway.error.stage gateway.team gateway.project gateway.token_group gateway.caller.kind gateway.model
-      gateway.model.unknown gateway.upstream gateway.route.rule gateway.route.candidates gateway.route.dropped
-      gateway.fallback gateway.attempts gateway.unconfirmed_attempts gateway.translation.losses gateway.rewrites
-      gateway.replaced gateway.cache.requested gateway.cache.effective gateway.cache.downgraded gateway.cost_usd
-      gateway.cost.source gateway.possibly_billed_usd gateway.reserved_usd gateway.unreserved
-      gateway.budget.rule gateway.budget.window gateway.budget.used_ratio gateway.budget.remaining_usd
-      gateway.aborted gateway.drained gateway.shadow gateway.sampled.reason
+      user_agent.name user_agent.version error.type enduser.id gen_ai.conversation.id gateway.config.hash
+      gateway.pipeline gateway.protocol gateway.outcome gateway.model gateway.model.unknown gateway.fallback
+      gateway.attempts gateway.unconfirmed_attempts gateway.replaced gateway.cache.requested
+      gateway.cache.effective gateway.cache.downgraded gateway.cost.source gateway.budget.rule
+      gateway.budget.window gateway.budget.used_ratio gateway.budget.remaining_usd gateway.aborted
+      gateway.shadow gateway.sampled.reason
     `),
+      ...Object.keys(FACT_ATTRIBUTES),
+    ],
     events: ['gateway.decision', 'gateway.refused', 'gateway.fallback', 'gateway.cache.downgraded'],
   },
   attempt: {
     name: '{gen_ai.operation.name} {gen_ai.request.model}',
     kind: 'client',
-    meaning: 'An attempt to have a request served by an upstream; the last one has what the answer used and cost',
+    meaning: 'An attempt at an upstream; the last one has usage and cost of the response',
     attributes: names(`
       gen_ai.operation.name gen_ai.provider.name gen_ai.request.model gen_ai.request.max_tokens
       gen_ai.request.stream gen_ai.request.choice.count gen_ai.response.model
@@ -341,30 +336,31 @@ export const LABEL_ATTRIBUTES = {
     'State of an upstream',
     names('closed open half_open limited credential model_missing drained'),
   ),
-  'gateway.breaker.mode': text('Whether requests stay away because of it', ['enforce', 'shadow']),
-  'gateway.waiting.place': text('Where rows and records wait for the database', ['memory', 'spool']),
-  'gateway.reservation.path': text('Whether a reservation was placed in leased room, or waited for the database', [
+  'gateway.breaker.mode': text('Mode of the circuit breaker', ['enforce', 'shadow']),
+  'gateway.waiting.place': text('Place of rows and records that wait for the database', ['memory', 'spool']),
+  'gateway.reservation.path': text('Whether a reservation came from a budget lease, or waited for the database', [
     'leased',
     'waited',
   ]),
   'gateway.lease.event': text(
-    'What happened to leases: taken, refused because too little is left, or asked for before a refusal',
+    'Event of a budget lease: taken, refused (too little budget is left), or recalled (before a rejection)',
     ['taken', 'refused', 'recalled'],
   ),
-  'nodejs.eventloop.state': text('What the event loop did', ['active', 'idle']),
-  'cpu.mode': text('On whose behalf the processor worked', ['user', 'system']),
+  'nodejs.eventloop.state': text('State of the event loop', ['active', 'idle']),
+  'cpu.mode': text('CPU mode', ['user', 'system']),
   'v8js.heap.space.name': text('Space of the heap, such as `old_space`'),
-  'gateway.telemetry.metric': text('Metric that has as many series as it may'),
-  'gateway.telemetry.signal': text('Signal of OpenTelemetry', ['traces', 'metrics', 'logs']),
+  'gateway.telemetry.metric': text('Metric that has reached its limit on series'),
+  'gateway.telemetry.signal': text('OpenTelemetry signal', ['traces', 'metrics', 'logs']),
   'gateway.telemetry.destination': text(
-    "`collector` for the gateway's own telemetry; for that of clients the host of the destination",
+    "`collector` for the gateway's own telemetry; the host of the destination for telemetry of clients",
   ),
   'gateway.telemetry.reason': text(
-    'Why it was dropped: no room in the queue; not taken, for good or in all attempts; the gateway stopped; too many of the same in a second',
+    'Reason of the drop: full queue; rejected permanently; all attempts failed; shutdown of the gateway; too many spans of one name in a second',
     ['queue_full', 'refused', 'failed', 'closing', 'flood'],
   ),
-  'gateway.telemetry.outcome': text(
-    'What became of a request to the collector: taken; refused for good; failed, and sent again',
-    ['taken', 'refused', 'failed'],
-  ),
+  'gateway.telemetry.outcome': text('Outcome of an export request: taken; refused permanently; failed, and retried', [
+    'taken',
+    'refused',
+    'failed',
+  ]),
 } as const satisfies Readonly<Record<string, AttributeSpec>>;

@@ -19,44 +19,44 @@ import type { Metrics } from '../metric-registry.ts';
 import type { LossReason, QueueEvents } from './export-queue.ts';
 import type { Target } from './settings.ts';
 
-/** What a collector answers; its body is empty where it was too long or broke off. */
+/** Response of a collector; the body is empty if it was too long or broke off. */
 type Answered = Pick<Exchange, 'status' | 'headers' | 'body'>;
 
-/** Whether it is a page for people, as sites answer whatever they are asked; no collector does. */
+/** Whether the response is a web page, which no collector sends. */
 export function isPage({ headers }: Pick<Answered, 'headers'>): boolean {
   return /^\s*(?:text\/html|application\/xhtml\+xml)\b/i.test(headers['content-type'] ?? '');
 }
 
-/** An answer is read for what it says was not taken, and so that its connection can be used again. */
+/** Most bytes of a response; it is read for rejected items, and to reuse the connection. */
 const ANSWER_BYTES_MAX = 65_536;
 const CONNECTIONS = 4;
 
-/** What became of a batch that was sent to a collector or a destination. */
+/** Outcome of a batch sent to a collector or destination. */
 export type Sent =
-  /** `rejected`: how many of its items were not kept, by the answer's own words. */
+  /** `rejected`: number of rejected items, by the response. */
   | { readonly outcome: 'taken'; readonly rejected: number }
-  /** It will never be taken. */
+  /** Permanently rejected. */
   | { readonly outcome: 'refused'; readonly why: string }
-  /** It may be taken later. */
+  /** Retryable. */
   | { readonly outcome: 'failed'; readonly why: string; readonly retry_after_ms?: number | undefined };
 
 export type NotTaken = Exclude<Sent, { outcome: 'taken' }>;
 
 export type Collector = ReturnType<typeof openCollector>;
 
-/** Smaller bodies hardly shrink. */
+/** Smaller bodies are not compressed. */
 const GZIP_BYTES_MIN = 512;
 
 const compress = promisify(gzip);
 
-/** Makes the connections to a target. Redirects are not followed. Raises StartError where a file of the target cannot be used. */
+/** Opens connections to a target. Follows no redirects. Raises StartError for an unusable file of the target. */
 export function openCollector(target: Target) {
   const { url, protocol, compression, timeout_seconds, way } = target;
   const is_tls = new URL(url).protocol === 'https:';
   const agent = startable(() => agentFor(target));
   const type = protocol === 'http/json' ? 'application/json' : 'application/x-protobuf';
   return {
-    /** @param more headers beside those of the target. Raises Error that says in a few words why there is no answer. */
+    /** @param more additional headers. Raises Error with a short reason if there is no response. */
     async send(bytes: Uint8Array, more: Readonly<Record<string, string>> = {}): Promise<Answered> {
       const zip = compression === 'gzip' && bytes.length >= GZIP_BYTES_MIN;
       const body = zip ? await compress(bytes) : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -71,11 +71,11 @@ export function openCollector(target: Target) {
           body,
           agent,
           bytes_max: ANSWER_BYTES_MAX,
-          // One time for all of it: a body that trickles in without end is a collector that does not answer.
+          // One timeout for the whole response, against bodies that never end.
           seconds: timeout_seconds,
           proxy: is_tls ? undefined : way?.proxy,
         });
-        // The status has said what became of the batch, whatever came of the rest.
+        // The status decides the outcome of the batch, whatever the body is.
         return answer.ending === 'whole' ? answer : { ...answer, body: Buffer.alloc(0) };
       } catch (error) {
         throw new Error(formatNetworkError(error, timeout_seconds), { cause: error });
@@ -85,7 +85,7 @@ export function openCollector(target: Target) {
   };
 }
 
-/** Connections of its own, directly or through an HTTP proxy. Raises Error for a certificate that is none. */
+/** A connection pool, direct or through an HTTP proxy. Raises Error for an invalid certificate. */
 function agentFor(target: Target): http.Agent {
   const { proxy } = target.way ?? {};
   const pool = { keepAlive: true, maxSockets: CONNECTIONS };
@@ -97,10 +97,10 @@ function agentFor(target: Target): http.Agent {
   return new TunnelAgent(pool, () => openTlsTunnelInTime(placeOf(place), proxy, tls));
 }
 
-/** Statuses after which OTLP/HTTP lets a client send again. */
+/** Retryable statuses of OTLP/HTTP. */
 const RETRYABLE: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
-/** What the head of an answer says of the batch; `undefined` where it was taken. @param now in milliseconds since the epoch */
+/** Outcome by status and headers; `undefined` if accepted. @param now in milliseconds since the epoch */
 function whyNotTaken({ status, headers }: Pick<Answered, 'status' | 'headers'>, now: number): NotTaken | undefined {
   const why = `it answers HTTP ${status}`;
   if (status >= 200 && status <= 299) {
@@ -115,8 +115,8 @@ function whyNotTaken({ status, headers }: Pick<Answered, 'status' | 'headers'>, 
 }
 
 /**
- * Sends one body and judges the answer. Never rejects.
- * @param rejectedIn how many items the body of an answer says were not kept
+ * Sends one body and evaluates the response. Never rejects.
+ * @param rejectedIn reads the number of rejected items from a response body
  */
 export async function deliver(
   collector: Collector,
@@ -143,21 +143,21 @@ interface ExportResponse {
 
 export type Serializer<T> = ISerializer<T, ExportResponse>;
 
-/** Encodes a batch, sends it and judges the answer. Never rejects. @param given makes what is to be encoded */
+/** Encodes a batch, sends it and evaluates the response. Never rejects. @param given creates the input of the encoder */
 export async function sendOtlp<T>(collector: Collector, serializer: Serializer<T>, given: () => T): Promise<Sent> {
-  // Between two batches requests get their turn.
+  // Yield to requests between two batches.
   await setImmediate();
   let bytes: Uint8Array | undefined;
   try {
     bytes = serializer.serializeRequest(given());
   } catch {
-    // Sent again, it would keep the others waiting.
+    // A retry would block the queue.
   }
   if (bytes === undefined) return { outcome: 'refused', why: 'it cannot be encoded' };
   return deliver(collector, bytes, {}, (body) => partOf(serializer, body).rejected);
 }
 
-/** What an answer says was not kept; nothing where it cannot be read. */
+/** Number of rejected items by the response; 0 if it cannot be read. */
 export function partOf(
   serializer: Pick<Serializer<never>, 'deserializeResponse'>,
   body: Buffer,
@@ -168,11 +168,11 @@ export function partOf(
   try {
     part = serializer.deserializeResponse(body).partialSuccess;
   } catch {
-    // The status says that it was taken; a proxy's page after it changes nothing.
+    // The status says accepted; the page of a proxy changes nothing.
     return whole;
   }
   const { rejectedSpans, rejectedDataPoints, rejectedLogRecords, errorMessage } = part ?? {};
-  // JSON has whole numbers of 64 bits as texts.
+  // In JSON, 64-bit integers are strings.
   const rejected = Number(rejectedSpans ?? rejectedDataPoints ?? rejectedLogRecords ?? 0);
   return {
     rejected: Number.isSafeInteger(rejected) && rejected > 0 ? rejected : 0,
@@ -200,7 +200,7 @@ function authoritiesIn(file: string): string[] {
   try {
     return readCertificates(file);
   } catch (error) {
-    // Without the cause, whose words the log would say again.
+    // Without the cause, which the log would repeat.
     throw new Error(`the file ${file} (certificates for the collector) ${(error as Error).message}`);
   }
 }
@@ -213,15 +213,15 @@ function read(file: string, what: string): string {
   }
 }
 
-/** A destination that refuses so many requests of clients in a row refuses what the gateway does, and not what one client sent. */
-const REFUSALS_MAX = 5;
+/** After this many rejected client requests in a row, the destination rejects the gateway, not the data of one client. */
+const REJECTIONS_MAX = 5;
 
-/** Counts what becomes of a signal, and tells the log when a collector stops taking it and when it takes it again. */
+/** Counts the outcomes of a signal, and logs when a collector stops accepting it and when it recovers. */
 export function createCollectorLog(options: {
   readonly signal: Signal;
   /** Without credentials. */
   readonly url: string;
-  /** Of `telemetry.forward_to`, by its name in metrics; absent for the collector of the gateway's own telemetry. */
+  /** Destination of `telemetry.forward_to`, by its name in metrics; absent for the collector of the gateway's own telemetry. */
   readonly destination?: string;
   readonly metrics: Metrics;
   readonly log: Log;
@@ -230,16 +230,16 @@ export function createCollectorLog(options: {
   const labels = { 'gateway.telemetry.signal': signal, 'gateway.telemetry.destination': destination ?? 'collector' };
   const [telemetry, collector] =
     destination === undefined ? ['telemetry', 'the collector'] : ['telemetry of clients', 'its destination'];
-  let refusals = 0;
+  let rejections = 0;
   let is_failing = false;
   let is_dropping = false;
   let dropped = 0;
 
-  function wentWrong({ outcome, why }: NotTaken): void {
-    if (is_failing || (outcome === 'refused' && destination !== undefined && ++refusals < REFUSALS_MAX)) return;
+  function logFailure({ outcome, why }: NotTaken): void {
+    if (is_failing || (outcome === 'refused' && destination !== undefined && ++rejections < REJECTIONS_MAX)) return;
     is_failing = true;
     const what =
-      outcome === 'refused' ? `refuses ${telemetry}, which is lost` : `does not take ${telemetry}, which waits for it`;
+      outcome === 'refused' ? `rejects ${telemetry}; it is lost` : `does not accept ${telemetry}; it is queued`;
     log.warn({ signal, url, reason: why, code: 'collector_failing' }, `${collector} ${what}`);
   }
 
@@ -250,9 +250,8 @@ export function createCollectorLog(options: {
       if (is_dropping || reason === 'refused') return;
       is_dropping = true;
       const code = 'telemetry_dropped';
-      if (reason === 'closing')
-        log.warn({ signal, url, items, code }, `${telemetry} that waited for ${collector} is lost`);
-      else log.warn({ signal, url, reason, code }, `${telemetry} is dropped: ${collector} has not taken it`);
+      if (reason === 'closing') log.warn({ signal, url, items, code }, `queued ${telemetry} for ${collector} is lost`);
+      else log.warn({ signal, url, reason, code }, `${telemetry} is dropped: ${collector} has not accepted it`);
     },
     sent(_items, answer) {
       if (destination === undefined) {
@@ -261,19 +260,19 @@ export function createCollectorLog(options: {
           'gateway.telemetry.outcome': answer.outcome,
         });
       } else if (answer.outcome === 'taken') metrics.add('gateway.client_telemetry.sent', labels);
-      if (answer.outcome !== 'taken') return wentWrong(answer);
-      refusals = 0;
+      if (answer.outcome !== 'taken') return logFailure(answer);
+      rejections = 0;
       if (answer.rejected > 0) {
         if (!is_failing) {
-          // The collector's own words may repeat what it was sent.
+          // The message of the collector may repeat the data.
           log.warn(
             { signal, url, rejected: answer.rejected, code: 'collector_failing' },
-            `${collector} keeps a part of ${telemetry} only`,
+            `${collector} accepts only a part of ${telemetry}`,
           );
         }
         is_failing = true;
       } else if (is_failing) {
-        log.info({ signal, url, dropped }, `${collector} takes ${telemetry} again`);
+        log.info({ signal, url, dropped }, `${collector} accepts ${telemetry} again`);
         is_failing = is_dropping = false;
         dropped = 0;
       }

@@ -1,4 +1,4 @@
-/** What of the SDK is needed to encode; loaded when something is exported for the first time. @module */
+/** Encoding with the OpenTelemetry SDK; loaded at the first export. @module */
 
 import {
   type Attributes,
@@ -109,13 +109,13 @@ function contextOf({ trace_id, trace_state }: FinishedSpan, spanId: string, isRe
   return trace_state === undefined ? context : { ...context, traceState: traceState(trace_state) };
 }
 
-/** A `tracestate` is passed on as it came; nobody asks it for its members. */
+/** A `tracestate` that is forwarded unchanged; the encoder never reads its members. */
 function traceState(text: string): NonNullable<SpanContext['traceState']> {
   const state = { get: () => undefined, set: () => state, unset: () => state, serialize: () => text };
   return state;
 }
 
-/** Attributes without those that are `undefined`, which an encoder would write as empty values. */
+/** Attributes without `undefined` values, which the encoder would write as empty. */
 function definedOnly(attributes: GivenAttributes): Attributes {
   const defined: Record<string, Attributes[string]> = {};
   for (const name in attributes) {
@@ -125,7 +125,7 @@ function definedOnly(attributes: GivenAttributes): Attributes {
   return defined;
 }
 
-/** Seconds and nanoseconds of milliseconds since the epoch, to the microsecond that a double can tell. */
+/** Seconds and nanoseconds of milliseconds since the epoch, with the microsecond precision of a double. */
 export function hrTime(milliseconds: number): HrTime {
   const seconds = Math.floor(milliseconds / 1000);
   const nanoseconds = Math.round((milliseconds - seconds * 1000) * 1000) * 1000;
@@ -147,7 +147,7 @@ interface WrittenError {
   readonly stack?: string;
 }
 
-/** A line of the log, which is JSON, in the shape that exporters of OpenTelemetry take. */
+/** Converts a JSON log line to a log record of OpenTelemetry. */
 export function logRecordOf(line: string, resource: Resource, scope: Scope): ReadableLogRecord {
   const { level, time, msg, err, trace_id, span_id, ...fields } = JSON.parse(line) as Record<string, unknown>;
   const [severityNumber, severityText] = SEVERITIES[Number(level)] ?? [0, ''];
@@ -176,7 +176,7 @@ function spanContextOf(trace_id: unknown, span_id: unknown): SpanContext | undef
   return { traceId: trace_id, spanId, traceFlags: TraceFlags.NONE };
 }
 
-/** By the names of the conventions for exceptions. */
+/** Exception attributes by the conventions. */
 function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, string>> {
   if (err === undefined || err === null) return {};
   return {
@@ -186,11 +186,11 @@ function exceptionOf(err: WrittenError | undefined): Readonly<Record<string, str
   };
 }
 
-/** How the metrics of a registry are told. */
+/** Options of the metric producer. */
 export interface MetricProducerOptions {
   readonly registry: Pick<MetricRegistry, 'measure' | 'began_at'>;
   readonly scope: ScopeMetrics['scope'];
-  /** Whether counters and histograms tell all since the process began, or what came since the last time; cumulative without it. */
+  /** Temporality of counters and histograms; default cumulative. */
   readonly temporality?: AggregationTemporality;
   /** Milliseconds since the epoch. */
   readonly now?: () => number;
@@ -198,33 +198,33 @@ export interface MetricProducerOptions {
 
 type Totals = Pick<Series, 'sum' | 'count' | 'buckets'>;
 
-/** What a reader of deltas, of which there is one, was told last. */
-interface Told {
+/** Values of the last delta collection; there is only one delta reader. */
+interface LastValues {
   readonly of_series: WeakMap<Series, Totals>;
   since: number;
 }
 
-/** By registry: a producer that is made anew by a reload goes on where the one before it ended. */
-const TOLD = new WeakMap<MetricProducerOptions['registry'], Told>();
+/** By registry, so that a new producer after a reload continues where the last one ended. */
+const LAST_VALUES = new WeakMap<MetricProducerOptions['registry'], LastValues>();
 
-function toldOf(registry: MetricProducerOptions['registry']): Told {
-  const told = TOLD.get(registry) ?? { of_series: new WeakMap(), since: registry.began_at };
-  TOLD.set(registry, told);
-  return told;
+function lastValuesOf(registry: MetricProducerOptions['registry']): LastValues {
+  const last = LAST_VALUES.get(registry) ?? { of_series: new WeakMap(), since: registry.began_at };
+  LAST_VALUES.set(registry, last);
+  return last;
 }
 
-/** The metrics of a registry in the shapes of the SDK, for a reader of metrics (`metricProducers`). */
+/** The metrics of a registry as a producer of the SDK (`metricProducers`). */
 export function createMetricProducer(options: MetricProducerOptions): MetricProducer {
   const { registry, scope, temporality = AggregationTemporality.CUMULATIVE, now = Date.now } = options;
   const delta = temporality === AggregationTemporality.DELTA;
-  const told = delta ? toldOf(registry) : undefined;
+  const last = delta ? lastValuesOf(registry) : undefined;
 
-  /** What is to be told of a series; `undefined` when nothing came since the last time. */
+  /** Values of a series; `undefined` without a change since the last delta collection. */
   function totalsOf(series: Series): Totals | undefined {
-    if (told === undefined) return { sum: series.sum, count: series.count, buckets: [...series.buckets] };
-    const { sum, count, buckets } = told.of_series.get(series) ?? { sum: 0, count: 0, buckets: [] };
+    if (last === undefined) return { sum: series.sum, count: series.count, buckets: [...series.buckets] };
+    const { sum, count, buckets } = last.of_series.get(series) ?? { sum: 0, count: 0, buckets: [] };
     if (series.sum === sum && series.count === count) return undefined;
-    told.of_series.set(series, { sum: series.sum, count: series.count, buckets: [...series.buckets] });
+    last.of_series.set(series, { sum: series.sum, count: series.count, buckets: [...series.buckets] });
     return {
       sum: series.sum - sum,
       count: series.count - count,
@@ -265,16 +265,16 @@ export function createMetricProducer(options: MetricProducerOptions): MetricProd
       const ended = now();
       const metrics = registry
         .measure()
-        .map((metric) => dataOf(metric, hrTime(told?.since ?? registry.began_at), hrTime(ended)))
+        .map((metric) => dataOf(metric, hrTime(last?.since ?? registry.began_at), hrTime(ended)))
         .filter(({ dataPoints }) => dataPoints.length > 0);
-      if (told !== undefined) told.since = ended;
+      if (last !== undefined) last.since = ended;
       const scopeMetrics = metrics.length > 0 ? [{ scope, metrics }] : [];
       return { resourceMetrics: { resource, scopeMetrics }, errors: [] };
     },
   };
 }
 
-/** What collects the metrics of a registry, and of stages, again and again until it is shut down. @param take never waits */
+/** A periodic reader of the metrics of the registry and of stages. @param take receives a collection; must not block */
 export function metricReader(
   { registry, scope }: Pick<MetricProducerOptions, 'registry' | 'scope'>,
   settings: { readonly metrics_interval_ms: number; readonly metrics_temporality: 'cumulative' | 'delta' },
@@ -300,8 +300,8 @@ export function metricReader(
 }
 
 /**
- * Starts the SDK of OpenTelemetry around the gateway's own exports, so that stages of operators can tell spans and metrics through
- * `@opentelemetry/api` too; gives what stops it. No instrumentation, no context manager, no propagator, no detector: none of them touches a request.
+ * Starts the OpenTelemetry SDK around the exports of the gateway, so that custom stages can use `@opentelemetry/api`; returns its stop
+ * function. It uses no instrumentation, context manager, propagator or detector, so it adds no work to requests.
  */
 export function startSdk(options: {
   readonly resource: Resource;
@@ -316,13 +316,13 @@ export function startSdk(options: {
     forceFlush: async () => {},
     shutdown: async () => {},
   };
-  // One process has one of each.
+  // Globals of the process.
   for (const owner of [trace, metrics, logs, diag]) owner.disable();
   const sdk = new NodeSDK({
     resource,
     autoDetectResources: false,
     instrumentations: [],
-    // The SDK takes `null` for none, its types do not say so.
+    // The SDK accepts `null` for none, but its types do not.
     contextManager: null as never,
     textMapPropagator: null,
     spanProcessors: [processor],
@@ -334,17 +334,17 @@ export function startSdk(options: {
   return () => sdk.shutdown();
 }
 
-/** Most things that the SDK says which are told, each once. */
-const TOLD_MAX = 50;
+/** Most messages of the SDK that are logged, each once. */
+const LOGGED_MAX = 50;
 
-/** What the SDK says of itself goes to the log: its first words alone, as the rest may hold what was to be sent. */
+/** Logs messages of the SDK. Only the first words, because the rest may contain exported data. */
 function logDiagnostics(log: Log): void {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   const tell = (level: 'error' | 'warn') => (message: string) => {
     const reason = message.slice(0, 200);
-    // A collector that is away would be told of at every interval.
-    if (told.has(reason) || told.size >= TOLD_MAX) return;
-    told.add(reason);
+    // Otherwise an unreachable collector would be logged at every interval.
+    if (logged.has(reason) || logged.size >= LOGGED_MAX) return;
+    logged.add(reason);
     log[level]({ reason, code: 'opentelemetry_sdk' }, 'the SDK of OpenTelemetry says that something is wrong');
   };
   const quiet = () => {};

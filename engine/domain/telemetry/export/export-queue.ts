@@ -10,11 +10,11 @@ export interface QueueEvents {
 }
 
 export interface QueueOptions<Item> {
-  /** Most that is kept, waiting or on its way: in items, or by their weight. */
-  readonly room: number;
+  /** Capacity, including items in flight: in items, or by weight. */
+  readonly capacity: number;
   readonly weigh?: (item: Item) => number;
   readonly batch_items: number;
-  /** Longest an item waits for others to be sent with. */
+  /** Longest wait of an item for a full batch. */
   readonly delay_ms: number;
   /** Sends one batch; never rejects. */
   readonly send: (items: readonly Item[]) => Promise<Sent>;
@@ -22,21 +22,21 @@ export interface QueueOptions<Item> {
   readonly clock: Clock;
 }
 
-/** Requests to a collector that may run at once; one while it fails. */
+/** Most concurrent requests to a collector; one while it fails. */
 const SENDS_MAX = 4;
 const FIRST_PAUSE_MS = 1000;
 const LAST_PAUSE_MS = 30_000;
-/** Longest a collector's own `Retry-After` is heeded. */
+/** Longest `Retry-After` of a collector that is honoured. */
 const RETRY_AFTER_MAX_MS = 300_000;
-/** A batch that was refused this often for a time is given up, so that one that is the cause itself does not stay in the way. */
+/** Most attempts of a batch, so that a bad batch does not block the queue. */
 const SENDS_OF_BATCH_MAX = 10;
 
-/** Items that wait for a collector, bounded. What there is no room for is dropped and counted. */
+/** A bounded queue of items for a collector, with batches and backoff. It drops and counts items beyond its capacity. */
 export class ExportQueue<Item> {
   readonly #options: QueueOptions<Item>;
   readonly #weigh: (item: Item) => number;
   #waiting: Item[] = [];
-  #away = 0;
+  #in_flight = 0;
   #taken = 0;
   readonly #sends = new Set<Promise<void>>();
   #failures = 0;
@@ -55,9 +55,9 @@ export class ExportQueue<Item> {
   }
 
   push(item: Item): void {
-    const { room, batch_items, events } = this.#options;
+    const { capacity, batch_items, events } = this.#options;
     const weight = this.#weigh(item);
-    if (this.#is_closed || this.#taken + weight > room) {
+    if (this.#is_closed || this.#taken + weight > capacity) {
       events.dropped(1, this.#is_closed ? 'closing' : 'queue_full');
       return;
     }
@@ -68,7 +68,7 @@ export class ExportQueue<Item> {
     else this.#wakeIn(this.#options.delay_ms);
   }
 
-  /** Lets go of what waits, for another queue; what is on its way stays. */
+  /** Removes the queued items, for another queue; items in flight stay. */
   release(): readonly Item[] {
     return this.#leave(this.#waiting.splice(0));
   }
@@ -78,24 +78,24 @@ export class ExportQueue<Item> {
     return items;
   }
 
-  /** Sends what waits, for at most this long, and takes nothing any more. What is left is dropped and counted. */
-  async close(patience_ms: number): Promise<void> {
+  /** Flushes the queue within a timeout and closes it. Remaining items are dropped and counted. */
+  async close(timeout_ms: number): Promise<void> {
     this.#is_closing = true;
     this.#clearTimer();
     this.#is_paused = false;
     this.#flow();
-    await waitAtMost(patience_ms, this.#drained());
+    await waitAtMost(timeout_ms, this.#flushed());
     this.#is_closed = true;
     this.#clearTimer();
-    const left = this.#waiting.splice(0).length + this.#away;
+    const left = this.#waiting.splice(0).length + this.#in_flight;
     if (left > 0) this.#options.events.dropped(left, 'closing');
   }
 
-  async #drained(): Promise<void> {
+  async #flushed(): Promise<void> {
     while (this.#sends.size > 0) await Promise.all(this.#sends);
   }
 
-  /** Sends batches until enough are on their way. While closing, what is no batch yet is sent as well. */
+  /** Sends batches up to the concurrency limit; while closing, also incomplete ones. */
   #flow(): void {
     this.#clearTimer();
     const { batch_items } = this.#options;
@@ -119,9 +119,9 @@ export class ExportQueue<Item> {
 
   async #send(items: readonly Item[]): Promise<void> {
     const { send, events } = this.#options;
-    this.#away += items.length;
+    this.#in_flight += items.length;
     const answer = await send(items);
-    this.#away -= items.length;
+    this.#in_flight -= items.length;
     // Already counted as dropped.
     if (this.#is_closed) return;
     if (answer.outcome === 'failed') this.#failed(items, answer.retry_after_ms);

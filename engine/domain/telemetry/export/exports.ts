@@ -4,7 +4,7 @@ import type { Signal } from '../../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { Clock, Log } from '../../../base/contract/services.ts';
 import type { RedactingLog } from '../../../base/kit/log.ts';
-import { describeWay } from '../../../base/kit/net/way.ts';
+import { describeProxyRoute } from '../../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
 import { waitAtMost } from '../../../base/kit/wait-at-most.ts';
 import type { MetricRegistry } from '../metric-registry.ts';
@@ -22,16 +22,16 @@ import {
 
 export type Exports = Awaited<ReturnType<typeof openExports>>;
 
-/** A log whose lines are sent as well, where it can hand them out, and which is told what to keep out of them. */
+/** A log whose lines are exported, if it supports that, with secrets redacted. */
 export type ExportedLog = Log & Partial<Pick<RedactingLog, 'hide' | 'tap'>>;
 
 /** Headers whose value is a credential. */
 const SECRET_HEADER = /auth|cookie|key|pass|secret|signature|token/i;
 
-/** Longest the end of the process waits for a collector. */
-const CLOSE_PATIENCE_MS = 3000;
+/** Longest wait for a collector at shutdown. */
+const CLOSE_TIMEOUT_MS = 3000;
 
-/** Opens exports by configuration. Raises StartError where it cannot be used. */
+/** Opens the exports of a configuration. Raises StartError for unusable settings. */
 export async function openExports(options: {
   readonly telemetry: GatewayConfig['telemetry'];
   readonly env: NodeJS.ProcessEnv;
@@ -57,15 +57,15 @@ export async function openExports(options: {
     const opened = await openSignals(next, options, takeMade);
     settings = next;
     open = opened;
-    for (const problem of next.not_done) log.warn({ code: 'telemetry_not_sent' }, problem);
+    for (const problem of next.warnings) log.warn({ code: 'telemetry_not_sent' }, problem);
     const goes = { traces: placeOf(next.traces), metrics: placeOf(next.metrics), logs: placeOf(next.logs) };
-    if (Object.values(goes).some((place) => place !== undefined)) log.info(goes, 'where telemetry goes');
-    else if (before !== undefined) log.info({}, 'telemetry is not sent any more');
+    if (Object.values(goes).some((place) => place !== undefined)) log.info(goes, 'telemetry destinations');
+    else if (before !== undefined) log.info({}, 'telemetry is no longer exported');
     if (opened.spans !== undefined) for (const span of before?.spans?.release() ?? []) opened.spans.push(span);
     if (opened.logs !== undefined) for (const line of before?.logs?.release() ?? []) opened.logs.push(line);
     log.tap?.(opened.logs === undefined ? undefined : (line) => opened.logs!.push(line));
-    // What is on its way, or has nowhere else to go, still goes where it was meant to.
-    void before?.close(CLOSE_PATIENCE_MS);
+    // Items in flight, and those of a signal that is now off, still go to the old destination.
+    void before?.close(CLOSE_TIMEOUT_MS);
   }
 
   await moveTo(exportSettings(options.telemetry, env));
@@ -79,24 +79,27 @@ export async function openExports(options: {
         for (const span of finished) open?.spans?.push(span);
       },
     } as SpanSink,
-    /** Takes over other settings; what waits goes where they say. Those that cannot be used are logged, and the ones before stay. */
+    /** Applies new settings, also to queued items. Logs unusable settings and keeps the old ones. */
     use(telemetry: GatewayConfig['telemetry']): void {
       moving = moving
         .then(() => moveTo(exportSettings(telemetry, env)))
         .catch((err) => {
           const code = 'telemetry_not_changed';
-          log.error({ err, code }, 'telemetry goes where it went: its configuration cannot be used');
+          log.error(
+            { err, code },
+            'the new configuration of telemetry cannot be used; telemetry keeps its destinations',
+          );
         });
     },
     async close(): Promise<void> {
       await moving;
       log.tap?.(undefined);
-      await open?.close(CLOSE_PATIENCE_MS);
+      await open?.close(CLOSE_TIMEOUT_MS);
     },
   };
 }
 
-/** The whole of the variable may be hidden already; what is sent of it is not its text. */
+/** Redacts the values of credential headers; they differ from the text of the variable, which is redacted already. */
 function hideCredentials({ traces, metrics, logs }: ExportSettings, log: ExportedLog): void {
   for (const target of [traces, metrics, logs]) {
     for (const [name, value] of Object.entries(target?.headers ?? {})) {
@@ -109,26 +112,26 @@ function hideCredentials({ traces, metrics, logs }: ExportSettings, log: Exporte
 function placeOf(target: Target | undefined): string | undefined {
   if (target === undefined) return undefined;
   const { url, way } = target;
-  return way?.proxy === undefined ? publicUrl(url) : `${publicUrl(url)} ${describeWay(way)}`;
+  return way?.proxy === undefined ? publicUrl(url) : `${publicUrl(url)} ${describeProxyRoute(way)}`;
 }
 
-/** A span of the gateway, or one that somebody made through `@opentelemetry/api`. */
+/** A span of the gateway, or one of a stage made through `@opentelemetry/api`. */
 type ExportableSpan = FinishedSpan | { readonly made: ReadableSpan };
 
 interface OpenSignals {
   readonly spans: ExportQueue<ExportableSpan> | undefined;
   readonly logs: ExportQueue<string> | undefined;
-  close(patience_ms: number): Promise<void>;
+  close(timeout_ms: number): Promise<void>;
 }
 
-/** Collections of metrics that wait for a collector; the next one tells all of it again, unless it tells differences. */
-const COLLECTIONS: QueueSettings = { room: 4, batch_items: 1, delay_ms: 0 };
+/** Queue of metric collections; short, because cumulative collections supersede each other. */
+const COLLECTIONS: QueueSettings = { capacity: 4, batch_items: 1, delay_ms: 0 };
 
 const NOTHING: OpenSignals = { spans: undefined, logs: undefined, async close() {} };
 
 /**
- * Opens whatever the settings say. Raises StartError where they cannot be used.
- * @param takeMade takes spans that stages have made, whose tracers outlive the exports they came from
+ * Opens the exports of the configured signals. Raises StartError for unusable settings.
+ * @param takeMade receives spans of stages, whose tracers outlive these exports
  */
 async function openSignals(
   settings: ExportSettings,
@@ -143,7 +146,7 @@ async function openSignals(
     ...{ name: 'appscli-gateway', version: programVersion() },
     ...(schema_url !== undefined && { schemaUrl: schema_url }),
   };
-  const closing: ((patience_ms: number) => Promise<void>)[] = [];
+  const closing: ((timeout_ms: number) => Promise<void>)[] = [];
 
   function open<Item>(signal: Signal, queued: QueueSettings, encodable: (items: readonly Item[]) => unknown) {
     const target = settings[signal];
@@ -153,8 +156,8 @@ async function openSignals(
     const send = (items: readonly Item[]) => sendOtlp(collector, serializer, () => encodable(items));
     const events = createCollectorLog({ signal, url: publicUrl(target.url), metrics: registry, log });
     const queue = new ExportQueue({ ...queued, send, events, clock });
-    closing.push(async (patience_ms) => {
-      await queue.close(patience_ms);
+    closing.push(async (timeout_ms) => {
+      await queue.close(timeout_ms);
       collector.close();
     });
     return queue;
@@ -177,10 +180,10 @@ async function openSignals(
   return {
     spans,
     logs: lines,
-    async close(patience_ms) {
-      // Metrics are collected a last time.
-      await waitAtMost(patience_ms, stop());
-      await Promise.all(closing.map((close) => close(patience_ms)));
+    async close(timeout_ms) {
+      // Collects metrics a last time.
+      await waitAtMost(timeout_ms, stop());
+      await Promise.all(closing.map((close) => close(timeout_ms)));
     },
   };
 }

@@ -13,8 +13,8 @@ export interface ProbeAnswer {
 }
 
 /**
- * Sends one span, one log record, or metrics without any value, as the gateway would, and says what came back. Raises Error that says
- * in a few words why nothing did, or which file cannot be read.
+ * Sends one span, one log record, or metrics without values, as the gateway would, and returns the response. Raises Error with a short
+ * reason if there is no response, or with the unreadable file.
  */
 export async function probeCollector(
   signal: Signal,

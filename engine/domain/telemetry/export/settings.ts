@@ -3,7 +3,7 @@ import { SIGNALS, type Signal } from '../../../base/contract/client-telemetry.ts
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { EXIT_CONFIGURATION, StartError } from '../../../base/contract/start-error.ts';
 import { urlProblem } from '../../../base/kit/net/addresses.ts';
-import { DIRECT, type Way, wayTo } from '../../../base/kit/net/way.ts';
+import { DIRECT, proxyRouteTo, type Way } from '../../../base/kit/net/proxy-route.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
 import { secretHolder, secretIn } from '../../../base/kit/secret-names.ts';
 import { percentDecoded } from '../../../base/kit/text/percent.ts';
@@ -23,24 +23,24 @@ export interface Target {
   readonly way?: Way | undefined;
 }
 
-/** What is sent, where and how, of `telemetry` in gateway.yaml and the standard variables where that says nothing. */
+/** Export settings, from `telemetry` of gateway.yaml, otherwise from the standard variables. */
 export interface ExportSettings {
   readonly traces: Target | undefined;
   readonly metrics: Target | undefined;
   readonly logs: Target | undefined;
-  /** Attributes of everything that is sent, without those that the gateway itself knows. */
+  /** Configured resource attributes, without the defaults of the gateway. */
   readonly resource: Readonly<Record<string, string>>;
   readonly schema_url: string | undefined;
   readonly spans: QueueSettings;
   readonly log_records: QueueSettings;
   readonly metrics_interval_ms: number;
   readonly metrics_temporality: 'cumulative' | 'delta';
-  /** What is asked for and not done, each in a sentence. */
-  readonly not_done: readonly string[];
+  /** Warnings about unsupported settings. */
+  readonly warnings: readonly string[];
 }
 
 export interface QueueSettings {
-  readonly room: number;
+  readonly capacity: number;
   readonly batch_items: number;
   readonly delay_ms: number;
 }
@@ -48,15 +48,15 @@ export interface QueueSettings {
 type Env = Readonly<Record<string, string | undefined>>;
 type Otlp = NonNullable<GatewayConfig['telemetry']['otlp']>;
 
-/** Where a collector on the same machine listens (OTLP/HTTP). */
+/** Default address of a collector on the same machine (OTLP/HTTP). */
 const DEFAULT_ENDPOINT = 'http://localhost:4318';
 const DEFAULT_TIMEOUT_SECONDS = 10;
 const DEFAULT_QUEUE_SPANS = 16_384;
-/** A batch is encoded in one go, in which no request moves. */
+/** Small batches: encoding a batch blocks the event loop. */
 const DEFAULT_BATCH = 256;
 const OFF = { traces: undefined, metrics: undefined, logs: undefined };
 
-/** Reads what is to be exported. Raises StartError that names the key or variable, and never repeats a secret. */
+/** Reads the export settings. Raises StartError with the key or variable, without secrets. */
 export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env): ExportSettings {
   const { otlp } = telemetry;
   const disabled = /^true$/i.test(env.OTEL_SDK_DISABLED?.trim() ?? '');
@@ -66,7 +66,7 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
     schema_url: CONVENTIONS[conventionsOf({ telemetry }, env)].schema_url,
     spans: {
       ...queueFrom(env, 'OTEL_BSP'),
-      room: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
+      capacity: otlp?.queue_spans ?? number(env, 'OTEL_BSP_MAX_QUEUE_SIZE') ?? DEFAULT_QUEUE_SPANS,
     },
     log_records: queueFrom(env, 'OTEL_BLRP'),
     metrics_interval_ms:
@@ -76,7 +76,7 @@ export function exportSettings(telemetry: GatewayConfig['telemetry'], env: Env):
     )
       ? 'delta'
       : 'cumulative',
-    not_done: notDone(otlp, env, disabled),
+    warnings: warningsOf(otlp, env, disabled),
   };
 }
 
@@ -85,10 +85,10 @@ function seconds(value: number | undefined): number | undefined {
 }
 
 function queueFrom(env: Env, prefix: 'OTEL_BSP' | 'OTEL_BLRP'): QueueSettings {
-  const room = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
+  const capacity = number(env, `${prefix}_MAX_QUEUE_SIZE`) ?? 2048;
   return {
-    room,
-    batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, room),
+    capacity,
+    batch_items: Math.min(number(env, `${prefix}_MAX_EXPORT_BATCH_SIZE`) ?? DEFAULT_BATCH, capacity),
     delay_ms: number(env, `${prefix}_SCHEDULE_DELAY`) ?? 5000,
   };
 }
@@ -104,22 +104,22 @@ function destinationOf(signal: Signal, otlp: Otlp | undefined, env: Env): Target
   if (written === false) return undefined;
   const exporter = exporterOf(signal, env);
   if (written === undefined && exporter === 'none') return undefined;
-  // Logs are written where they always are; that they are sent as well has to be asked for.
-  const is_asked_for = written ?? (signal !== 'logs' || exporter === 'otlp');
+  // Logs go to standard error anyway; exporting them is opt-in.
+  const is_enabled = written ?? (signal !== 'logs' || exporter === 'otlp');
   const usual = otlp === undefined && exporter === 'otlp' ? siblingOf(DEFAULT_ENDPOINT, signal) : undefined;
   const endpoint = endpointOf(signal, otlp, env) ?? usual;
-  return is_asked_for && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
+  return is_enabled && endpoint !== undefined ? targetOf(signal, endpoint, otlp, env) : undefined;
 }
 
 const EXPORTERS = ['otlp', 'none'] as const;
 
-function notDone(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
+function warningsOf(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] {
   if (otlp !== undefined) {
     return disabled ? ['nothing is sent to the collector of telemetry.otlp: OTEL_SDK_DISABLED is true'] : [];
   }
   if (disabled) return [];
   const by_file =
-    'OTEL_CONFIG_FILE is not read: telemetry.otlp or the variables OTEL_EXPORTER_OTLP_* say where telemetry goes';
+    'OTEL_CONFIG_FILE is not supported: configure the collector with telemetry.otlp or the variables OTEL_EXPORTER_OTLP_*';
   return [
     ...(text(env, 'OTEL_CONFIG_FILE') === undefined ? [] : [by_file]),
     ...SIGNALS.flatMap((signal) => unknownExporter(signal, env) ?? []),
@@ -129,11 +129,11 @@ function notDone(otlp: Otlp | undefined, env: Env, disabled: boolean): string[] 
 function unknownExporter(signal: Signal, env: Env): string | undefined {
   const name = `OTEL_${signal.toUpperCase()}_EXPORTER`;
   if (text(env, name) === undefined || exporterOf(signal, env) !== undefined) return undefined;
-  const instead = signal === 'metrics' ? '; telemetry.metrics.listen in gateway.yaml lets Prometheus read metrics' : '';
-  return `${name} names no exporter that the gateway has for ${signal}: expected ${listed(EXPORTERS)}${instead}`;
+  const instead = signal === 'metrics' ? '; telemetry.metrics.listen in gateway.yaml serves metrics to Prometheus' : '';
+  return `${name} names no supported exporter for ${signal}: expected ${listed(EXPORTERS)}${instead}`;
 }
 
-/** The first exporter that the variable names and the gateway has. */
+/** The first supported exporter of the variable. */
 function exporterOf(signal: Signal, env: Env): (typeof EXPORTERS)[number] | undefined {
   const names = text(env, `OTEL_${signal.toUpperCase()}_EXPORTER`)?.split(',') ?? [];
   return names.map((name) => name.trim()).find((name) => name === 'otlp' || name === 'none');
@@ -147,7 +147,7 @@ function endpointOf(signal: Signal, otlp: Otlp | undefined, env: Env): string | 
   return shared === undefined ? undefined : siblingOf(shared, signal);
 }
 
-/** A path of its own has no siblings that could be guessed. */
+/** URL of a signal from the configuration; a custom path gives no URL for other signals. */
 function writtenEndpoint(signal: Signal, otlp: Otlp): string | undefined {
   const own = { traces: undefined, metrics: otlp.metrics_endpoint, logs: otlp.logs_endpoint }[signal];
   const url = own ?? otlp.endpoint;
@@ -186,7 +186,7 @@ function targetOf(signal: Signal, url: string, otlp: Otlp | undefined, env: Env)
 
 function wayOf(url: string, env: Env): Pick<Target, 'way'> {
   try {
-    const way = wayTo(new URL(url), env);
+    const way = proxyRouteTo(new URL(url), env);
     return way === DIRECT ? {} : { way };
   } catch (error) {
     throw wrong((error as Error).message);
@@ -200,8 +200,8 @@ function protocolOf(signal: Signal, env: Env): Target['protocol'] {
   if (protocol === 'http/protobuf' || protocol === 'http/json') return protocol;
   const problem =
     protocol === 'grpc'
-      ? `${name} asks for OTLP over gRPC, which the gateway does not speak`
-      : `${name} has a value that is no protocol of OTLP`;
+      ? `${name} selects OTLP over gRPC, which the gateway does not support`
+      : `${name} is not a protocol of OTLP`;
   throw wrong(
     `${problem}: set it, or telemetry.otlp.protocol in gateway.yaml, to http/protobuf or http/json, and the endpoint to the collector's port for HTTP, usually 4318`,
   );
@@ -223,7 +223,7 @@ function headersIn(env: Env, name: string): Target['headers'] {
   }
 }
 
-/** Attributes of everything that is told, by the standard variables. Raises StartError where they cannot be read. */
+/** Resource attributes from the standard variables. Raises StartError if they are invalid. */
 export function resourceFrom(env: Env): Record<string, string> {
   const attributes: Record<string, string> = {};
   for (const [index, part] of (text(env, 'OTEL_RESOURCE_ATTRIBUTES') ?? '').split(',').entries()) {
@@ -236,7 +236,7 @@ export function resourceFrom(env: Env): Record<string, string> {
   return service === undefined ? attributes : { ...attributes, 'service.name': service };
 }
 
-/** A variable that is empty counts as not set, as OpenTelemetry wants it. */
+/** An environment variable; an empty one counts as unset, as in OpenTelemetry. */
 function text(env: Env, name: string): string | undefined {
   const value = env[name]?.trim();
   return value === '' ? undefined : value;
@@ -266,7 +266,7 @@ function wrong(message: string): StartError {
 
 const INSTANCE = randomUUID();
 
-/** What everything that is sent says about its sender; what is configured comes before what the gateway knows. */
+/** Resource attributes of all exports; configured ones override the defaults. */
 export function resourceAttributes(configured: Readonly<Record<string, string>>): Record<string, string> {
   return {
     'service.name': 'appscli-gateway',
@@ -278,7 +278,7 @@ export function resourceAttributes(configured: Readonly<Record<string, string>>)
   };
 }
 
-/** A URL as logs and metrics tell it: without a query, in which there might be a key. */
+/** A URL for logs and metrics, without its query, which may contain a key. */
 export function publicUrl(url: string): string {
   const { origin, pathname } = new URL(url);
   return `${origin}${pathname}`;
@@ -286,10 +286,10 @@ export function publicUrl(url: string): string {
 
 /** A field name (RFC 9110 section 5.1). */
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
-/** Visible ASCII characters, with spaces only between them. */
+/** Visible ASCII characters with inner spaces. */
 const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 
-/** Headers that say how a message is framed and what it is: HTTP itself and the gateway say that. */
+/** Framing and content headers, which the gateway sets itself. */
 const OWN: ReadonlySet<string> = new Set([
   'connection',
   'content-encoding',
@@ -304,8 +304,8 @@ const OWN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Headers as the variables of OpenTelemetry have them: `name=value`, several apart by commas, values percent-encoded where
- * need be. Lines of `name: value` are understood too. Raises Error, which never repeats a value.
+ * Parses headers in the format of OpenTelemetry's variables: `name=value`, separated by commas, with percent-encoded values. Lines of
+ * `name: value` work, too. Raises Error without values.
  */
 export function parseHeaderList(text: string): Readonly<Record<string, string>> {
   const headers: Record<string, string> = {};
@@ -316,18 +316,18 @@ export function parseHeaderList(text: string): Readonly<Record<string, string>> 
     const name = part.slice(0, Math.max(at, 0)).trim().toLowerCase();
     const value = as_lines ? part.slice(at + 1).trim() : decoded(part.slice(at + 1).trim());
     if (at < 0 || !NAME.test(name)) {
-      throw new Error(`entry ${index + 1} is not a header: expected name=value, several apart by commas`);
+      throw new Error(`entry ${index + 1} is not a header: expected name=value, separated by commas`);
     }
     if (value === undefined || !VALUE.test(value)) {
-      throw new Error(`the value of the header ${name} holds characters that no header can have`);
+      throw new Error(`the value of the header ${name} contains characters that are invalid in headers`);
     }
-    if (OWN.has(name)) throw new Error(`the header ${name} is the gateway's own to set`);
+    if (OWN.has(name)) throw new Error(`the header ${name} is set by the gateway itself`);
     headers[name] = value;
   }
   return headers;
 }
 
-/** A sign of percent that begins no encoding stands for itself. */
+/** Decodes percent-encoding; an invalid sequence stays as it is. */
 function decoded(value: string): string | undefined {
   try {
     return decodeURIComponent(value.replace(/%(?![0-9a-f]{2})/gi, '%25'));

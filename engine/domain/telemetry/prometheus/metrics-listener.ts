@@ -13,25 +13,24 @@ import { prometheusLabel, prometheusName } from '../catalogue/prometheus-names.t
 import type { MeasuredMetric, MetricRegistry, Series } from '../metric-registry.ts';
 
 const PATH = '/metrics';
-/** Scrapers are few. */
+/** Most connections of scrapers. */
 const CONNECTIONS_MAX = 32;
 const HEAD_BYTES = 8 * 1024;
 const HEAD_MS = 5000;
-/** How often it is looked for connections that send nothing. */
+/** Interval of checks for idle connections. */
 const CHECK_MS = 1000;
-/** Longest a scraper may take to read an answer. */
-const ANSWER_MS = 30_000;
+/** Timeout of a scraper that reads a response. */
+const RESPONSE_MS = 30_000;
 
 const compress = promisify(gzip);
 
 /**
- * Answers `GET /metrics` and nothing else. Rejects with Node's error (EADDRINUSE, EACCES ...).
- * Each answer ends its connection. Without a token only requests to an address of this machine are answered, so that no page
- * in a browser can read them under a name that leads here.
+ * Serves `GET /metrics` only, one request per connection. Without a token it serves only requests to a loopback host name, so that web
+ * pages cannot read metrics by DNS rebinding. Rejects with errors of Node (EADDRINUSE, EACCES ...).
  */
 export async function startMetricsListener(options: {
   readonly listen: string;
-  /** The bearer token to ask for; asked each time, because a reload can name another. */
+  /** The required bearer token; read each time, because a reload can change it. */
   readonly token: () => string | undefined;
   readonly text: () => Promise<string>;
   readonly onError: (error: unknown) => void;
@@ -39,10 +38,10 @@ export async function startMetricsListener(options: {
   const { listen, token, text, onError } = options;
   const { host, port } = parseListenAddress(listen)!;
 
-  async function answer(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
-    const refusal = refusalOf(req, token());
-    if (refusal !== undefined) {
-      const { status, problem, ...headers } = refusal;
+  async function respond(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
+    const rejection = rejectionOf(req, token());
+    if (rejection !== undefined) {
+      const { status, problem, ...headers } = rejection;
       res.writeHead(status, { ...headers, 'content-type': 'text/plain; charset=utf-8' }).end(`${problem}\n`);
       return;
     }
@@ -66,11 +65,11 @@ export async function startMetricsListener(options: {
     connectionsCheckingInterval: CHECK_MS,
   });
   server.maxConnections = CONNECTIONS_MAX;
-  server.setTimeout(ANSWER_MS);
+  server.setTimeout(RESPONSE_MS);
   server.on('request', (req, res) => {
     res.shouldKeepAlive = false;
     req.resume();
-    answer(req, res).catch((error) => {
+    respond(req, res).catch((error) => {
       onError(error);
       if (!res.headersSent) res.writeHead(500, { 'content-type': 'text/plain; charset=utf-8' });
       res.end();
@@ -82,7 +81,7 @@ export async function startMetricsListener(options: {
   const address = server.address();
   return {
     listen,
-    /** The port it has, which differs from the one asked for where that is 0. */
+    /** The actual port, also if port 0 was configured. */
     port: typeof address === 'object' && address !== null ? address.port : port,
     async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
@@ -92,56 +91,56 @@ export async function startMetricsListener(options: {
   };
 }
 
-type Refusal = { readonly status: number; readonly problem: string } & Readonly<Record<string, string | number>>;
+type Rejection = { readonly status: number; readonly problem: string } & Readonly<Record<string, string | number>>;
 
-function refusalOf(req: http.IncomingMessage, token: string | undefined): Refusal | undefined {
+function rejectionOf(req: http.IncomingMessage, token: string | undefined): Rejection | undefined {
   const { authorization = '', host = '' } = req.headers;
   if (token !== undefined && !isToken(bearerOf(authorization), token))
     return {
       status: 401,
-      problem: 'Send the token that telemetry.metrics.token_env names as "Authorization: Bearer <token>".',
+      problem: 'Send the token of telemetry.metrics.token_env as "Authorization: Bearer <token>".',
       'www-authenticate': 'Bearer realm="metrics"',
     };
   if (token === undefined && !isLoopbackUrl(`http://${host}`))
     return {
       status: 403,
-      problem: 'Without telemetry.metrics.token_env, metrics are answered at localhost, 127.0.0.1 and [::1] only.',
+      problem: 'Without telemetry.metrics.token_env, metrics are served at localhost, 127.0.0.1 and [::1] only.',
     };
   const [path] = (req.url ?? '').split('?');
-  if (path !== PATH) return { status: 404, problem: `Nothing is here but ${PATH}.` };
+  if (path !== PATH) return { status: 404, problem: `Only ${PATH} is served here.` };
   if (req.method !== 'GET' && req.method !== 'HEAD')
-    return { status: 405, problem: `${PATH} is read with GET.`, allow: 'GET, HEAD' };
+    return { status: 405, problem: `${PATH} supports only GET.`, allow: 'GET, HEAD' };
   return undefined;
 }
 
-/** Nothing is the empty token: it would be that of whoever sends none. */
+/** An empty token never matches: it would admit requests without a token. */
 function isToken(sent: string, token: string): boolean {
   return token !== '' && timingSafeEqual(digest(sent), digest(token));
 }
 
-/** The token of a header (RFC 6750 section 2.1), whose scheme is written in any case. */
+/** The token of an Authorization header (RFC 6750 section 2.1); the scheme is case-insensitive. */
 function bearerOf(authorization: string): string {
   return /^bearer +(.*)$/i.exec(authorization)?.[1] ?? '';
 }
 
-/** Of one length whatever is sent, for a comparison that takes the same time for all. */
+/** A digest of fixed length, for a constant-time comparison. */
 function digest(text: string): Buffer {
   return hash('sha256', text, 'buffer');
 }
 
-/** What the text below is, as Prometheus wants it said. */
+/** Content type of the Prometheus text format. */
 export const PROMETHEUS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** After so many series requests get their turn. */
+/** Series written before yielding to the event loop. */
 const SERIES_AT_ONCE = 200;
 
-/** Labels of a series as text, without braces; a series keeps its labels for good. */
+/** Cached label text of a series, without braces; labels never change. */
 const LABELS = new WeakMap<Series, string>();
 
 /**
- * Writes the metrics of a registry in Prometheus' text format, as they are now. Not with the SDK's serializer: that took ten times
- * as long, in one go.
- * @param resource attributes of everything the gateway tells; they stand in `target_info`
+ * Writes the current metrics of a registry in Prometheus text format. The serializer of the SDK takes ten times as long and blocks the
+ * event loop.
+ * @param resource attributes for `target_info`
  */
 export async function writePrometheusText(
   registry: Pick<MetricRegistry, 'measure'>,
@@ -193,7 +192,7 @@ function labelsOf(labels: Readonly<Record<string, string | number | boolean>>): 
   return [...by_name].map(([name, value]) => `${name}="${escapeLine(String(value)).replaceAll('"', '\\"')}"`).join(',');
 }
 
-/** An attribute of a resource may have any name; one that began with a digit would make the whole text unreadable. */
+/** A label name. Resource attributes may have any name, but a label that begins with a digit would make the text invalid. */
 function labelName(name: string): string {
   const label = prometheusLabel(name);
   return /^\d/.test(label) ? `key_${label}` : label;
@@ -212,7 +211,7 @@ interface Active {
 
 const KEY = 'telemetry.metrics.listen';
 
-/** Starts to serve metrics if the configuration says where. Raises StartError when it can't listen there. */
+/** Serves metrics if `telemetry.metrics.listen` is set. Raises StartError if it cannot listen there. */
 export async function openMetricsListener(options: {
   readonly config: GatewayConfig;
   readonly env: NodeJS.ProcessEnv;
@@ -227,7 +226,7 @@ export async function openMetricsListener(options: {
 
   async function start(listen: string, settings: MetricsSettings): Promise<Active> {
     const started = { settings };
-    // Each listener goes by its own settings, so that none is ever open with the token of another.
+    // Each listener keeps its own settings, so that it never accepts the token of another.
     const token = () => {
       const { token_env } = started.settings;
       return token_env === undefined ? undefined : (secretIn(token_env, env) ?? '');
@@ -257,7 +256,7 @@ export async function openMetricsListener(options: {
       active = listen === undefined ? undefined : await start(listen, next);
       if (before !== undefined && listen === undefined) log.info({}, 'metrics are not served any more');
     } catch (error) {
-      log.error({ err: error }, 'metrics are served as before the reload');
+      log.error({ err: error }, 'the metrics listener could not be moved; it stays at its old address');
       active = before && (await start(before.listener.listen, before.settings).catch(notServed));
     }
   }
@@ -272,7 +271,7 @@ export async function openMetricsListener(options: {
     get port() {
       return active?.listener.port;
     },
-    /** Goes where a new configuration says. Stays where it is, and says why, when it can't listen there. Never rejects. */
+    /** Applies a new configuration; on failure it logs the error and keeps the old address. Never rejects. */
     use({ telemetry }: GatewayConfig): Promise<void> {
       moving = moving.then(() => move(telemetry.metrics));
       return moving;

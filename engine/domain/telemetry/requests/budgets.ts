@@ -2,12 +2,12 @@ import type { LimitStatus } from '../../../base/contract/money.ts';
 import { nanoToUsd } from '../../../base/kit/money.ts';
 import type { Metrics, Reading } from '../metric-registry.ts';
 
-/** The part of a limit in money that is spent or reserved. */
+/** Spent and reserved share of a money limit. */
 export function usedRatio({ limit, spent, reserved }: LimitStatus): number {
   return limit > 0 ? (spent + reserved) / limit : 1;
 }
 
-/** What is left of a limit in money, in US dollars. */
+/** Remaining amount of a money limit, in US dollars. */
 export function remainingUsd({ limit, spent, reserved }: LimitStatus): number {
   return nanoToUsd(Math.max(0, limit - spent - reserved));
 }
@@ -27,27 +27,27 @@ interface Settled {
   readonly cost: number;
 }
 
-/** A request that is over, as its limits know it. */
+/** An ended request with its limits. */
 export interface EndedUse extends Settled {
-  /** With what was reserved for the request in them. */
+  /** Including the reservation of the request. */
   readonly limits: readonly LimitStatus[];
-  /** When they were told; both on the monotonic clock. */
-  readonly told_at: number;
+  /** Time of `limits`; both times on the monotonic clock. */
+  readonly limits_at: number;
   readonly ended_at: number;
 }
 
 interface Tracked {
   limit: LimitStatus;
-  told_at: number;
-  /** Requests that ended last, the newest at the end. */
+  limits_at: number;
+  /** Recently ended requests, oldest first. */
   readonly ended: (Settled & { readonly ended_at: number })[];
 }
 
 const ENDED_MAX = 200;
 
 /**
- * Keeps of each rule and window whoever has used most of the limit, so that a rule by user has one series and not one for each of
- * them. What requests tell is all that is known: it may change elsewhere meanwhile.
+ * Tracks the key with the highest share for each rule and window, so that a rule by user has one series instead of one for each user.
+ * It knows only the requests of this process.
  */
 export class Budgets {
   readonly #by_rule = new Map<string, Map<string, Tracked>>();
@@ -66,7 +66,7 @@ export class Budgets {
     this.#by_rule.clear();
   }
 
-  /** Takes note of the limits that a request came under, in the place of whose reservation its cost counts now. */
+  /** Records the limits of an ended request, with its cost in place of its reservation. */
   note(use: EndedUse): void {
     for (const limit of use.limits) {
       let windows = this.#by_rule.get(limit.rule);
@@ -81,7 +81,7 @@ export class Budgets {
       }
       const left = settle(limit, use);
       if (tracked !== undefined && !isAhead(left, tracked.limit)) continue;
-      windows.set(limit.window, { limit: left, told_at: use.told_at, ended: [endOf(use)] });
+      windows.set(limit.window, { limit: left, limits_at: use.limits_at, ended: [endOf(use)] });
     }
   }
 
@@ -106,20 +106,20 @@ function isAhead(limit: LimitStatus, known: LimitStatus): boolean {
   return usedRatio(limit) > usedRatio(known);
 }
 
-/** Requests end in another order than they began in: what was told last stands, less the reservations that ended since. */
+/** Requests end out of order: the latest limits count, minus the reservations that ended since. */
 function follow(tracked: Tracked, limit: LimitStatus, use: EndedUse): void {
-  if (use.told_at < tracked.told_at) {
+  if (use.limits_at < tracked.limits_at) {
     tracked.limit = settle(tracked.limit, use);
   } else {
     let { reserved, cost } = use;
     for (let index = tracked.ended.length - 1; index >= 0; index--) {
       const ended = tracked.ended[index]!;
-      if (ended.ended_at <= use.told_at) break;
+      if (ended.ended_at <= use.limits_at) break;
       reserved += ended.reserved;
       cost += ended.cost;
     }
     tracked.limit = settle(limit, { reserved, cost });
-    tracked.told_at = use.told_at;
+    tracked.limits_at = use.limits_at;
   }
   tracked.ended.push(endOf(use));
   if (tracked.ended.length > ENDED_MAX) tracked.ended.shift();

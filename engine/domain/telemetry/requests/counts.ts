@@ -3,7 +3,7 @@ import type { Metrics } from '../metric-registry.ts';
 import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
 
 const CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'];
-/** By the fact that tells how many there were. */
+/** Token types, by the fact with their number. */
 const TOKENS = [
   ['usage.input_tokens', 'uncached_input'],
   ['usage.cache_read_input_tokens', 'cache_read'],
@@ -12,7 +12,7 @@ const TOKENS = [
   ['usage.output_tokens', 'output'],
 ] as const;
 
-/** Counts a request in all metrics about requests. */
+/** Records a request in all request metrics. */
 export function countRequest(metrics: Metrics, ending: Ending): void {
   const { outcome, status, error_code, protocol, model, upstream, known, request, attempts } = ending;
   const team = known.tells_team ? ending.team : undefined;
@@ -69,7 +69,7 @@ export function countRequest(metrics: Metrics, ending: Ending): void {
     const tokens = request.peek(fact) ?? 0;
     if (tokens > 0) metrics.add('gateway.tokens', { ...at, 'gateway.token.type': type }, tokens);
   }
-  // Nothing was used where tokens were only counted, or nothing left.
+  // No usage for token counting, or if nothing was sent.
   const last = attempts.at(-1)!;
   if (protocol !== 'count_tokens' && last.record.outcome === 'answered') countModelUsage(metrics, ending, last);
 }

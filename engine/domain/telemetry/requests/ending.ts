@@ -1,4 +1,4 @@
-/** A request that is over: what spans and metrics both need of it, worked out once. @module */
+/** An ended request, evaluated once for spans and metrics. @module */
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import type { AttemptRecord, DropReason } from '../../../base/contract/forwarding.ts';
 import type { EndedRequest } from '../../../base/contract/telemetry.ts';
@@ -14,7 +14,7 @@ import {
   providerOf,
 } from '../conventions.ts';
 
-/** Where something listens, in the words of the conventions. */
+/** Server address attributes of the conventions. */
 interface Address {
   readonly scheme: string;
   readonly host: string;
@@ -24,25 +24,25 @@ interface Address {
 interface KnownUpstream {
   readonly address: Address;
   readonly region: string | undefined;
-  /** `gen_ai.provider.name`, by the protocol in which it is asked. */
+  /** `gen_ai.provider.name`, by protocol. */
   provider(protocol: string): string;
 }
 
-/** What is worked out ahead of a configuration, for every request that it serves. */
+/** Precomputed values of a configuration. */
 export interface KnownConfiguration {
   readonly config: GatewayConfig;
   readonly hash: string;
   readonly conventions: Conventions;
-  /** Part of all traces that are sent, by the identifier of the trace. */
+  /** Sampling ratio by trace id. */
   readonly ratio: number;
   readonly slow_ms: number;
   readonly tells_team: boolean;
   readonly tells_caller: boolean;
   readonly address: Address;
-  /** Whether metrics tell a model apart by its id; where gateway.yaml names none, the first so many that answered. */
-  tellsModel(id: string, answered: boolean): boolean;
+  /** Whether a model id may be a label; without a section `models`, only the first `MODEL_LABELS_MAX` that responded. */
+  isModelLabel(id: string, answered: boolean): boolean;
   readonly upstreams: ReadonlyMap<string, KnownUpstream>;
-  /** By routing rule, the place of each upstream in it; several can share one. */
+  /** Order of the upstreams by routing rule; several can share a position. */
   readonly places: ReadonlyMap<string, ReadonlyMap<string, number>>;
 }
 
@@ -58,7 +58,7 @@ export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv
     tells_team: telemetry.metrics.team,
     tells_caller: telemetry.caller === 'pseudonym',
     address: addressOf(server.public_url),
-    tellsModel: modelsTold(config),
+    isModelLabel: modelLabels(config),
     upstreams: new Map(config.upstreams.map((upstream) => [upstream.name, learnUpstream(upstream)])),
     places: new Map(
       routes.map(({ name, upstreams }) => [name, new Map(upstreams.map(({ upstream, order }) => [upstream, order]))]),
@@ -67,8 +67,8 @@ export function learnConfiguration(config: GatewayConfig, env: NodeJS.ProcessEnv
 }
 
 /**
- * The ratio in force: that of gateway.yaml, else of OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, else 1. What a sampler makes of
- * a parent does not count: any client could then fill the collector.
+ * Sampling ratio by gateway.yaml, otherwise by OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG, otherwise 1. Parent-based sampling does
+ * not apply, because any client could then fill the collector.
  */
 export function ratioOf({ telemetry }: Pick<GatewayConfig, 'telemetry'>, env: NodeJS.ProcessEnv): number {
   const { ratio } = telemetry.sampling;
@@ -81,15 +81,15 @@ export function ratioOf({ telemetry }: Pick<GatewayConfig, 'telemetry'>, env: No
   return given >= 0 && given <= 1 ? given : 1;
 }
 
-/** Callers choose the ids, and each is a label for as long as the gateway runs. */
-const TOLD_MAX = 200;
+/** Limit on label values: callers choose the ids, and labels stay until the process ends. */
+const MODEL_LABELS_MAX = 200;
 
-function modelsTold({ models, from_model_lists }: GatewayConfig): KnownConfiguration['tellsModel'] {
-  const told = new Set(models.map(({ id }) => id));
-  if (!from_model_lists) return (id) => told.has(id);
+function modelLabels({ models, from_model_lists }: GatewayConfig): KnownConfiguration['isModelLabel'] {
+  const labels = new Set(models.map(({ id }) => id));
+  if (!from_model_lists) return (id) => labels.has(id);
   return (id, answered) => {
-    if (answered && told.size < TOLD_MAX) told.add(id);
-    return told.has(id);
+    if (answered && labels.size < MODEL_LABELS_MAX) labels.add(id);
+    return labels.has(id);
   };
 }
 
@@ -114,11 +114,11 @@ function learnUpstream({ base_url, region }: UpstreamConfig): KnownUpstream {
 
 export type RequestOutcome = 'answered' | 'refused' | 'upstream_refused' | 'failed' | 'aborted';
 
-/** A request went on without an upstream, as that one failed or could not be asked. */
+/** A fallback: the request left or skipped an upstream. */
 interface Fallback {
   readonly upstream: string;
   readonly reason: string;
-  /** Number of the attempt that failed; absent where it was not asked. */
+  /** Number of the failed attempt; absent for a skipped upstream. */
   readonly attempt: number | undefined;
 }
 
@@ -129,18 +129,18 @@ interface Decision {
   readonly outcome: 'routed' | 'refused' | 'served' | 'matched';
 }
 
-/** One attempt, by spans and by metrics; times are on the monotonic clock. */
+/** An attempt, for spans and metrics; times on the monotonic clock. */
 export interface EndedAttempt {
   readonly record: AttemptRecord;
   readonly is_last: boolean;
   readonly upstream: KnownUpstream | undefined;
-  /** In which the upstream was asked. */
+  /** Protocol of the request to the upstream. */
   readonly protocol: string;
   readonly provider: string | undefined;
-  /** What went wrong, in a word of a small closed set; `undefined` where it served and nothing broke it off. */
+  /** `error.type`, one word of a small closed set; `undefined` for a complete response. */
   readonly error: string | undefined;
   readonly began_at: number | undefined;
-  /** The one that served ends with its answer. */
+  /** For the attempt that served: end of its response. */
   readonly ended_at: number;
 }
 
@@ -154,7 +154,7 @@ export interface Ending {
   readonly operation: string;
   readonly method: string;
   readonly route: string;
-  /** Absent where gateway.yaml has no such model. */
+  /** Absent for a model that gateway.yaml lacks. */
   readonly model: string | undefined;
   readonly upstream: string | undefined;
   readonly team: string | undefined;
@@ -164,15 +164,15 @@ export interface Ending {
   readonly attempts: readonly EndedAttempt[];
   readonly fallbacks: readonly Fallback[];
   readonly downgraded: boolean;
-  /** What decided over it; limits that had room did not. */
+  /** Decisions on the request, without limits that were not exceeded. */
   readonly decisions: readonly Decision[];
-  /** The rule, policy or token group that refused it. */
+  /** The rule, policy or token group that rejected it. */
   readonly refused_by: string | undefined;
-  /** What the answer of the last attempt used, as the conventions count it; `undefined` where nothing was metered. */
+  /** Usage of the last attempt by the conventions; `undefined` if nothing was metered. */
   readonly usage: ModelUsage | undefined;
 }
 
-/** @param ended_at when the client had its answer or was gone, or its answer was read to the end, on the monotonic clock */
+/** @param ended_at end of the response, disconnect of the client, or end of reading, on the monotonic clock */
 export function endingOf(request: EndedRequest, known: KnownConfiguration, ended_at: number): Ending {
   const status = request.peek('outcome.status') ?? 499;
   const model = request.peek('request.model');
@@ -188,7 +188,7 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration, ended
     operation: operationOf(protocol),
     method: request.peek('request.method') ?? 'GET',
     route: routeOf(request),
-    model: model !== undefined && known.tellsModel(model, status < 400) ? model : undefined,
+    model: model !== undefined && known.isModelLabel(model, status < 400) ? model : undefined,
     upstream: request.peek('route.upstream'),
     team: request.peek('principal.team'),
     duration_ms: request.peek('outcome.duration_ms') ?? 0,
@@ -205,7 +205,7 @@ export function endingOf(request: EndedRequest, known: KnownConfiguration, ended
 function outcomeOf(request: EndedRequest, status: number): RequestOutcome {
   if (request.peek('outcome.aborted') === true) return 'aborted';
   const { error } = request.notes;
-  // What breaks off an answer has the status of the answer.
+  // A response that breaks off keeps its status.
   if (error !== undefined) return error.status >= 500 ? 'failed' : 'refused';
   if (status < 400) return 'answered';
   if (status >= 500) return 'failed';
@@ -231,7 +231,7 @@ function attemptsOf(
   return attempts.map((record, index) => {
     const is_last = index === attempts.length - 1;
     const upstream = upstreams.get(record.upstream);
-    // The route's facts are those of the upstream that was asked last.
+    // The route facts are those of the last upstream.
     const protocol = is_last ? (request.peek('route.protocol') ?? asked_in) : asked_in;
     const times = notes.attempt_times[index];
     return {
@@ -249,20 +249,20 @@ function errorOf({ outcome, status }: AttemptRecord, broken_by: string | undefin
   return status !== null && status >= 400 ? String(status) : broken_by;
 }
 
-/** Whether an upstream may have accepted an attempt and did not answer it. */
+/** Whether an attempt is unanswered but possibly accepted. */
 export function isUnconfirmed({ certainty, outcome }: AttemptRecord): boolean {
   return certainty === 'possibly_accepted' && outcome !== 'gone';
 }
 
 const NO_FALLBACKS: readonly Fallback[] = [];
 
-/** Reasons to go on without an upstream that are no trouble of its own, but lie in the request. */
+/** Reasons to skip an upstream that lie in the request, not in the upstream. */
 const BY_REQUEST: ReadonlySet<string> = new Set<DropReason>([
   'protocol',
   'context_window',
   'cache',
   'state_boundary',
-  'decisive',
+  'privileged',
 ]);
 
 function findFallbacks(request: EndedRequest, { places }: KnownConfiguration): readonly Fallback[] {
@@ -286,7 +286,7 @@ function findFallbacks(request: EndedRequest, { places }: KnownConfiguration): r
   return found;
 }
 
-/** By how what holds in shadow mode is named, what kind of rule it is. */
+/** Kinds of rules by the prefix of a match in shadow mode. */
 const SHADOWS: Readonly<Record<string, Decision['kind']>> = { routing: 'route', access: 'access', spend: 'spend' };
 
 function decisionsOf(request: EndedRequest): readonly Decision[] {

@@ -54,12 +54,12 @@ export function createRequestTelemetry({
 
   function tell(request: EndedRequest): void {
     const now = clock.monotonic();
-    // The answer of a client that has left is read on.
+    // The response of a disconnected client may be read to its end.
     const is_drained = request.peek('outcome.drained') === true;
     const ending = endingOf(request, knownNow(), is_drained ? now : (request.ended_at ?? now));
     budgets.note({
       limits: request.notes.limits,
-      told_at: request.notes.limits_at,
+      limits_at: request.notes.limits_at,
       ended_at: now,
       reserved: request.peek('spend.reserved_nano_usd') ?? 0,
       cost: request.peek('usage.cost_nano_usd') ?? 0,
@@ -92,10 +92,10 @@ export function createRequestTelemetry({
   };
 }
 
-/** Why a request has a trace: by the ratio, or whatever the ratio. */
+/** Why a request is sampled: by the ratio, or regardless of it. */
 type SampledReason = 'ratio' | 'refused' | 'upstream_refused' | 'failed' | 'fallback' | 'downgraded' | 'slow';
 
-/** Why a request has a trace whatever the ratio; `undefined` where the ratio decides. */
+/** Why a request is sampled regardless of the ratio; `undefined` if the ratio decides. */
 function alwaysSampled({ outcome, fallbacks, downgraded, duration_ms, known }: Ending): SampledReason | undefined {
   if (outcome !== 'answered' && outcome !== 'aborted') return outcome;
   if (fallbacks.length > 0) return 'fallback';
@@ -105,10 +105,7 @@ function alwaysSampled({ outcome, fallbacks, downgraded, duration_ms, known }: E
 
 const UNKNOWN_CALLERS_PER_SECOND = 20;
 
-/**
- * Makes the function that says whether there is still room in this second for the trace of a refused request of nobody known:
- * whoever sends requests without a credential must not fill the queue for spans.
- */
+/** Rate limit of traces for rejected requests of unknown callers: requests without a credential must not fill the span queue. */
 function roomForUnknown(): (now_ms: number) => boolean {
   let second = 0;
   let taken = 0;
@@ -122,16 +119,16 @@ function roomForUnknown(): (now_ms: number) => boolean {
   };
 }
 
-/** Who can guess the secret can find out who is meant, so short ones make no key. */
+/** A guessed secret reveals the caller, so short secrets are not used as a key. */
 const SECRET_MIN_CHARS = 16;
 const KEY_BYTES = 32;
 const PSEUDONYM_CHARS = 22;
 const KEPT_MAX = 10_000;
 
 /**
- * Makes pseudonyms of callers: a keyed hash of `principal.id`, the same on all gateways with the same secrets. The key is derived
- * from the first of: the signing key of sessions, the secret of the OIDC client, the credentials of upstreams; it changes with
- * that secret. Where none is long enough, it is one of this process alone.
+ * Pseudonyms of callers: a keyed hash of `principal.id`, equal on all gateways with the same secrets. The key is derived from the first
+ * of these secrets: signing key of sessions, secret of the OIDC client, credentials of upstreams. It changes with that secret. If none is
+ * long enough, the key is random for this process.
  */
 function createPseudonyms(config: GatewayConfig, env: SecretSource): (principal_id: string) => string {
   const key = keyOf(config, env);

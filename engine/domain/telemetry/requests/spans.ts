@@ -1,22 +1,22 @@
 import type { ErrorDetails } from '../../../base/contract/errors.ts';
 import { FACTS } from '../../../base/contract/facts.ts';
 import type { EndedRequest } from '../../../base/contract/telemetry.ts';
-import { nanoToUsd } from '../../../base/kit/money.ts';
+import { isNanoUsd, nanoToUsd } from '../../../base/kit/money.ts';
 import type { Attributes, AttributeValue, FinishedSpan, SpanEvent } from '../spans.ts';
 import { remainingUsd, tightestOf, usedRatio } from './budgets.ts';
 import { type EndedAttempt, type Ending, isUnconfirmed } from './ending.ts';
 
-/** What a request that has a trace is told with, beside how it ended. */
+/** Span data of a sampled request, beside its ending. */
 export interface Sampled {
-  /** Why it has one. */
+  /** Reason of the sampling. */
   readonly reason: string;
-  /** Pseudonym of the caller, where callers are told apart. */
+  /** Pseudonym of the caller, with `telemetry.caller: pseudonym`. */
   readonly caller: string | undefined;
-  /** Milliseconds since the epoch of a time on the monotonic clock. */
+  /** Converts a time on the monotonic clock to milliseconds since the epoch. */
   epoch(monotonic: number): number;
 }
 
-/** The span of a request, and one for each of its attempts. */
+/** The spans of a request and its attempts. */
 export function spansOf(ending: Ending, sampled: Sampled): readonly FinishedSpan[] {
   const { request, attempts } = ending;
   const { trace } = request.notes;
@@ -53,10 +53,10 @@ export function spansOf(ending: Ending, sampled: Sampled): readonly FinishedSpan
   return [whole, ...of_attempts];
 }
 
-/** Facts that are attributes of the span as they are; those about the route where the request was with an upstream. */
-const TOLD = Object.entries(FACTS).flatMap(([path, { attribute }], index) => {
+/** Facts that are span attributes unchanged; route facts only if the request reached an upstream. */
+const FACT_ATTRIBUTES = Object.entries(FACTS).flatMap(([path, { attribute }], index) => {
   const is_of_route = /^(?:route|translation)\.|^outcome\.rewrites$/.test(path);
-  return attribute === undefined ? [] : [{ attribute, index, is_money: path.endsWith('_nano_usd'), is_of_route }];
+  return attribute === undefined ? [] : [{ attribute, index, is_money: isNanoUsd(path), is_of_route }];
 });
 
 function requestAttributes(ending: Ending, { reason, caller }: Sampled): Attributes {
@@ -79,7 +79,7 @@ function requestAttributes(ending: Ending, { reason, caller }: Sampled): Attribu
     'gateway.model': model,
     'gateway.model.unknown': model === undefined ? unknownModel(request.peek('request.model')) : undefined,
   };
-  for (const { attribute, index, is_money, is_of_route } of TOLD) {
+  for (const { attribute, index, is_money, is_of_route } of FACT_ATTRIBUTES) {
     const value = is_of_route && upstream === undefined ? undefined : request.factAt(index);
     if (value !== undefined) attributes[attribute] = is_money ? nanoToUsd(value as number) : (value as AttributeValue);
   }
@@ -144,7 +144,7 @@ function attemptAttributes(
     'gateway.attempt.certainty': has_answered ? undefined : record.certainty,
     ...(is_last && has_answered && answerAttributes(request)),
     ...(is_last && usageAttributes(ending, has_answered)),
-    // Of several attempts, those before it may have cost something too.
+    // Earlier attempts may have a cost, too.
     'gateway.cost_usd':
       is_last && request.attempts.length === 1 ? usdOf(request.peek('usage.cost_nano_usd')) : undefined,
   };
@@ -163,7 +163,7 @@ function answerAttributes(request: EndedRequest): Attributes {
 }
 
 function usageAttributes({ usage, protocol, known }: Ending, has_answered: boolean): Attributes {
-  // What did not answer has told no usage: no tokens are not the same as 0.
+  // Without a response usage is unknown, which is not 0.
   if (usage === undefined || protocol === 'count_tokens') return {};
   if (!has_answered && usage.input + usage.output === 0) return {};
   return {
@@ -180,7 +180,7 @@ function usdOf(nano_usd: number | undefined): number | undefined {
 
 const NO_EVENTS: readonly SpanEvent[] = [];
 
-/** What happened within a request: what decided, that it was refused, went to another upstream, or had its cache downgraded. */
+/** Events of a request: decisions, rejection, fallbacks, cache downgrade. */
 function requestEvents(ending: Ending, { epoch }: Sampled): readonly SpanEvent[] {
   const { request, decisions, fallbacks, upstream, error_code, ended_at } = ending;
   const { attempt_times } = request.notes;
@@ -217,7 +217,7 @@ function requestEvents(ending: Ending, { epoch }: Sampled): readonly SpanEvent[]
   return events;
 }
 
-/** Of the limits that refused a request one each, the one that its error is about first. */
+/** One event for each exceeded limit, the one of the error message first. */
 function refusals({ request, error_code, refused_by }: Ending): readonly Attributes[] {
   const { error, limits } = request.notes;
   const common = { 'gateway.error.code': error_code, 'gateway.error.stage': request.peek('error.stage') };
@@ -240,7 +240,7 @@ function refusals({ request, error_code, refused_by }: Ending): readonly Attribu
   return [first, ...others];
 }
 
-/** A limit as errors describe it, without whose it is. */
+/** A limit as in error details, without its key. */
 function limitAttributes(details: ErrorDetails): Attributes {
   const { scope, window, limit_usd, spent_usd, reserved_usd, needed_usd, unit } = details;
   if (window === undefined) return {};
@@ -260,21 +260,21 @@ function limitAttributes(details: ErrorDetails): Attributes {
 const textOf = (value: unknown) => (typeof value === 'string' ? value : undefined);
 const numberOf = (value: unknown) => (typeof value === 'number' ? value : undefined);
 
-/** What clients write about themselves; anything longer, with more digits or with other characters is no name of a product. */
+/** Product names of user agents; a longer text, more digits or other characters are no product name. */
 const PRODUCT = /^(?=.{1,30}$)[A-Za-z][A-Za-z_.-]*\d{0,2}[A-Za-z_.-]*$/;
 const VERSION = /^\d{1,6}(?:\.\d{1,6}){0,3}(?:[.+-][0-9A-Za-z.-]{1,20})?$/;
 const MODEL_NAME = /^[\w][\w./:@+-]{0,99}$/;
-/** Of a session: it says nothing about anybody. */
+/** Session ids: a UUID identifies no person. */
 const UUID = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$/i;
 const UPSTREAM_ID = /^[\w.:/+=-]{1,100}$/;
-/** What access tokens, session tokens and keys of providers begin with, or look like. */
+/** Prefixes and formats of access tokens, session tokens and provider keys. */
 const CREDENTIAL = /^(?:sk|pk|gw|key|tok|token|bearer|eyJ)[-_.]|[\w-]{20,}\.[\w-]{20,}\.|[A-Za-z0-9_-]{40,}/i;
 
 function fitting(text: string | undefined, form: RegExp): string | undefined {
   return text !== undefined && form.test(text) ? text : undefined;
 }
 
-/** What a client asked for as a model that does not exist, where it looks like the name of one. */
+/** The name of an unknown requested model, if it looks like a model name. */
 function unknownModel(text: string | undefined): string | undefined {
   const name = fitting(text, MODEL_NAME);
   return name === undefined || name.includes('@') || CREDENTIAL.test(name) ? undefined : name;

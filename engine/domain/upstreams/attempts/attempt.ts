@@ -1,5 +1,5 @@
 /**
- * One attempt to have a request served: it is sent to one upstream, the beginning of the answer is read, and classified.
+ * One attempt: sends a request to one upstream, reads the beginning of the response, and classifies it.
  * @module
  */
 import type { Duplex } from 'node:stream';
@@ -18,93 +18,95 @@ import { NoTunnel, ProxyUnreachable } from '../../../base/kit/net/tunnel.ts';
 import { retryAfterSeconds, retryAfterText } from '../../../base/kit/retry-after.ts';
 import {
   BEGINS_AS_ERROR,
-  endSaidIn,
+  definitionOf,
   errorIn,
   errorOfEvent,
+  isPreamble,
   MEANINGS,
   meaningOf,
   type ReadError,
   readError,
+  responseEndIn,
   statusOf,
 } from '../../protocols/index.ts';
 import { type AttemptOutcome, FAILOVER_TABLE } from '../failover-table.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, type Target } from '../target.ts';
 import type { Sending } from '../transports/transport.ts';
 
-/** What an attempt goes by. */
+/** Input of an attempt. */
 export interface AttemptPlan {
   readonly ctx: ForwardContext;
   readonly target: Target;
   readonly request: PreparedRequest;
   readonly clock: Clock;
   readonly timeouts: GatewayConfig['server']['timeouts'];
-  /** Whether the request can go to another upstream when this one does not answer. */
+  /** Whether the request can go to another upstream when this one times out. */
   readonly can_move_on: boolean;
-  /** Whether nobody else reads the body any more once this attempt has sent it. */
+  /** Whether the body can be freed when this attempt has sent it. */
   readonly may_free: boolean;
   readonly first_byte_seconds: number;
   /** When the request was first sent, on the monotonic clock. */
   readonly began: number;
 }
 
-/** What is known of every attempt that was made. */
+/** Common to all attempts. */
 interface Sent {
   readonly upstream: string;
   readonly sends: number;
   readonly resent: 'stale_socket' | undefined;
-  /** Whether nothing of the body is still to be sent. */
+  /** Whether the whole body was sent. */
   readonly is_through: boolean;
   /** When it was sent, on the monotonic clock. */
   readonly began_at: number;
   readonly ms: number;
   readonly request_id: string | undefined;
-  /** Whether the upstream was asked in another protocol than the client's. */
+  /** Whether the request was translated. */
   readonly is_translated: boolean;
 }
 
-/** An attempt whose answer goes to the client. */
+/** An attempt whose response goes to the client. */
 export interface ServedAttempt extends Sent {
   readonly relay: Relay;
 }
 
-/** What an answer is that does not serve the request, with what the client gets if nothing better follows. */
+/** A response that does not serve the request, with what the client gets if nothing better follows. */
 interface Failure {
   readonly outcome: AttemptOutcome;
   readonly certainty: Certainty;
-  /** What the upstream answered, or what the error that began its stream stands for. */
+  /** Status of the response, or of the error that began its stream. */
   readonly status: number | undefined;
   readonly retry_after_seconds: number | undefined;
-  /** Whether the error says itself that it is about the model. */
+  /** Whether the error names the model. */
   readonly names_model: boolean;
-  /** Whether only the words of its text say what it means. */
+  /** Whether its meaning was found in its text only. */
   readonly by_phrase?: boolean;
-  /** What the upstream said, where that is that the conversation is too long for its model. */
+  /** Text of an error that reports a context overflow. */
   readonly full_context?: string;
   readonly response?: UpstreamResponse;
   readonly chunks?: readonly Buffer[];
-  /** Whether that is all of it, so that it can be passed on later. */
+  /** Whether these are all bytes, so that they can be relayed later. */
   readonly is_whole?: boolean;
   readonly error?: StageError;
-  /** What the system calls it, such as `ECONNREFUSED`. */
+  /** Error code of the system, such as `ECONNREFUSED`. */
   readonly code?: string | undefined;
 }
 
-/** An attempt that was not served. */
+/** A failed attempt. */
 export interface FailedAttempt extends Sent, Failure {
-  /** How much of an answer came that is not passed on. */
+  /** Bytes of a response that are not relayed. */
   readonly received_bytes?: number;
 }
 
-/** The body of an error is whole at once, as a rule. */
+/** Longest wait for the body of an error response. */
 const ERROR_SECONDS = 2;
-/** A first event comes with its head, as a rule, however late that is. */
+/** Least wait for the first event, however late its head came. */
 const PEEK_SECONDS_MIN = 1;
 const REQUEST_ID_LENGTH = 200;
 
 /** Whether a request is one of an API beside those for models. */
 const isOther = (ctx: ForwardContext): boolean => ctx.get('request.protocol') === 'none';
 
-/** Sends a request to one upstream, and reads its answer as far as it takes to know what it is. */
+/** Sends a request to one upstream, and reads the response until it can be classified. */
 export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | FailedAttempt> {
   const { ctx, target, clock } = plan;
   const { name } = target.config;
@@ -150,52 +152,52 @@ export async function attemptOnce(plan: AttemptPlan): Promise<ServedAttempt | Fa
 
 const sizeOf = (chunks: readonly Buffer[]) => chunks.reduce((sum, { length }) => sum + length, 0);
 
-/** It is written down with the request, so it has a bound, whatever the upstream says. */
+/** The upstream's identifier of a request, bounded: it is stored. */
 function requestIdOf({ headers }: UpstreamResponse): string | undefined {
   const id = headers['request-id'] ?? headers['x-request-id'];
   if (typeof id !== 'string' || id === '') return undefined;
   return id.slice(0, REQUEST_ID_LENGTH).replace(/[^ -~]/g, '?');
 }
 
-/** Gives up on an answer whose head comes too late for the client; it is read for its bill all the same. */
+/** First-byte timeout. A response that comes later is drained for its usage. */
 function limitWait(plan: AttemptPlan, sending: Sending): Timer {
   const { ctx, target, clock, can_move_on, first_byte_seconds: seconds } = plan;
-  const giveUp = (reason: StageError) => sending.abandon(reason);
-  ctx.onCancel(giveUp);
+  const abandon = (reason: StageError) => sending.abandon(reason);
+  ctx.onCancel(abandon);
   // Counting tokens and what is not charged have no bill.
   const has_bill = ctx.get('request.protocol') !== 'count_tokens' && ctx.get('spend.most_nano_usd') !== 0;
-  ctx.drainWithin(has_bill ? target.drain : undefined);
+  ctx.readToEndWithin(has_bill ? target.drain : undefined);
   return clock.after(seconds * 1000, () => {
-    // How long an answer is read on that nobody waits for is decided elsewhere.
+    // The request is drained already, with limits of its own.
     if (ctx.aborted) return;
     const is_sent = sending.attempts > 0;
-    const goes_on = is_sent && !can_move_on && drainLate(plan, sending, giveUp);
+    const goes_on = is_sent && !can_move_on && drainLate(plan, sending, abandon);
     const reason = tooLate(target.config.name, seconds, { is_sent, goes_on });
     if (goes_on) sending.release(reason);
-    else giveUp(reason);
+    else abandon(reason);
     sending.forgetBody();
   });
 }
 
-function drainLate(plan: AttemptPlan, sending: Sending, giveUp: (reason: StageError) => void): boolean {
+function drainLate(plan: AttemptPlan, sending: Sending, abandon: (reason: StageError) => void): boolean {
   const late = sending.late().then((response) => lateRelay(plan, response));
   late.catch(() => {});
-  return plan.ctx.drainLater(late, plan.first_byte_seconds, giveUp);
+  return plan.ctx.readToEndLater(late, plan.first_byte_seconds, abandon);
 }
 
-/** A request that left is not said to be one to send again: the upstream may be at work on it, and bill it. */
+/** The timeout error. A request that was sent is not to be retried: the upstream may process and bill it. */
 function tooLate(
   name: string,
   seconds: number,
   { is_sent, goes_on }: { is_sent: boolean; goes_on: boolean },
 ): StageError {
-  const fact = `The upstream "${name}" did not begin to answer within ${seconds} seconds.`;
+  const fact = `The upstream "${name}" sent no response within ${seconds} seconds.`;
   const details = { upstream: name };
   if (!is_sent) return new StageError('upstream_timeout', fact, { details });
   const money = goes_on
-    ? 'Its answer is waited for and charged if it comes'
-    : 'It was given up, and the upstream may bill it all the same';
-  const message = `${fact} ${money}; the same request sent again is paid again.`;
+    ? 'A late response is drained and charged'
+    : 'The request was cancelled, and the upstream may bill it nevertheless';
+  const message = `${fact} ${money}; a retry is billed again.`;
   return new StageError('upstream_timeout', message, { details, headers: { 'x-should-retry': 'false' } });
 }
 
@@ -210,14 +212,14 @@ function relayTo(
   return { kind: 'relay', response, idle_seconds, first_chunk_seconds, begun };
 }
 
-/** Like the answer of a request in time, but nobody looked at its beginning. */
+/** The relay of a late response, whose beginning was not read. */
 function lateRelay(plan: AttemptPlan, response: UpstreamResponse): Relay {
   const relay = relayTo(plan, response, []);
   if (response.statusCode === 200 && isEventStream(response.headers['content-type'])) return relay;
   const about = { name: plan.target.config.name, is_other: isOther(plan.ctx) };
   return {
     ...relay,
-    inspect: (first) => refuseForeign({ ...about, response, first, now: plan.clock.now() }),
+    inspect: (first) => nonApiError({ ...about, response, first, now: plan.clock.now() }),
   };
 }
 
@@ -227,10 +229,11 @@ function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions
   if (status >= 400) return { clock, until: 'end', silence_seconds: ERROR_SECONDS, seconds: ERROR_SECONDS };
   const silence_seconds = can_move_on ? first_byte_seconds : timeouts.idle_seconds;
   if (status === 200 && isEventStream(headers['content-type'])) {
-    // Every stream of Responses begins with a preamble, also one that fails because the upstream is overloaded.
-    const has_preamble = target.config.commit_after === 'first_content' || protocolAt(ctx, target) === 'responses';
+    // An upstream that is overloaded may fail after its preamble.
+    const has_preamble =
+      target.config.commit_after === 'first_content' || definitionOf(protocolAt(ctx, target)).stream.has_preamble;
     const { commit_seconds } = timeouts;
-    // They begin with the request: proxies in front of the gateway wait no longer for a head because there was none upstream.
+    // Counted from the request: proxies in front of the gateway have timeouts for its head.
     const left = commit_seconds - (clock.monotonic() - began) / 1000;
     const seconds = Math.max(Math.min(PEEK_SECONDS_MIN, commit_seconds), left);
     return { clock, until: has_preamble ? 'content' : 'event', silence_seconds, seconds };
@@ -239,27 +242,27 @@ function peekOptions(plan: AttemptPlan, response: UpstreamResponse): PeekOptions
   return { clock, until: 'bytes', silence_seconds: patience, seconds: Infinity };
 }
 
-/** The beginning of a response, read before anybody is given any of it. */
+/** The beginning of a response, buffered before any of it is relayed. */
 export interface Beginning {
   readonly chunks: readonly Buffer[];
   /**
-   * Why no more is read: what was waited for is there; the response ended or broke before; nothing came for too long; it took so
-   * long, or became so much, that it is passed on.
+   * Why buffering ended. `complete`: found what was wanted; `ended`, `broken`: the response did before; `silent`: idle timeout;
+   * `enough`: too long or too large, so it is relayed.
    */
   readonly by: 'complete' | 'ended' | 'broken' | 'silent' | 'enough';
   readonly event?: { readonly name: string; readonly data: string };
 }
 
-/** How much of a response is read. */
+/** How much of a response to buffer. */
 export interface PeekOptions {
-  /** What is waited for: any bytes, the first event, the first event behind the preamble, or the end. */
+  /** Until any bytes, the first event, the first event behind the preamble, or the end. */
   readonly until: 'bytes' | 'event' | 'content' | 'end';
   readonly silence_seconds: number;
   readonly seconds: number;
   readonly clock: Clock;
 }
 
-/** What is kept of a response that has begun, at most; its head alone says that the upstream is at work. */
+/** Bound on the bytes of a buffered beginning. */
 const PEEK_BYTES_MAX = 262_144;
 const ERROR_PEEK_BYTES_MAX = 65_536;
 const PREAMBLE_EVENTS_MAX = 64;
@@ -267,7 +270,7 @@ const PREAMBLE_SECONDS = 2;
 
 const ignore = (): void => {};
 
-/** Reads the beginning of a response; the rest stays in it, with its back-pressure. */
+/** Buffers the beginning of a response; the rest stays in it, with back-pressure. */
 export class Peek {
   done: Beginning | undefined;
   readonly #response: UpstreamResponse;
@@ -276,7 +279,7 @@ export class Peek {
   readonly #chunks: Buffer[] = [];
   readonly #timers: Timer[] = [];
   #feed: ((chunk: Buffer) => void) | undefined;
-  /** Reads what came last as an event: some servers leave out the blank line behind it. */
+  /** Parses the last bytes as an event: some servers omit the blank line behind it. */
   #flush: (() => void) | undefined;
   #inflate: Duplex | undefined;
   #size = 0;
@@ -291,7 +294,7 @@ export class Peek {
     response.on('end', this.#onEnd);
     response.on('error', this.#onBroken);
     response.on('close', this.#onBroken);
-    // What has come by now is often all that is waited for.
+    // The bytes so far are often sufficient.
     response.resume();
     if (this.done !== undefined) return;
     this.#timers.push(clock.after(silence_seconds * 1000, () => this.end('silent')));
@@ -316,7 +319,7 @@ export class Peek {
     response.off('end', this.#onEnd);
     response.off('error', this.#onBroken);
     response.off('close', this.#onBroken);
-    // Whoever reads on listens a moment later.
+    // The next reader attaches a moment later.
     response.on('error', ignore);
     this.#inflate?.destroy();
     this.#resolve?.(this.done);
@@ -328,7 +331,7 @@ export class Peek {
       this.end(this.#options.until === 'end' ? 'complete' : 'ended');
     };
     if (this.#inflate === undefined) end();
-    // What came last is still being read.
+    // The last chunk is still being parsed.
     else this.#inflate.on('end', end).end();
   };
 
@@ -361,10 +364,10 @@ export class Peek {
       return;
     }
     this.#inflate = decompressor(encoding!);
-    // What cannot be read is not for us to judge.
-    const giveUp = () => this.end('enough');
-    this.#inflate?.on('data', read).on('error', giveUp);
-    this.#feed = this.#inflate === undefined ? giveUp : (chunk) => void this.#inflate!.write(chunk);
+    // An unreadable body is relayed.
+    const abandon = () => this.end('enough');
+    this.#inflate?.on('data', read).on('error', abandon);
+    this.#feed = this.#inflate === undefined ? abandon : (chunk) => void this.#inflate!.write(chunk);
   }
 
   #onEvent({ event: name = 'message', data }: EventSourceMessage): void {
@@ -380,80 +383,6 @@ export class Peek {
   }
 }
 
-/** Types of events that say that an answer will come, and nothing of it: of Messages, and of Responses. */
-const PREAMBLE: ReadonlySet<unknown> = new Set([
-  'message_start',
-  'ping',
-  'response.created',
-  'response.queued',
-  'response.in_progress',
-]);
-
-/** Events that open a part of an answer: of Messages, and of Responses. What they open may be empty. */
-const OPENINGS: ReadonlySet<unknown> = new Set([
-  'content_block_start',
-  'response.output_item.added',
-  'response.content_part.added',
-  'response.reasoning_summary_part.added',
-]);
-
-/** Parts that are empty when they are opened; a call says which tool. */
-const EMPTY_PARTS: ReadonlySet<unknown> = new Set([
-  'text',
-  'thinking',
-  'message',
-  'reasoning',
-  'output_text',
-  'summary_text',
-]);
-
-type Part = Readonly<Partial<Record<'type' | 'text' | 'thinking' | 'content', unknown>>>;
-
-interface Chunk {
-  readonly type?: unknown;
-  readonly content_block?: Part;
-  readonly item?: Part;
-  readonly part?: Part;
-  readonly choices?: readonly {
-    readonly delta?: Readonly<Record<string, unknown>>;
-    readonly finish_reason?: unknown;
-  }[];
-}
-
-const isNothing = (value: unknown) =>
-  value === undefined || value === null || value === '' || (Array.isArray(value) && value.length === 0);
-
-/**
- * Whether an event carries no content yet: some upstreams send one and then fail. One known by its name is not parsed, as some repeat
- * the whole request in it.
- */
-function isPreamble(name: string, data: string): boolean {
-  return PREAMBLE.has(name) || (saysNothingYet(data) && errorOfEvent(name, data) === undefined);
-}
-
-function saysNothingYet(data: string): boolean {
-  let chunk: Chunk | null;
-  try {
-    chunk = JSON.parse(data) as Chunk | null;
-  } catch {
-    return false;
-  }
-  if (PREAMBLE.has(chunk?.type)) return true;
-  if (OPENINGS.has(chunk?.type)) return isEmptyPart(chunk?.content_block ?? chunk?.item ?? chunk?.part);
-  const choices = chunk?.choices;
-  if (!Array.isArray(choices)) return false;
-  return choices.every(({ delta = {}, finish_reason }) => {
-    return (
-      isNothing(finish_reason) && Object.entries(delta).every(([key, value]) => key === 'role' || isNothing(value))
-    );
-  });
-}
-
-function isEmptyPart(part: Part | undefined): boolean {
-  if (part === undefined || part === null || !EMPTY_PARTS.has(part.type)) return false;
-  return isNothing(part.text) && isNothing(part.thinking) && isNothing(part.content);
-}
-
 const OUTCOME_OF_STATUS: Readonly<Record<number, AttemptOutcome>> = {
   401: 'credential',
   402: 'payment',
@@ -467,7 +396,7 @@ const OUTCOME_OF_STATUS: Readonly<Record<number, AttemptOutcome>> = {
   529: 'overloaded',
 };
 
-/** The outcome that a status stands for, and what else an error response says. */
+/** The outcome of an error response by its meaning, else by its status. */
 export function outcomeOf(status: number, error: ReadError | undefined): AttemptOutcome {
   if (status < 400) return 'answered';
   const found = error && meaningOf(error, status);
@@ -482,12 +411,12 @@ export function mayBeBilled({ outcome, certainty }: Pick<AttemptRecord, 'outcome
 }
 
 /**
- * What an attempt says about the upstream, where a caller can't make it up: an error about something else than the model is no reason to
- * remember that it is missing, and a refusal of the request may repeat what the caller wrote.
+ * The effect of an attempt on the state of the upstream. Callers must not be able to forge it: an error about something else does
+ * not mark the model as missing, and a 400 may quote the caller.
  */
 export function effectOf({ outcome, status = 0, names_model, by_phrase, full_context }: FailedAttempt): AttemptEffect {
   const { effect } = FAILOVER_TABLE[outcome];
-  // It answered, with a status that says nothing good of it.
+  // An overflow with a 5xx status is neither a success nor a failure.
   if (full_context !== undefined && status >= 500) return 'neutral';
   if (effect === 'model_missing' && !names_model) return 'neutral';
   if (outcome === 'limited' && status !== 429) return 'neutral';
@@ -496,18 +425,18 @@ export function effectOf({ outcome, status = 0, names_model, by_phrase, full_con
   return by_phrase && outcome !== 'caller' ? 'neutral' : effect;
 }
 
-/** What is said of an attempt without a status: to the client that no upstream served, and in lists. */
+/** Outcomes without a status in words: for the client, and in lists. */
 const WITHOUT_STATUS: Readonly<Partial<Record<AttemptOutcome, string>>> = {
   unreachable: 'no connection',
-  unanswered: 'no answer',
+  unanswered: 'no response',
 };
 const BRIEFLY: typeof WITHOUT_STATUS = {
   ...WITHOUT_STATUS,
-  foreign: 'an answer that is not of its protocol',
-  empty: 'an answer that ended before it began',
+  foreign: 'a non-API response',
+  empty: 'an empty response',
 };
 
-/** In a few words, for lists and for those who wait for it. */
+/** A failed attempt in a few words, for lists. */
 export function describeFailed({ outcome, status, code }: FailedAttempt): string {
   if (status !== undefined && status >= 400) return `status ${status}`;
   const words = BRIEFLY[outcome] ?? outcome;
@@ -519,7 +448,7 @@ export function describeForClient({ outcome, status }: FailedAttempt): string {
   return status === undefined ? (WITHOUT_STATUS[outcome] ?? outcome) : `status ${status}`;
 }
 
-/** An answer that failed. @param error of it, with its text */
+/** A failed response. @param error of it, with its text */
 function failure(
   outcome: AttemptOutcome,
   status: number | undefined,
@@ -548,9 +477,9 @@ function unanswered(error: NodeJS.ErrnoException, name: string, { attempts }: Se
   };
 }
 
-/** What a client is told of a request that got no answer. A certificate that is not accepted is no connection either. */
+/** The error for a request without a response. A rejected certificate is no connection either. */
 function connectionError(error: NodeJS.ErrnoException, name: string, is_sent: boolean): StageError {
-  if (is_sent) return dropped(name, 'before it answered');
+  if (is_sent) return dropped(name, 'before it responded');
   const is_of_proxy = error instanceof NoTunnel || error instanceof ProxyUnreachable;
   const why = is_of_proxy ? `: ${error.message}` : error.code === undefined ? '' : ` (${error.code})`;
   const message = `No connection to the upstream "${name}"${why}.`;
@@ -563,19 +492,19 @@ function dropped(name: string, when: string): StageError {
 }
 
 function silent(name: string): StageError {
-  const message = `The upstream "${name}" began to answer and then sent nothing; the same request sent again is paid again.`;
+  const message = `The upstream "${name}" began its response and then sent nothing; a retry is billed again.`;
   const headers = { 'x-should-retry': 'false' };
   return new StageError('upstream_timeout', message, { details: { upstream: name }, headers });
 }
 
-/** An answer of which the beginning is known. */
+/** A response with its beginning. */
 interface Answered {
   readonly response: UpstreamResponse;
   readonly beginning: Beginning;
   readonly name: string;
   /** Milliseconds since the epoch. */
   readonly now: number;
-  /** Whether an answer may be anything but a page, as of APIs that answer with files or with nothing. */
+  /** Whether anything but an HTML page is a valid response, as of APIs with files or empty bodies. */
   readonly is_other: boolean;
 }
 
@@ -585,7 +514,7 @@ const passedOn = ({ response, beginning: { chunks, by } }: Answered) => ({
   is_whole: by === 'complete' && response.complete,
 });
 
-/** Why an answer is none to give to the client as long as somebody else can answer; `undefined` where it is one. */
+/** Why a response does not serve the request; `undefined` where it does. */
 function classify(answered: Answered): Failure | undefined {
   const { response, beginning, name } = answered;
   const { statusCode: status = 0, headers } = response;
@@ -603,13 +532,13 @@ function classifyError(answered: Answered, status: number): Failure {
   const { response, beginning, name, now, is_other } = answered;
   const text = errorText(response, beginning.chunks);
   const said = readError(text);
-  // What is missing there may be a file, and says nothing about a model.
+  // A file may be missing there, not the model.
   const outcome = outcomeOf(status, is_other && status === 404 ? undefined : said);
   const found = failure(outcome, status, is_other ? undefined : { said, text });
-  // Clients are told that the conversation is too long in words of their own, whatever it was said in.
+  // A context overflow is reworded for clients, whatever its form.
   const foreign =
     found.full_context === undefined
-      ? refuseForeign({ response, name, now, first: beginning.chunks[0], is_other, reason: said.message })
+      ? nonApiError({ response, name, now, first: beginning.chunks[0], is_other, reason: said.message })
       : undefined;
   const error = foreign ?? (beginning.by === 'broken' ? dropped(name, 'in the middle of its response') : undefined);
   return {
@@ -627,24 +556,24 @@ function classifyStream(answered: Answered): Failure | undefined {
   const said = event === undefined ? errorIn(text) : errorOfEvent(event.name, text);
   if (said !== undefined) {
     const retry_after_seconds = retryAfterSeconds(response.headers, now, event?.data);
-    return { ...classifySaid(answered, said, text), retry_after_seconds };
+    return { ...classifyErrorBody(answered, said, text), retry_after_seconds };
   }
-  // It broke off before it had said anything.
-  if (event !== undefined && endSaidIn(event.data) === 'broken_off')
+  // It broke off before any content.
+  if (event !== undefined && responseEndIn(event.data) === 'broken_off')
     return { ...failure('failed', 502), ...passedOn(answered) };
   if (by === 'complete') return undefined;
-  // Whatever it is, it is all that the upstream has to say.
+  // An unusual body of a stream is relayed when nothing better follows.
   if (by === 'ended' && saysSomething(response, chunks)) return { ...failure('empty', 200), ...passedOn(answered) };
   return { ...failure('empty', 200), error: dropped(name, 'before its stream said anything') };
 }
 
-/** An answer that says that it is an error, whatever its status. */
-function classifySaid(answered: Answered, said: ReadError, text: string): Failure {
+/** A response that is an error by its body. */
+function classifyErrorBody(answered: Answered, said: ReadError, text: string): Failure {
   const status = statusOf(said);
   return { ...failure(outcomeOf(status, said), status, { said, text }), ...passedOn(answered) };
 }
 
-/** Whether there is more than comments in what was meant to be a stream. */
+/** Whether a stream has more than comments. */
 function saysSomething(response: UpstreamResponse, chunks: readonly Buffer[]): boolean {
   if (chunks.length === 0) return false;
   return !isPlain(response.headers['content-encoding']) || /^[^:\s]/m.test(errorText(response, chunks));
@@ -654,21 +583,21 @@ function classifyDocument(answered: Answered, status: number): Failure | undefin
   const { response, beginning, name, now, is_other } = answered;
   const { by, chunks } = beginning;
   if (by === 'broken') return { ...failure('empty', status), error: dropped(name, 'in the middle of its response') };
-  const foreign = refuseForeign({ response, name, now, first: chunks[0], is_other });
+  const foreign = nonApiError({ response, name, now, first: chunks[0], is_other });
   if (foreign !== undefined) {
     response.destroy();
-    // A page says that no model was asked, and so does a redirect; nothing at all says nothing.
+    // After a page or a redirect no model was run; after an empty body that is unknown.
     return { ...failure(chunks.length === 0 && status < 300 ? 'empty' : 'foreign', status), error: foreign };
   }
   if (is_other) return undefined;
   const text = isPlain(response.headers['content-encoding']) ? chunks[0]!.toString('utf8') : '';
   const said = BEGINS_AS_ERROR.test(text.slice(0, 64)) ? errorIn(text) : undefined;
-  return said && classifySaid(answered, said, text);
+  return said && classifyErrorBody(answered, said, text);
 }
 
 const ERROR_BYTES_MAX = 262_144;
 
-/** The text of an error's body; empty for one that cannot be read. */
+/** The text of an error response; empty where it cannot be decoded. */
 function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): string {
   const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks);
   const encoding = headers['content-encoding'];
@@ -681,11 +610,11 @@ function errorText({ headers }: UpstreamResponse, chunks: readonly Buffer[]): st
 }
 
 /**
- * What is wrong with an answer that is not the API's: a redirect, a page, nothing at all. Its status is kept when it is
- * an error, because clients decide by it whether to try again.
- * @param answered.reason what it says, which the client is told
+ * The error for a non-API response: a redirect, a page, an empty body. Keeps an error status, by which clients decide whether to
+ * retry.
+ * @param answered.reason error message in it, for the client
  */
-function refuseForeign(
+function nonApiError(
   answered: Pick<Answered, 'response' | 'name' | 'now' | 'is_other'> & {
     readonly first: Buffer | undefined;
     readonly reason?: string;
@@ -694,10 +623,10 @@ function refuseForeign(
   const { response, name, now, is_other, first, reason = '' } = answered;
   const status = response.statusCode!;
   const takes_bytes = is_other && status < 300;
-  const found = takes_bytes ? notBytes(response) : foreignContent(response, first);
+  const found = takes_bytes ? notBytes(response) : nonApiContent(response, first);
   if (found === undefined) return undefined;
-  const expected = is_other ? 'an answer of its API' : 'JSON';
-  const fact = `The upstream "${name}" answered with ${found} (status ${status}) where ${expected} was expected`;
+  const expected = is_other ? 'a response of its API' : 'JSON';
+  const fact = `The upstream "${name}" returned ${found} (status ${status}) instead of ${expected}`;
   const message = reason === '' ? `${fact}.` : `${fact}. It says: ${reason}`;
   const retry_after = retryAfterSeconds(response.headers, now);
   return new StageError('upstream_invalid', message, {
@@ -705,7 +634,7 @@ function refuseForeign(
     ...(status >= 400 && status <= 599 && { status }),
     headers: {
       ...(retry_after !== undefined && { 'retry-after': retryAfterText(retry_after) }),
-      // A client error stays one however often it is repeated.
+      // A client error does not go away by a retry.
       ...(status >= 400 && status < 500 && status !== 429 && { 'x-should-retry': 'false' }),
     },
   });
@@ -713,13 +642,13 @@ function refuseForeign(
 
 const NO_STATUS = 'a status that HTTP does not have';
 
-/** A page is what somebody in between has to say. */
+/** An HTML page comes from a proxy in between. */
 function notBytes({ statusCode, headers }: UpstreamResponse): string | undefined {
   if (statusCode! < 200) return NO_STATUS;
   return mediaType(headers['content-type']).includes('html') ? 'an HTML page' : undefined;
 }
 
-function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer | undefined): string | undefined {
+function nonApiContent({ statusCode, headers }: UpstreamResponse, first: Buffer | undefined): string | undefined {
   const status = statusCode!;
   if (status < 200 || status > 599) return NO_STATUS;
   if (status >= 300 && status < 400) return 'a redirect';
@@ -735,7 +664,7 @@ function foreignContent({ statusCode, headers }: UpstreamResponse, first: Buffer
 }
 
 /**
- * What a body declared as JSON begins with instead of an object or a list. Leading blanks are skipped (some servers send them while
+ * The beginning of a body declared as JSON that is no object or list. Leading blanks are skipped (some servers send them while
  * they compute); a byte order mark is accepted.
  */
 function noJson(begin: string): string | undefined {

@@ -1,16 +1,16 @@
 /**
- * The walk of a request over the upstreams that can serve it, until one does.
+ * Failover: tries the upstreams that can serve a request, until one does.
  * @module
  */
 import { crc32 } from 'node:zlib';
 import { ERRORS, StageError } from '../../../base/contract/errors.ts';
 import type {
+  AttemptOrigin,
   AttemptReason,
   AttemptRecord,
   Candidate,
   DropReason,
   Trial,
-  Witness,
 } from '../../../base/contract/forwarding.ts';
 import type { Protocol } from '../../../base/contract/protocol.ts';
 import type { Services } from '../../../base/contract/services.ts';
@@ -21,8 +21,8 @@ import { formatTraceParent } from '../../../base/kit/net/trace-context.ts';
 import { retryAfterSeconds, retryAfterText } from '../../../base/kit/retry-after.ts';
 import {
   DESCRIBING,
+  definitionNamed,
   definitionOf,
-  endSaidIn,
   errorIn,
   errorOfEvent,
   type FailedRequest,
@@ -32,12 +32,13 @@ import {
   RETRY_HEADERS,
   type ReadError,
   readProblem,
+  responseEndIn,
   sessionInHeaders,
   shortenCache,
   statusOf,
 } from '../../protocols/index.ts';
 import { FAILOVER_TABLE, type FailoverRow } from '../failover-table.ts';
-import { mayNotBeAsked, unavailable } from '../routes.ts';
+import { mustNotBeTried, unavailable } from '../routes.ts';
 import { type ForwardContext, type PreparedRequest, protocolAt, requestFor, type Target } from '../target.ts';
 import {
   attemptOnce,
@@ -49,21 +50,21 @@ import {
   type ServedAttempt,
 } from './attempt.ts';
 
-/** Codes of errors that say that an upstream broke off what it had begun. */
+/** Error codes for a response that an upstream broke off. */
 const BROKEN: ReadonlySet<string | undefined> = new Set(['upstream_failed', 'upstream_timeout', 'upstream_invalid']);
 
 const BROKE_OFF = 'broke off its answer';
 
-/** A longer event is looked through when it comes, so that none is kept. */
+/** Longer events are searched when they arrive, and not kept. */
 const KEPT_CHARS_MAX = 16_384;
 
-/** What an error in an answer says that the upstream did wrong; '' where it is about the request or the account. */
+/** The fault of the upstream that an error in a response reports; '' where it is about the request or the account. */
 function faultIn(status: number, error: ReadError | undefined): string {
   const { effect } = FAILOVER_TABLE[outcomeOf(status, error)];
   return effect === 'failure' ? `status ${status} in its answer` : '';
 }
 
-/** What requests are sent with. */
+/** What attempts need. */
 export interface AttemptSurroundings {
   readonly services: Services;
   readonly targets: ReadonlyMap<string, Target>;
@@ -78,32 +79,32 @@ interface Ready {
   readonly is_last: boolean;
 }
 
-/** The attempts of one request, and what became of its answer. */
+/** The attempts of one request, and the result of its response. */
 export class Attempts {
   readonly #ctx: ForwardContext;
   readonly #services: Services;
   readonly #targets: ReadonlyMap<string, Target>;
   readonly #random: () => number;
   readonly #began: number;
-  readonly #witness: Witness;
+  readonly #witness: AttemptOrigin;
   readonly #failed: FailedAttempt[] = [];
   #candidates: readonly Candidate[] = [];
   #refusal: unknown;
   #served: ServedAttempt | undefined;
-  /** Upstreams that could not even be asked, as in the fact `route.dropped`. */
+  /** Upstreams that could not be tried, as in the fact `route.dropped`. */
   readonly #dropped: string[] = [];
   #dropped_headers: readonly string[] | undefined;
   #trial: Trial | undefined;
-  /** What the answer said went wrong after it had begun; see `faultIn`. */
+  /** The fault that the response reported after its beginning; see `faultIn`. */
   #fault: string | undefined;
-  /** The last three events of the answer: how it ended is looked up in them when it is over. */
+  /** The last three events of the response, which say how it ended. */
   #last_event = '';
   #second_last_event = '';
   #third_last_event = '';
-  /** What an event says of the end that was too long to be kept. */
-  #end_said: ReturnType<typeof endSaidIn>;
+  /** The end that an event reported which was too long to be kept. */
+  #end_said: ReturnType<typeof responseEndIn>;
   #is_streamed = false;
-  /** A `retry-after` for the answer that is passed on; `null` where it has one that its clients cannot read. */
+  /** `retry-after` of the final response; `null` removes one that its clients cannot read. */
   #retry_after: string | null | undefined;
 
   constructor(ctx: ForwardContext, { services, targets, random }: AttemptSurroundings) {
@@ -112,11 +113,11 @@ export class Attempts {
     this.#targets = targets;
     this.#random = random;
     this.#began = services.clock.monotonic();
-    // Before the body is sent, since it may not be kept after that.
+    // Before the body is sent: it may be freed then.
     this.#witness = witnessOf(ctx);
   }
 
-  /** Sends the request until it is served or nobody is left to serve it. Raises what `forward` declares. */
+  /** Tries upstreams until one serves the request or none is left. Raises what `forward` declares. */
   async serve(): Promise<Relay> {
     try {
       this.#candidates = this.#findCandidates();
@@ -130,12 +131,12 @@ export class Attempts {
           if (preparing !== undefined) await preparing;
           ready = this.#makeReady(candidate, left === 0);
         } catch (error) {
-          this.#passOver(candidate, error);
+          this.#dropFirstCandidate(candidate, error);
           this.#requireWaiting();
           continue;
         }
         this.#requireWaiting();
-        // Meanwhile another request may have become the one that tries an upstream again.
+        // Another request may have become the half-open trial meanwhile.
         if (this.#isClosed(candidate, left === 0)) continue;
         let result = await this.#attempt(ready);
         if (!('relay' in result)) result = await this.#repeat(ready, result, left);
@@ -146,25 +147,25 @@ export class Attempts {
         discard(result);
       }
       this.#correctLast('exhausted');
-      return this.#giveUp();
+      return this.#finalError();
     } finally {
       if (this.#dropped_headers !== undefined) this.#ctx.set('request.dropped_headers', this.#dropped_headers);
       this.#writeFacts();
     }
   }
 
-  /** The head of the answer, before the client has it. */
+  /** The head of the response, before the client gets it. */
   see(head: ResponseHead): void {
     if (this.#retry_after === null) head.remove('retry-after');
     else if (this.#retry_after !== undefined) head.set('retry-after', this.#retry_after);
   }
 
-  /** An event of the answer on its way to the client: an error in it means what its status would have meant. */
+  /** An event of the response on its way to the client. An error in it counts like its status. */
   hear({ name, data, large }: ResponseEvent): void {
     if (this.#served === undefined) return;
     this.#is_streamed = name !== undefined;
     const text = large?.outline ?? data;
-    if (text.length > KEPT_CHARS_MAX) this.#end_said = endSaidIn(text);
+    if (text.length > KEPT_CHARS_MAX) this.#end_said = responseEndIn(text);
     else {
       this.#third_last_event = this.#second_last_event;
       this.#second_last_event = this.#last_event;
@@ -177,7 +178,7 @@ export class Attempts {
 
   /** The request is over. @param error_code of the gateway's own error, if it ended with one */
   end(error_code: string | undefined): void {
-    const fault = this.#fault ?? this.#faultTold(error_code);
+    const fault = this.#fault ?? this.#reportedFault(error_code);
     const broken_off = fault ?? this.#howBroken(error_code) ?? '';
     if (this.#served === undefined) this.#trial?.leave();
     else if (broken_off !== '') this.#trial?.leave('broken_off', broken_off);
@@ -185,34 +186,33 @@ export class Attempts {
     this.#trial = undefined;
   }
 
-  /** What is wrong with an answer that had begun; `undefined` where it is whole, or nobody knows. */
+  /** The fault of a response that had begun; `undefined` where it is whole, or nothing is known. */
   #howBroken(error_code: string | undefined): string | undefined {
     const last = [this.#last_event, this.#second_last_event, this.#third_last_event];
-    const ends = [this.#end_said, ...last.map(endSaidIn)];
+    const ends = [this.#end_said, ...last.map(responseEndIn)];
     if (ends.includes('broken_off')) {
       const said = last.map(errorIn).find((found) => found !== undefined);
       return said === undefined || faultIn(statusOf(said), said) !== '' ? BROKE_OFF : undefined;
     }
-    // An answer that is whole may still be none to use, which is the model's doing.
+    // A whole response may be unusable, which is the fault of the model.
     if (ends.includes('whole'))
       return error_code !== 'upstream_failed' && BROKEN.has(error_code) ? BROKE_OFF : undefined;
     return BROKEN.has(error_code) || (error_code === undefined && this.#lacksItsEnd()) ? BROKE_OFF : undefined;
   }
 
-  /** An error in an answer that was told with the status that it stands for: whose it is, its status says. */
-  #faultTold(error_code: string | undefined): string | undefined {
+  /** The fault of an error that the response reported with its status. */
+  #reportedFault(error_code: string | undefined): string | undefined {
     const status = error_code === 'upstream_failed' ? this.#ctx.get('error.status') : undefined;
     return status === undefined || status === ERRORS.upstream_failed.status ? undefined : faultIn(status, undefined);
   }
 
-  /** Whether a stream said nothing of its end, in a protocol whose servers all do. */
+  /** Whether a stream has no end event, in a protocol whose servers always send one. */
   #lacksItsEnd(): boolean {
-    const spoken = this.#ctx.get('route.protocol');
-    const is_told = spoken === 'messages' || spoken === 'responses';
-    return this.#is_streamed && is_told && !this.#ctx.aborted && this.#ctx.get('outcome.unread') !== true;
+    const has_end = definitionNamed(this.#ctx.get('route.protocol'))?.stream.has_end === true;
+    return this.#is_streamed && has_end && !this.#ctx.aborted && this.#ctx.get('outcome.unread') !== true;
   }
 
-  /** A stage that routes may name one upstream and nothing else. */
+  /** The candidates of the routing stage, which may set `route.upstream` alone. */
   #findCandidates(): readonly Candidate[] {
     const { candidates } = this.#ctx;
     if (candidates !== undefined && candidates.length > 0) return candidates;
@@ -220,15 +220,15 @@ export class Attempts {
     return [{ upstream, upstream_model: this.#ctx.get('route.upstream_model'), facts: {} }];
   }
 
-  /** What keeps requests from a candidate now. */
+  /** Why a candidate takes no requests now. */
   #closed({ upstream, upstream_model }: Candidate) {
     return this.#services.upstreams.closed(upstream.name, upstream_model, this.#witness);
   }
 
-  /** Upstreams may have changed since the request was routed. The last one is asked all the same, unless nobody may. */
+  /** Whether to skip a candidate: its state may have changed since routing. The last one is tried unless `mustNotBeTried`. */
   #isClosed(candidate: Candidate, is_last: boolean): boolean {
     const closed = this.#closed(candidate);
-    if (closed === undefined || (is_last && !mayNotBeAsked(closed, candidate.is_alone === true))) return false;
+    if (closed === undefined || (is_last && !mustNotBeTried(closed, candidate.is_alone === true))) return false;
     this.#refusal ??= unavailable(candidate, closed, this.#services.clock.now());
     this.#drop(candidate.upstream.name, closed.because);
     return true;
@@ -236,10 +236,10 @@ export class Attempts {
 
   #drop(upstream: string, reason: DropReason): void {
     this.#dropped.push(`${upstream}: ${reason}`);
-    this.#ctx.noteDropped(upstream, reason);
+    this.#ctx.recordDropped(upstream, reason);
   }
 
-  /** Facts, hooks and prompt cache for a candidate; as a rule nothing of that is to be waited for. */
+  /** Facts, hooks and prompt cache for a candidate; usually synchronous. */
   #prepare({ facts, upstream }: Candidate, is_last: boolean): void | Promise<void> {
     const own = facts['route.dropped'];
     const dropped = own === undefined || this.#dropped.length === 0 ? own : [...own, ...this.#dropped];
@@ -259,14 +259,14 @@ export class Attempts {
     return { candidate, target, request, is_last };
   }
 
-  /** What keeps the request from this upstream is told only if no other can be asked. Raises what is no refusal. */
-  #passOver({ upstream: { name } }: Candidate, error: unknown): void {
+  /** Keeps the error of a candidate for the case that no other can be tried. Raises errors that are not of stages. */
+  #dropFirstCandidate({ upstream: { name } }: Candidate, error: unknown): void {
     if (!(error instanceof StageError)) throw error;
     this.#refusal = error;
     this.#drop(name, REASON_OF_CODE[error.code] ?? 'stage');
     if (!(error.cause instanceof Error)) return;
     const about = { request_id: this.#ctx.get('request.id'), upstream: name, reason: error.cause.message };
-    this.#services.log.info(about, 'an upstream cannot be asked');
+    this.#services.log.info(about, 'an upstream cannot be tried');
   }
 
   #attempt({ candidate, target, request, is_last }: Ready): Promise<ServedAttempt | FailedAttempt> {
@@ -292,7 +292,7 @@ export class Attempts {
     });
   }
 
-  /** Longest wait for an answer: without a stream, nothing of it comes before it is complete. */
+  /** First-byte timeout. Without a stream, nothing arrives before the response is complete. */
   #firstByteSeconds(): number {
     const { first_byte_seconds, non_streaming_first_byte_seconds } = this.#services.config.server.timeouts;
     const soon = this.#ctx.get('request.stream') === true || this.#ctx.get('request.protocol') === 'count_tokens';
@@ -309,7 +309,7 @@ export class Attempts {
     return Math.min(this.#services.config.routing.attempts.max, this.#candidates.length + 1);
   }
 
-  /** Asks the same upstream once more, after a wait, where that may help. @param left how many were not asked yet: they come first */
+  /** Retries the same upstream once, after a wait, where that may help. @param left number of untried upstreams, which come first */
   async #repeat(ready: Ready, result: FailedAttempt, left: number): Promise<ServedAttempt | FailedAttempt> {
     const { candidate, target } = ready;
     const isOpen = () => this.#closed(candidate)?.because === 'open';
@@ -330,7 +330,7 @@ export class Attempts {
     return repeated;
   }
 
-  /** How long to wait, in milliseconds, before the same upstream is asked again; `undefined` where it is not. */
+  /** Wait before the retry of the same upstream, in milliseconds; `undefined`: no retry. */
   #waitBeforeRepeat({ outcome, retry_after_seconds: asked }: FailedAttempt): number | undefined {
     const { again }: FailoverRow = FAILOVER_TABLE[outcome];
     if (Number(this.#ctx.headers['x-stainless-retry-count'] ?? 0) > 0) return undefined;
@@ -339,14 +339,14 @@ export class Attempts {
       return is_short ? asked * 1000 : undefined;
     }
     if (again !== 'after_wait') return undefined;
-    if (asked === undefined) return LEAST_MS + this.#random() * JITTER_MS;
+    if (asked === undefined) return WAIT_MS + this.#random() * JITTER_MS;
     return asked <= OVERLOADED_MAX ? asked * 1000 : undefined;
   }
 
   #wait(ms: number): Promise<StageError | undefined> {
     return new Promise((resolve) => {
       const timer = this.#services.clock.after(ms, () => resolve(undefined));
-      this.#ctx.drainWithin(undefined);
+      this.#ctx.readToEndWithin(undefined);
       this.#ctx.onCancel((reason) => {
         timer.close();
         resolve(reason);
@@ -402,10 +402,10 @@ export class Attempts {
       ms: Math.round(ms * 10) / 10,
       ...(request_id !== undefined && { upstream_request_id: request_id }),
     };
-    this.#ctx.noteAttempt(record, received_bytes ?? 0, began_at);
+    this.#ctx.recordAttempt(record, received_bytes ?? 0, began_at);
   }
 
-  /** Raises why nobody waits for a request any more: getting ready takes its time, and nothing is sent after it. */
+  /** Raises the error of a request that was cancelled during the preparation. */
   #requireWaiting(): void {
     const { given_up, aborted } = this.#ctx;
     if (given_up === undefined && !aborted) return;
@@ -413,15 +413,15 @@ export class Attempts {
     throw given_up ?? new StageError('bad_http', 'The client went away.');
   }
 
-  /** It was to go on to another upstream, and did not. */
+  /** Corrects the reason of the last attempt where no other followed. */
   #correctLast(reason: AttemptReason): void {
     const last = this.#ctx.attempts.at(-1);
     if (!last?.reason.startsWith('next_')) return;
-    this.#ctx.noteAttempt({ ...last, reason }, this.#ctx.relayed_bytes);
+    this.#ctx.recordAttempt({ ...last, reason }, this.#ctx.relayed_bytes);
   }
 
-  /** Passes on the answer that says most, or raises an error of our own. */
-  #giveUp(): Relay {
+  /** The final error: relays the most useful response of an upstream, or raises an error of the gateway. */
+  #finalError(): Relay {
     if (this.#failed.length === 0) throw this.#refusal;
     const chosen = chooseFinal(this.#failed, this.#waits());
     for (const failed of this.#failed) if (failed !== chosen.attempt) discard(failed);
@@ -436,11 +436,11 @@ export class Attempts {
     return { kind: 'relay', idle_seconds, ...reworded };
   }
 
-  /** What clients are told of a full context in place of words that they do not know; it is recorded. */
+  /** A context overflow in words that clients recognise; recorded in `upstream.error_rewritten`. */
   #reworded({ full_context, response, is_translated }: FailedAttempt): WholeAnswer | undefined {
     const served = this.#ctx.get('request.protocol');
     if (full_context === undefined || served === 'count_tokens') return undefined;
-    // An error in the upstream's words as a response of its own, whatever it came in: translation reads it there.
+    // As an error response with the upstream's words, which translation reads.
     if (is_translated)
       return inPlaceOf(response!, { status: 400, content_type: 'application/json', body: full_context });
     const reworded = rewordOverflow(served as Protocol, full_context, response!, {
@@ -453,7 +453,7 @@ export class Attempts {
     return reworded;
   }
 
-  /** After how many seconds each upstream may serve again, as far as it is known. */
+  /** Known times until upstreams may serve again, in seconds. */
   #waits(): readonly number[] {
     const now = this.#services.clock.now();
     const windows = this.#candidates.flatMap((candidate) => {
@@ -463,7 +463,7 @@ export class Attempts {
     return [...windows, ...this.#failed.flatMap(({ retry_after_seconds }) => retry_after_seconds ?? [])];
   }
 
-  /** Tells what the attempts came to, in the facts `upstream.*`: nothing where none was made. */
+  /** Writes the facts `upstream.*`, where there was an attempt. */
   #writeFacts(): void {
     const ctx = this.#ctx;
     const last = this.#served ?? this.#failed.at(-1);
@@ -473,7 +473,7 @@ export class Attempts {
     if (sends > 0) ctx.set('upstream.attempts', sends);
     if (all.some(({ resent }) => resent !== undefined)) ctx.set('upstream.retry', 'stale_socket');
     ctx.set('upstream.certainty', 'relay' in last ? 'answered' : last.certainty);
-    // What the upstream said, whatever the error in it stands for.
+    // The status on the wire, whatever an error in the response stands for.
     const status = 'relay' in last ? last.relay.response.statusCode : (last.response?.statusCode ?? last.status);
     if (status === undefined) return;
     ctx.set('upstream.status', status);
@@ -484,19 +484,19 @@ export class Attempts {
 
 const NO_BYTES = Buffer.alloc(0);
 
-/** Bytes of a body that count, from either end: turns of a conversation differ there. */
+/** Bytes of a body in its fingerprint, from either end: turns of a conversation differ there. */
 const FINGERPRINT_BYTES = 4096;
 
-/** The witness of a request's attempts. Two requests with one fingerprint only count for less. */
-function witnessOf(ctx: ForwardContext): Witness {
+/** Caller and fingerprint of a request, for circuit breakers. Requests with one fingerprint count once. */
+function witnessOf(ctx: ForwardContext): AttemptOrigin {
   const { bytes = NO_BYTES } = ctx.body ?? {};
-  // A session's first request is like that of another session.
+  // First requests of sessions are alike.
   const head = crc32(bytes.subarray(0, FINGERPRINT_BYTES), crc32(`${sessionInHeaders(ctx.headers)} ${ctx.url}`));
   const caller = ctx.get('principal.id') ?? `address ${ctx.get('request.client.address')}`;
   return { caller, request: crc32(bytes.subarray(-FINGERPRINT_BYTES), head) };
 }
 
-/** What the errors of our own stages say: that a limit has no room or nobody knows whether it has, that it cannot be translated. */
+/** Drop reasons by error codes of attempt hooks: limits and translation. */
 const REASON_OF_CODE: Readonly<Record<string, DropReason>> = {
   spend_limit_exceeded: 'limit',
   rate_limit_exceeded: 'limit',
@@ -506,22 +506,22 @@ const REASON_OF_CODE: Readonly<Record<string, DropReason>> = {
   invalid_request: 'protocol',
 };
 
-/** Longest wait that an upstream can ask for before it is asked again, in seconds. */
+/** Longest `retry-after` that the gateway waits for, in seconds: after 429, after 503 and 529. */
 const LIMITED_MAX = 2;
 const OVERLOADED_MAX = 5;
 
-/** The wait where it asks for none, in milliseconds: so long and up to so much more by chance. */
-const LEAST_MS = 500;
+/** Wait without `retry-after`, in milliseconds: minimum and jitter. */
+const WAIT_MS = 500;
 const JITTER_MS = 1000;
 
-/** Another upstream is asked: what is still to come of this answer is not waited for. */
+/** Cancels the rest of a response that is not passed on. */
 function discard({ response, is_whole }: FailedAttempt): void {
   if (!is_whole) response?.destroy();
 }
 
 /**
- * What the next attempt sends: the request, and where upstreams join the trace of the gateway the header that makes the span of
- * this attempt the parent of theirs.
+ * The request of the next attempt. Where upstreams join the trace of the gateway, `traceparent` makes the span of the attempt the
+ * parent of theirs.
  */
 function withTrace(
   request: PreparedRequest,
@@ -535,20 +535,20 @@ function withTrace(
   return { ...request, headers: { ...request.headers, traceparent } };
 }
 
-/** Longest wait that clients are told: the Messages client gives up at once for a longer one. */
+/** Longest `retry-after` for clients: for a longer one the Messages client gives up at once. */
 const RETRY_AFTER_MAX = 60;
 
-/** Statuses that are told before all others when no upstream could serve, in this order, the last of each. */
-const TOLD_FIRST: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
+/** Statuses that clients get before all others when no upstream could serve, in this order, the last of each. */
+const FIRST_REPORTED: readonly (readonly number[])[] = [[429], [401, 402, 403], [404], [501]];
 
-/** What the client of a request that no upstream served is answered: the answer of one of them, or an error of our own. */
+/** Response to a request that no upstream served: the response of one of them, or an error of the gateway. */
 type Final =
   | { readonly attempt: FailedAttempt; readonly retry_after: string | undefined }
   | { readonly attempt?: undefined; readonly error: StageError };
 
 /**
- * Chooses among attempts that failed, the last of them last. An upstream that was alone speaks for itself.
- * @param waits_seconds after how long an upstream may serve again, as far as it is known.
+ * Chooses the response among failed attempts, in their order. Of a single upstream it is the last.
+ * @param waits_seconds known times until upstreams may serve again
  */
 function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly number[]): Final {
   const last = failed.at(-1)!;
@@ -559,7 +559,7 @@ function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly n
   const seconds = Math.min(RETRY_AFTER_MAX, Math.max(1, Math.ceil(Math.min(...waits_seconds))));
   const retry_after = waits_seconds.length === 0 ? undefined : String(seconds);
   const headers: Record<string, string> = retry_after === undefined ? {} : { 'retry-after': retry_after };
-  for (const statuses of TOLD_FIRST) {
+  for (const statuses of FIRST_REPORTED) {
     const chosen = failed.findLast(
       ({ status, outcome }) => status !== undefined && outcome !== 'foreign' && statuses.includes(status),
     );
@@ -567,19 +567,19 @@ function chooseFinal(failed: readonly FailedAttempt[], waits_seconds: readonly n
     if (chosen === last || (chosen.is_whole && !chosen.is_translated && !last.is_translated)) {
       return own(chosen, retry_after);
     }
-    // Of an answer in a protocol that cannot be translated any more only the status is told.
+    // A response in another protocol can no longer be translated: the client gets its status.
     const { upstream, status } = chosen;
     const details = { upstream, upstream_status: status! };
     const message = `The upstream "${upstream}" refused the request with status ${status}.`;
     return { error: new StageError('upstream_failed', message, { status: status!, details, headers }) };
   }
-  // As one that was alone would say: each of them may be at work on the request.
+  // Each of them may still process the request, so clients should not retry by themselves.
   const all_late = last_of_each.every(({ error }) => error?.headers['x-should-retry'] === 'false');
   if (all_late) headers['x-should-retry'] = 'false';
-  const told = last_of_each.map((attempt) => `${attempt.upstream} (${describeForClient(attempt)})`);
-  const fact = `None of ${told.length} upstreams served the request: ${told.join(', ')}.`;
-  const again = all_late ? ' They may bill it all the same; the same request sent again is paid again.' : '';
-  return { error: new StageError('upstream_failed', fact + again, { details: { tried: told.length }, headers }) };
+  const tried = last_of_each.map((attempt) => `${attempt.upstream} (${describeForClient(attempt)})`);
+  const fact = `None of ${tried.length} upstreams served the request: ${tried.join(', ')}.`;
+  const again = all_late ? ' They may bill it nevertheless; a retry is billed again.' : '';
+  return { error: new StageError('upstream_failed', fact + again, { details: { tried: tried.length }, headers }) };
 }
 
 type WholeAnswer = Required<Pick<Relay, 'response' | 'begun'>>;
@@ -595,7 +595,7 @@ const OF_BYTES: ReadonlySet<string> = new Set([
 
 const nothing = () => undefined;
 
-/** An answer with the headers of another that say nothing of its bytes. */
+/** A response with another body; headers that do not describe the body stay. */
 function inPlaceOf(
   { rawHeaders }: UpstreamResponse,
   { status, content_type, body }: ReturnType<typeof overflowAnswer>,
@@ -622,8 +622,8 @@ function inPlaceOf(
 }
 
 /**
- * Says to clients of the upstream's own protocol that the conversation is too long, where the upstream says it in words they do
- * not know: they would never compact it. `undefined` where they know them, and get the upstream's bytes.
+ * Reports a context overflow in words that clients of the protocol recognise, so that they compact the conversation. `undefined`
+ * where they recognise the upstream's own.
  */
 function rewordOverflow(
   protocol: Protocol,
@@ -639,7 +639,7 @@ function rewordOverflow(
   return inPlaceOf(response, overflowAnswer(errors, problem, { ...how, said }));
 }
 
-/** What stands where clients read it: words of others that are told somewhere else they do not see. */
+/** Message and code where clients read them. */
 function inPlace(said: unknown): { readonly message: string; readonly code?: string } {
   if (!isObject(said)) return { message: '' };
   const found = isObject(said.response) ? said.response.error : said.error;

@@ -2,18 +2,19 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import { exchange } from '../../../base/kit/net/exchange.ts';
 import { formatNetworkError } from '../../../base/kit/net/format-network-error.ts';
-import { configuredWay } from '../../../base/kit/net/way.ts';
+import { configuredProxyRoute } from '../../../base/kit/net/proxy-route.ts';
 import { isPrintableLine } from '../../../base/kit/text/printable.ts';
-import { describeTranslated, fixedHeaders, messagesHeaders, upstreamCredential, upstreamPaths } from '../headers.ts';
+import { describeTranslated, fixedHeaders, headerPrefixes, upstreamCredential, upstreamPaths } from '../headers.ts';
+import { UPSTREAM_TYPES } from '../types/index.ts';
 
 const PAGE_BYTES_MAX = 4 * 1024 * 1024;
 const PAGES_MAX = 20;
-/** The most models of one upstream; a list with more is not believed. */
+/** Bound on the models of one upstream; a longer list is an error. */
 export const LISTED_MAX = 2000;
 
-/** What came of asking for a list: the ids without repetition and what is said of them, or why there is none. */
-export type AskedList =
-  | { readonly ids: readonly string[]; readonly told: ReadonlyMap<string, ToldOfModel> }
+/** A list of models: unique ids and their entries, or why there is none. */
+export type FetchedList =
+  | { readonly ids: readonly string[]; readonly told: ReadonlyMap<string, ModelListEntry> }
   | { readonly why: string };
 
 export interface Asking {
@@ -24,18 +25,17 @@ export interface Asking {
 }
 
 /**
- * Asks an upstream for the models that it has, with its credential and as its own clients do. Follows no redirect. Never
- * rejects: an upstream without a list, or with one that cannot be believed, is told in words.
+ * Reads the list of models of an upstream, with its credential. Follows no redirect. Never rejects: `why` says what is wrong.
  */
-export async function askForList(upstream: UpstreamConfig, asking: Asking): Promise<AskedList> {
+export async function fetchModelList(upstream: UpstreamConfig, asking: Asking): Promise<FetchedList> {
   const { seconds } = asking;
   const deadline = performance.now() + seconds * 1000;
   const ids = new Set<string>();
-  const told = new Map<string, ToldOfModel>();
+  const told = new Map<string, ModelListEntry>();
   let after: string | undefined;
   try {
-    const headers = headersFor(upstream, asking);
-    const { proxy } = configuredWay(upstream.proxy, asking.secret);
+    const headers = listHeaders(upstream, asking);
+    const { proxy } = configuredProxyRoute(upstream.proxy, asking.secret);
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const left = (deadline - performance.now()) / 1000;
       if (left <= 0) return { why: `no answer within ${seconds} seconds` };
@@ -47,7 +47,7 @@ export async function askForList(upstream: UpstreamConfig, asking: Asking): Prom
       if (ids.size > LISTED_MAX) return { why: `its list has more than ${LISTED_MAX} models` };
       after = page.after;
       if (after === undefined) return ids.size === 0 ? { why: 'its list is empty' } : { ids: [...ids], told };
-      if (ids.size === before) return { why: 'its list has pages without an end' };
+      if (ids.size === before) return { why: 'its list never ends' };
     }
     return { why: `its list has more than ${PAGES_MAX} pages` };
   } catch (error) {
@@ -56,25 +56,29 @@ export async function askForList(upstream: UpstreamConfig, asking: Asking): Prom
 }
 
 function urlOf(upstream: UpstreamConfig, after: string | undefined): string {
+  const { models } = UPSTREAM_TYPES[upstream.type];
   const query = new URLSearchParams({
-    // What others make of a parameter that they don't know is not known.
-    ...(upstream.type === 'vendor' && { limit: '1000' }),
-    ...(after !== undefined && { after_id: after }),
+    ...models.query,
+    ...(after !== undefined && { [models.after]: after }),
   }).toString();
-  const path = query === '' ? '/v1/models' : `/v1/models?${query}`;
+  const path = query === '' ? models.path : `${models.path}?${query}`;
   return new URL(upstreamPaths(upstream)(path), upstream.base_url).href;
 }
 
-function headersFor(upstream: UpstreamConfig, { server, secret }: Asking): Record<string, string> {
+/** Headers of a request for the list of models. */
+export function listHeaders(
+  upstream: UpstreamConfig,
+  { server, secret }: Pick<Asking, 'server'> & { secret(variable: string): string | undefined },
+): Record<string, string> {
   const headers: IncomingHttpHeaders = {};
-  const messages = messagesHeaders(upstream.profile, server.profile);
-  describeTranslated(headers, { protocol: upstream.protocols[0]!, stream: false, messages });
+  const prefixes = headerPrefixes(upstream.profile, server.profile);
+  describeTranslated(headers, { protocol: upstream.protocols[0]!, stream: false, prefixes });
   delete headers['content-type'];
   return {
     ...(headers as Record<string, string>),
     'accept-encoding': 'identity',
     ...upstreamCredential(upstream, secret),
-    ...fixedHeaders(upstream, secret),
+    ...fixedHeaders(upstream, (variable) => secret(variable) ?? ''),
   };
 }
 
@@ -86,9 +90,9 @@ async function askForPage(
   const answer = await exchange(url, { headers, seconds, bytes_max: PAGE_BYTES_MAX, proxy, ...(signal && { signal }) });
   const { status, ending } = answer;
   if (status >= 300 && status < 400) return `it redirects (status ${status}), and redirects are not followed`;
-  if (status !== 200) return `it answers with status ${status}`;
+  if (status !== 200) return `it returns status ${status}`;
   if (ending === 'too_large') return `its list is larger than ${PAGE_BYTES_MAX / 1024 / 1024} MiB`;
-  if (ending === 'too_late') return 'its list is not complete in time';
+  if (ending === 'too_late') return 'its list took too long';
   if (ending === 'cut') return 'its list is cut off';
   return readPage(answer.body);
 }
@@ -96,41 +100,41 @@ async function askForPage(
 /** Longest id of a model, in characters, as in gateway.yaml. */
 const ID_CHARS_MAX = 200;
 
-/** What one provider writes before each id, and requests leave out. */
+/** Prefix of ids in lists of one provider, which requests leave out. */
 const RESOURCE = /^models\//;
 
-/** More than any model says in one answer, in tokens. */
+/** Upper bound for `max_tokens` of an entry. */
 const TOKENS_MAX = 10_000_000;
 
-/** What a list says of a model, as far as translated requests go by it: neither its price nor its window. */
-export interface ToldOfModel {
+/** Properties of a model in a list that translated requests use: neither its price nor its window. */
+export interface ModelListEntry {
   readonly max_tokens?: number;
   readonly thinking?: ModelConfig['supports']['thinking'];
 }
 
 export interface ListPage {
   readonly ids: readonly string[];
-  readonly told: ReadonlyMap<string, ToldOfModel>;
+  readonly told: ReadonlyMap<string, ModelListEntry>;
   readonly after?: string;
 }
 
-/** Whether a text can be the id of a model that somebody else names: short, printable and one word. */
+/** Whether a text can be the id of a model: short, printable and one word. */
 export function isModelId(text: unknown): text is string {
   return (
     typeof text === 'string' && text !== '' && text.length <= ID_CHARS_MAX && !/\s/.test(text) && isPrintableLine(text)
   );
 }
 
-/** The ids on a page, without what can be none; a text says why it is no page of a list. */
+/** The valid ids on a page; a text says why it is not a page of a list. */
 export function readPage(body: Buffer): ListPage | string {
   let page: unknown;
   try {
     page = JSON.parse(body.toString('utf8'));
   } catch {
-    return 'its answer is not JSON';
+    return 'its response is not JSON';
   }
   const { data, has_more, last_id } = (page ?? {}) as Readonly<Record<string, unknown>>;
-  if (!Array.isArray(data)) return 'its answer is not a list of models';
+  if (!Array.isArray(data)) return 'its response is not a list of models';
   const listed = data.map(fieldsOf).filter((entry): entry is Entry => isModelId(entry.id));
   const named = listed.map((entry) => ({ ...entry, id: entry.id.replace(RESOURCE, '') }));
   const entries = named.filter(({ id }) => isModelId(id));
@@ -150,13 +154,13 @@ function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {};
 }
 
-function toldIn({ max_tokens, capabilities }: Entry): ToldOfModel {
+function toldIn({ max_tokens, capabilities }: Entry): ModelListEntry {
   const is_length = Number.isInteger(max_tokens) && Number(max_tokens) >= 1 && Number(max_tokens) <= TOKENS_MAX;
   const thinking = thinkingIn(fieldsOf(fieldsOf(capabilities).thinking));
   return { ...(is_length && { max_tokens: Number(max_tokens) }), ...(thinking !== undefined && { thinking }) };
 }
 
-function thinkingIn({ supported, types }: Fields): ToldOfModel['thinking'] {
+function thinkingIn({ supported, types }: Fields): ModelListEntry['thinking'] {
   if (supported === false) return 'none';
   const takes = (type: string) => fieldsOf(fieldsOf(types)[type]).supported === true;
   if (takes('adaptive')) return 'adaptive';

@@ -2,20 +2,20 @@ import { isDeepStrictEqual } from 'node:util';
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
 import type { Clock, Log, Timer } from '../../../base/contract/services.ts';
 import { hasPrice, nameOf, plainName } from '../../budget/index.ts';
-import { type AskedList, type Asking, askForList, type ToldOfModel } from './ask-list.ts';
+import { type Asking, type FetchedList, fetchModelList, type ModelListEntry } from './ask-list.ts';
 
 export interface ModelLists {
-  /** Whether an upstream's list has a model by this id, or by one that differs in its date alone; `undefined` while there is no list. */
+  /** Whether an upstream's list has a model by its id, with or without its date; `undefined` while there is no list. */
   has(upstream: string, id: string): boolean | undefined;
   /** The ids on an upstream's list that the catalogue has a price for; `undefined` while there is no list. */
   ids(upstream: string): readonly string[] | undefined;
-  /** What an upstream's list says of a model, by this id or by one that differs in its date alone. */
-  told(upstream: string, id: string): ToldOfModel | undefined;
-  /** Another number whenever a list changes. */
+  /** The entry of a model in an upstream's list, by its id with or without its date. */
+  told(upstream: string, id: string): ModelListEntry | undefined;
+  /** Changes with each list. */
   version(): number;
 }
 
-/** Where nobody asks: the catalogue alone decides. */
+/** Without lists: the catalogue alone decides. */
 export const NO_LISTS: ModelLists = {
   has: () => undefined,
   ids: () => undefined,
@@ -24,30 +24,30 @@ export const NO_LISTS: ModelLists = {
 };
 
 export interface OpenModelLists extends ModelLists {
-  /** Asks the upstreams of a configuration at once, and again from time to time; nobody where it names its models itself. */
+  /** Reads the lists of a configuration now and periodically; none where gateway.yaml lists its models. */
   use(config: GatewayConfig, secret: Asking['secret']): void;
   attempted(): Promise<void>;
   close(): void;
 }
 
 const ANSWER_SECONDS = 10;
-/** When a list is asked for again, and when where there was none. */
+/** Interval between reads, and after a failed one. */
 const AGAIN_MS = 10 * 60_000;
 const SOON_MS = 60_000;
 const TOLD_MAX = 20;
-/** How many ids are looked up before other work has its turn. */
+/** Number of ids looked up per turn of the event loop. */
 const TURN = 50;
 
 interface List {
   readonly ids: ReadonlySet<string>;
   readonly priced: readonly string[];
-  /** What the catalogue calls those, with their ids without a date. */
+  /** Their names in the catalogue, and their ids without a date. */
   readonly names: ReadonlySet<string>;
-  readonly told: ReadonlyMap<string, ToldOfModel>;
-  readonly told_of_names: ReadonlyMap<string, ToldOfModel>;
+  readonly told: ReadonlyMap<string, ModelListEntry>;
+  readonly entries_of_names: ReadonlyMap<string, ModelListEntry>;
 }
 
-type ToldList = Exclude<AskedList, { readonly why: string }>;
+type ReadList = Exclude<FetchedList, { readonly why: string }>;
 
 interface Asked {
   readonly upstream: UpstreamConfig;
@@ -55,7 +55,7 @@ interface Asked {
   why: string | undefined;
 }
 
-/** Opens the lists; nobody is asked before `use`. */
+/** Opens the lists, which are read after `use`. */
 export function openModelLists({ clock, log }: { readonly clock: Clock; readonly log: Log }): OpenModelLists {
   const asked = new Map<string, Asked>();
   let version = 0;
@@ -65,7 +65,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
 
   async function ask(entry: Asked, asking: Asking & { readonly signal: AbortSignal }) {
     const { signal } = asking;
-    const answer = await askForList(entry.upstream, asking);
+    const answer = await fetchModelList(entry.upstream, asking);
     if ('why' in answer) noteFailure(entry, answer.why, signal);
     else await noteList(entry, answer, signal);
     if (signal.aborted) return;
@@ -77,7 +77,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     timers.add(timer);
   }
 
-  async function noteList(entry: Asked, answer: ToldList, signal: AbortSignal): Promise<void> {
+  async function noteList(entry: Asked, answer: ReadList, signal: AbortSignal): Promise<void> {
     const old = entry.list;
     if (old === undefined || !isSameList(old, answer)) {
       const list = await learn(entry.upstream, answer);
@@ -89,7 +89,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     entry.why = undefined;
   }
 
-  /** Told once, and not whenever it is asked again. */
+  /** Logs a failure once, not at each read. */
   function noteFailure(entry: Asked, why: string, signal: AbortSignal): void {
     if (signal.aborted || why === entry.why) return;
     entry.why = why;
@@ -97,7 +97,7 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
   }
 
   function stop(): void {
-    round?.abort(new Error('the configuration is another one'));
+    round?.abort(new Error('the configuration has changed'));
     for (const timer of timers) timer.close();
     timers.clear();
   }
@@ -116,9 +116,9 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
     told(upstream, id) {
       const found = asked.get(upstream);
       if (found?.list === undefined) return undefined;
-      const { told, told_of_names } = found.list;
+      const { told, entries_of_names } = found.list;
       const name = nameOf(id, found.upstream.base_url);
-      return told.get(id) ?? (name === undefined ? undefined : told_of_names.get(nameKey(name, id)));
+      return told.get(id) ?? (name === undefined ? undefined : entries_of_names.get(nameKey(name, id)));
     },
     version: () => version,
     use(config, secret) {
@@ -148,13 +148,12 @@ export function openModelLists({ clock, log }: { readonly clock: Clock; readonly
 }
 
 const HOW_TO_SERVE =
-  'to serve them, write a section `models` with every model that is to be served, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
-const CHANGED =
-  'the models of an upstream are others than before: those on its list that the catalogue of prices knows';
-const NOT_READ = 'the upstream tells no list of its models: those that the catalogue of prices knows are served';
-const KEPT = 'the upstream tells no list of its models now: the one it told before stays in force';
+  'to serve them, list every model to serve in a section `models`, these with their price: models: [{ id: ..., pricing: { input: ..., output: ... } }]';
+const CHANGED = 'the models of an upstream have changed: those on its list with a price in the catalogue';
+const NOT_READ = 'the upstream has no list of its models: those of the price catalogue are served';
+const KEPT = 'the list of models of the upstream could not be read: the last one stays in force';
 
-/** Whether what it tells is told to the same caller by the same server. */
+/** Whether the list is of the same server for the same credential. */
 function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   return (
     one.base_url === other.base_url &&
@@ -165,13 +164,13 @@ function isSameServer(one: UpstreamConfig, other: UpstreamConfig): boolean {
   );
 }
 
-function isSameList(known: List, { ids, told }: ToldList): boolean {
+function isSameList(known: List, { ids, told }: ReadList): boolean {
   return known.ids.size === ids.length && ids.every((id) => known.ids.has(id)) && isDeepStrictEqual(known.told, told);
 }
 
-async function learn({ base_url }: UpstreamConfig, { ids, told }: ToldList): Promise<List> {
+async function learn({ base_url }: UpstreamConfig, { ids, told }: ReadList): Promise<List> {
   const names = new Set<string>();
-  const told_of_names = new Map<string, ToldOfModel>();
+  const entries_of_names = new Map<string, ModelListEntry>();
   const priced: string[] = [];
   for (const [index, id] of ids.entries()) {
     if (index % TURN === TURN - 1) await new Promise(setImmediate);
@@ -180,9 +179,9 @@ async function learn({ base_url }: UpstreamConfig, { ids, told }: ToldList): Pro
     const name = nameKey(nameOf(id, base_url)!, id);
     names.add(name);
     const said = told.get(id);
-    if (said !== undefined) told_of_names.set(name, said);
+    if (said !== undefined) entries_of_names.set(name, said);
   }
-  return { ids: new Set(ids), priced, names, told, told_of_names };
+  return { ids: new Set(ids), priced, names, told, entries_of_names };
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
-import type { Seen, Witness } from '../../../base/contract/forwarding.ts';
+import type { AttemptOrigin, Seen } from '../../../base/contract/forwarding.ts';
 
 export type BreakerSettings = Omit<UpstreamConfig['breaker'], 'mode'>;
 
@@ -8,13 +8,13 @@ export interface BreakerSurroundings {
   readonly latest: () => number;
   /** From 0 to 1. */
   readonly random: () => number;
-  /** It opened, not having been open before; requests had been failing for so long. */
+  /** It opened from closed; requests had been failing for so long. */
   readonly onOpen: (until: number, last: string | undefined, failing_ms: number) => void;
-  /** The one that tried failed; there were none that succeeded for so long. */
+  /** The half-open trial failed; nothing had succeeded for so long. */
   readonly onReopen: (until: number, failing_ms: number) => void;
-  /** It closed, having been open for this long. */
+  /** It closed after having been open for so long. */
   readonly onClose: (open_ms: number) => void;
-  /** How many must succeed to close it; two where nothing is said. */
+  /** Number of successes that close it; 2 by default. */
   readonly successes_to_close?: number;
 }
 
@@ -25,40 +25,41 @@ interface Alone {
 }
 
 /**
- * What another process saw. What was seen here wins: it is not believed where something succeeded here since it began to fail
- * there, where it is open anyway, and for a while after it turned out to be wrong here, as where only the other one's network is ill.
+ * An incident that another process reports. Own observations win: it is ignored where something has succeeded here since it began,
+ * where this breaker is open anyway, and for a while after a report turned out to be wrong here (the network of the other may be at
+ * fault).
  */
 export interface Heeded {
   readonly until: number;
   readonly last: string | undefined;
-  /** For how long it had been failing there. */
+  /** How long the upstream had been failing there. */
   readonly failing_ms: number;
 }
 
-/** For how long nobody else is believed after what they said was wrong here. */
+/** Reports of other processes are ignored for so long after a wrong one. */
 const DISBELIEF_MS = 300_000;
 const SLOW_START_MS = 10_000;
 const SHARE_MIN = 0.1;
 const JITTER = 0.2;
-/** What a caller is told to wait while another request tries. */
+/** `retry-after` for a caller while another request is the trial. */
 const WHILE_ONE_TRIES_MS = 1000;
 
 export function createBreaker(
   given: BreakerSettings,
-  { latest, random, successes_to_close = 2, ...tell }: BreakerSurroundings,
+  { latest, random, successes_to_close = 2, ...listeners }: BreakerSurroundings,
 ) {
   let settings = given;
   let outcomes = createOutcomes(settings.window_seconds * 1000);
   const failing = new FailureRun();
-  /** Answers in a row that broke off: that each of them began is no sign of health. */
+  /** Consecutive responses that broke off; their beginning does not count as success. */
   const breaking = new FailureRun();
-  /** Whose requests tried in vain since it was open last. */
+  /** Callers whose trials failed since it opened. */
   const tried = new Set<string>();
   const open_for = new Map<string, Alone>();
   let is_failing = false;
   let failing_since = 0;
   let succeeded_at = Number.NEGATIVE_INFINITY;
-  /** Whether it is open because another process said so. */
+  /** Whether it is open because of another process. */
   let is_heeded = false;
   let disbelieving_until = 0;
   /** Undefined while it is closed. */
@@ -68,7 +69,7 @@ export function createBreaker(
   let opened_at = 0;
   let closed_at: number | undefined;
   let successes = 0;
-  /** Trials up to this one began before it opened or closed last: what they show is of then. */
+  /** Trials up to this number began before the last change of state; their results are stale. */
   let changed_after = 0;
   let trying = 0;
   let trying_since = 0;
@@ -104,8 +105,8 @@ export function createBreaker(
     const until = now + Math.min(seconds, Math.max(open_seconds_max, open_seconds)) * 1000;
     is_heeded = false;
     startOpen(until, now);
-    if (first) tell.onOpen(until, last, failing_ms);
-    else tell.onReopen(until, failing_ms);
+    if (first) listeners.onOpen(until, last, failing_ms);
+    else listeners.onReopen(until, failing_ms);
   }
 
   function close(now: number): void {
@@ -115,11 +116,11 @@ export function createBreaker(
     changed_after = latest();
     if (is_heeded) disbelieving_until = now + DISBELIEF_MS;
     is_heeded = false;
-    tell.onClose(now - opened_at);
+    listeners.onClose(now - opened_at);
   }
 
-  /** Whether the upstream is at fault, one caller's requests with it, or nobody knows. */
-  function judge(now: number, witness: Witness | undefined): 'upstream' | Alone['whose'] | undefined {
+  /** Whether the upstream is at fault, the requests of one caller, or neither is known. */
+  function judge(now: number, witness: AttemptOrigin | undefined): 'upstream' | Alone['whose'] | undefined {
     const { failures, failure_percent, requests_min } = settings;
     const { all, failed, failed_of_one } = outcomes.count(now);
     const isTooMuch = (less: number) =>
@@ -134,7 +135,7 @@ export function createBreaker(
     return alone?.whose === 'request' && alone.request !== request ? undefined : alone;
   }
 
-  function failAlone(witness: Witness, whose: Alone['whose'], n: number, now: number): void {
+  function failAlone(witness: AttemptOrigin, whose: Alone['whose'], n: number, now: number): void {
     let alone = aloneOf(witness);
     if (alone === undefined) {
       const nobody = () => {};
@@ -146,7 +147,7 @@ export function createBreaker(
     alone.breaker.fail(n, now, last);
   }
 
-  function fail(n: number, now: number, detail: string | undefined, witness?: Witness): void {
+  function fail(n: number, now: number, detail: string | undefined, witness?: AttemptOrigin): void {
     if (n <= changed_after) return;
     last = detail;
     if (open_until === undefined) {
@@ -165,7 +166,7 @@ export function createBreaker(
   }
 
   return {
-    /** Whether it is closed and has been for long: there is nothing to ask it. */
+    /** Whether it is closed and has been for long: the fast path. */
     get is_quiet(): boolean {
       return open_until === undefined && closed_at === undefined && open_for.size === 0;
     },
@@ -173,23 +174,23 @@ export function createBreaker(
       if (open_until === undefined) return 'closed';
       return now < open_until ? 'open' : 'half_open';
     },
-    /** The same, of one caller's requests, or of one of them. */
+    /** The same for the requests of one caller, or for one request. */
     untilFor(by: Seen, now: number): { readonly until: number; readonly whose: Alone['whose'] } | undefined {
       const alone = aloneOf(by);
       const until = alone?.breaker.until(now);
       return until === undefined ? undefined : { until, whose: alone!.whose };
     },
-    /** Of how many callers requests should not pass although others may. */
+    /** Number of callers whose requests should not pass although others may. */
     callersRefused: (now: number): number =>
       [...open_for.values()].filter(({ breaker }) => breaker.phase(now) === 'open').length,
-    /** Until when nothing should pass; `undefined` when a request may. */
+    /** The end of the time in which nothing should pass; `undefined` when a request may. */
     until(now: number): number | undefined {
       if (open_until === undefined) return undefined;
       if (now < open_until) return open_until;
       return isTrying(now) ? now + WHILE_ONE_TRIES_MS : undefined;
     },
-    /** Trial `n` begins; in a half-open breaker it is the one that tries, unless another is. */
-    begin(n: number, now: number, witness?: Witness): void {
+    /** Trial `n` begins; in a half-open breaker it becomes the trial, unless there is one. */
+    begin(n: number, now: number, witness?: AttemptOrigin): void {
       if (witness !== undefined) aloneOf(witness)?.breaker.begin(n, now);
       if (open_until === undefined || now < open_until || isTrying(now)) return;
       trying = n;
@@ -207,7 +208,7 @@ export function createBreaker(
         if (closed_at !== undefined && now - closed_at >= SLOW_START_MS) closed_at = undefined;
         return;
       }
-      // The last candidate is tried even while this is open; when it serves, the rest of the time need not be waited for.
+      // The last candidate is tried even while the breaker is open; its success ends the wait.
       open_until = Math.min(open_until, now);
       successes += 1;
       if (successes >= successes_to_close) close(now);
@@ -216,8 +217,8 @@ export function createBreaker(
     complete(): void {
       breaking.clear();
     },
-    /** An answer that had begun broke off: a failure, whose beginning was told as a success. */
-    breakOff(n: number, now: number, detail: string | undefined, witness?: Witness): void {
+    /** A response broke off after its beginning had been reported as a success. */
+    breakOff(n: number, now: number, detail: string | undefined, witness?: AttemptOrigin): void {
       breaking.add(witness, settings.failures);
       fail(n, now, detail, witness);
     },
@@ -225,7 +226,7 @@ export function createBreaker(
       for (const { breaker } of open_for.values()) breaker.release(n);
       if (trying === n) trying = 0;
     },
-    /** Opens because another process did; see `Heeded`. */
+    /** Opens because the breaker of another process did; see `Heeded`. */
     heed({ until, last: why, failing_ms }: Heeded, now: number): void {
       if (until <= now || now < disbelieving_until || (open_until !== undefined && now < open_until)) return;
       if (now - succeeded_at <= failing_ms) return;
@@ -233,9 +234,9 @@ export function createBreaker(
       last = why ?? last;
       is_heeded = true;
       startOpen(until, now);
-      if (first) tell.onOpen(until, last, failing_ms);
+      if (first) listeners.onOpen(until, last, failing_ms);
     },
-    /** From `SHARE_MIN` to 1: rises in the `SLOW_START_MS` after closing. */
+    /** Slow start: rises from `SHARE_MIN` to 1 in the `SLOW_START_MS` after closing. */
     share(now: number): number {
       if (closed_at === undefined) return 1;
       const share = (now - closed_at) / SLOW_START_MS;
@@ -253,9 +254,9 @@ export function createBreaker(
 }
 
 /**
- * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, once its time is over: one at a time, and
- * two that succeed close it. What only one caller's requests show keeps no other caller away: it opens for that
- * caller alone, until anybody's request succeeds. All times in milliseconds of one clock that does not go back.
+ * A circuit breaker. Closed: all requests pass. Open: none should. Half-open, when its time is over: one trial at a time, and
+ * two successes close it. Failures of one caller alone open it for that caller only, until any request succeeds. All times
+ * are milliseconds of a monotonic clock.
  */
 export type Breaker = ReturnType<typeof createBreaker>;
 
@@ -268,7 +269,7 @@ interface Part {
   readonly failed_of: Map<string, number>;
 }
 
-/** How requests of the last while ended: counted in tenths of the window, so that old ones leave it a tenth at a time. */
+/** Results of requests in a sliding window, in ten buckets. */
 function createOutcomes(window_ms: number) {
   const part_ms = window_ms / PARTS;
   const parts = Array.from({ length: PARTS }, (): Part => {
@@ -289,7 +290,7 @@ function createOutcomes(window_ms: number) {
       part.failed += 1;
       if (caller !== undefined) part.failed_of.set(caller, (part.failed_of.get(caller) ?? 0) + 1);
     },
-    /** Requests in the window, how many of them failed, and of those the most that one caller has. */
+    /** Requests in the window, failures among them, and the most failures of one caller. */
     count(now: number) {
       const oldest = Math.floor(now / part_ms) - PARTS + 1;
       const failed_of = new Map<string, number>();
@@ -313,16 +314,16 @@ function createOutcomes(window_ms: number) {
 }
 
 /**
- * Failures in a row, by who saw them. One request that an upstream cannot take fails as often as it is sent, so each counts once, and
- * a caller counts for half of what opens a breaker at most. A failure without a witness says as much as one of a caller of its own.
+ * Consecutive failures by caller and request. A request that breaks an upstream fails each time it is sent, so it counts once, and
+ * one caller counts for at most half of the threshold. A failure without a witness counts like one of another caller.
  */
 class FailureRun {
-  /** By caller and request, how often it failed. */
+  /** Number of failures by caller and request. */
   readonly #of = new Map<string, Map<number, number>>();
   #unwitnessed = 0;
 
-  /** @param most of a caller's requests so many are told apart: more would show nothing else, and are not kept */
-  add(witness: Witness | undefined, most: number): void {
+  /** @param most bound on the requests that are counted apart for one caller */
+  add(witness: AttemptOrigin | undefined, most: number): void {
     if (witness === undefined) {
       this.#unwitnessed += 1;
       return;
@@ -339,7 +340,7 @@ class FailureRun {
     this.#unwitnessed = 0;
   }
 
-  /** Whether they show a fault of the upstream: `failures` of them, of two callers at least. */
+  /** Whether the upstream is at fault: `failures` of them, from at least two callers. */
   shows(failures: number): boolean {
     if (this.#of.size === 1 && this.#unwitnessed === 0) return false;
     const most_of_one = Math.ceil(failures / 2);
@@ -348,8 +349,8 @@ class FailureRun {
     return sum >= failures;
   }
 
-  /** What else fails so often: requests of one caller, or one of them. */
-  faultOf({ caller, request }: Witness, failures: number): 'caller' | 'request' | undefined {
+  /** What fails so often instead: the requests of one caller, or one request. */
+  faultOf({ caller, request }: AttemptOrigin, failures: number): 'caller' | 'request' | undefined {
     const of_caller = this.#of.get(caller);
     if (of_caller === undefined) return undefined;
     if (of_caller.size >= failures) return 'caller';
@@ -357,13 +358,13 @@ class FailureRun {
   }
 }
 
-/** Keeps requests from an address that refused the credential they would take there. */
+/** A circuit breaker for an address that refused the credential. */
 export interface CredentialBreaker extends Breaker {
-  /** `credential`: it is not accepted, or its account can't pay. `permission`: it may not do this (403). */
+  /** `credential`: refused, or its account cannot pay. `permission`: 403. */
   refuse(n: number, now: number, effect: 'credential' | 'permission', detail: string | undefined): void;
 }
 
-/** One refusal opens it for a minute. */
+/** A credential breaker: one refusal opens it for a minute. */
 const SETTINGS: BreakerSettings = {
   failures: 1,
   window_seconds: 60,
@@ -372,7 +373,7 @@ const SETTINGS: BreakerSettings = {
   open_seconds: 60,
   open_seconds_max: 60,
 };
-/** A credential that worked so lately is not at fault because one request was forbidden. */
+/** For so long after a success, one 403 does not open the breaker. */
 const WORKED_LATELY_MS = 30_000;
 const FORBIDDEN_IN_A_ROW = 3;
 

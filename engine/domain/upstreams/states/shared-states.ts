@@ -1,6 +1,5 @@
 /**
- * What replicas share of upstreams: which are drained, what one of them sees of an upstream in trouble, and a record of that for
- * people.
+ * What replicas share about upstreams: the drained ones, hints about incidents (LISTEN/NOTIFY), and a record of incidents for people.
  * @module
  */
 import { randomUUID } from 'node:crypto';
@@ -18,23 +17,23 @@ import { databaseTime } from '../../budget/index.ts';
 import { sessionEnded } from '../../identity/index.ts';
 import {
   createUpstreamStates,
+  type Incident,
+  type IncidentSubject,
   type LastingUpstreamStates,
-  type Trouble,
-  type TroubleSubject,
 } from './upstream-states.ts';
 
-/** States of upstreams that know what administrators drained and what other replicas saw. */
+/** States of upstreams, with the drained ones and with incidents of other replicas. */
 export interface OpenUpstreamStates extends LastingUpstreamStates {
-  /** Resolves when the list of drained upstreams was asked for the first time, whether that worked or not. */
+  /** Resolves after the first attempt to read the list of drained upstreams, successful or not. */
   readonly attempted: Promise<void>;
   catchUp(): Promise<void>;
   close(): Promise<void>;
 }
 
-/** How often the list is read, for when an announcement gets lost. */
+/** How often the list is read in case a notification gets lost. */
 const POLL_MS = 3000;
 
-/** Opens what is known of upstreams; needs no database yet, and goes by what it read last while that is away. */
+/** Opens the states. Works without the database, then with the list of drained upstreams as last read. */
 export function openUpstreamStates(options: {
   readonly upstreams: readonly UpstreamConfig[];
   readonly database: Pick<Database, 'query' | 'listen'>;
@@ -43,13 +42,13 @@ export function openUpstreamStates(options: {
   readonly every?: Every;
 }): OpenUpstreamStates {
   const { upstreams, database, clock, log, every = everyInBackground } = options;
-  const hints = createReplicaHints({ database, clock, log, heed: (trouble) => states.heed(trouble) });
-  const kept = createTroubleKeeper({ database, clock, log, every });
-  const onTrouble = (trouble: Trouble) => {
-    hints.tell(trouble);
-    kept.note(trouble);
+  const hints = createReplicaHints({ database, clock, log, heed: (incident) => states.heed(incident) });
+  const kept = createIncidentKeeper({ database, clock, log, every });
+  const onIncident = (incident: Incident) => {
+    hints.publish(incident);
+    kept.note(incident);
   };
-  const states = createUpstreamStates({ upstreams, clock, log, onTrouble, onRecovery: kept.end });
+  const states = createUpstreamStates({ upstreams, clock, log, onIncident, onRecovery: kept.end });
   let names = '';
   let is_closed = false;
   let reading: Promise<void> | undefined;
@@ -57,7 +56,7 @@ export function openUpstreamStates(options: {
   function use(drained: ReadonlyMap<string, Drained>): void {
     states.setDrained(drained);
     const now = [...drained.keys()].join(', ');
-    if (now !== names) log.info({ drained: [...drained.keys()] }, 'upstreams that get no new requests');
+    if (now !== names) log.info({ drained: [...drained.keys()] }, 'drained upstreams get no new requests');
     names = now;
   }
 
@@ -65,7 +64,7 @@ export function openUpstreamStates(options: {
     try {
       use(await listDrained(database));
     } catch (error) {
-      log.debug({ err: error }, 'which upstreams are drained could not be read');
+      log.debug({ err: error }, 'the list of drained upstreams could not be read');
     }
   }
 
@@ -78,7 +77,7 @@ export function openUpstreamStates(options: {
   };
 
   const catchUp = async () => {
-    // A reading that is under way may have begun too early.
+    // A read in progress may have begun before the change.
     await reading;
     await refresh();
   };
@@ -91,7 +90,10 @@ export function openUpstreamStates(options: {
   const listening = database
     .listen(UPSTREAMS_CHANNEL, hear, () => void refresh())
     .catch((error) => {
-      log.warn({ err: error }, 'other replicas are not heard; drained upstreams take some seconds to be noticed');
+      log.warn(
+        { err: error },
+        'notifications of other replicas do not arrive; drained upstreams take effect some seconds later',
+      );
     });
   const attempted = listening.then(refresh);
   const stop = every(POLL_MS, refresh);
@@ -109,33 +111,35 @@ export function openUpstreamStates(options: {
   };
 }
 
-const KINDS: readonly unknown[] = ['open', 'unreachable', 'credential', 'limited'] satisfies Trouble['kind'][];
-/** In the time between two messages, only the last word on each upstream and model is kept. */
-const TROUBLES_MAX = 12;
+const KINDS: readonly unknown[] = ['open', 'unreachable', 'credential', 'limited'] satisfies Incident['kind'][];
+/** Between two messages only the latest incident of each upstream and model is kept. */
+const INCIDENTS_MAX = 12;
 const PENDING_MAX = 200;
 
-/** Tells other replicas what keeps requests from upstreams, and gives `heed` what they tell. Nothing depends on it. */
+/** Publishes incidents to other replicas, and passes theirs to `heed`. Best effort. */
 function createReplicaHints(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
-  readonly heed: (trouble: Trouble) => void;
+  readonly heed: (incident: Incident) => void;
 }) {
   const { database, clock, log, heed } = options;
   const self = randomUUID().slice(0, 8);
-  const pending = new Map<string, Trouble>();
+  const pending = new Map<string, Incident>();
   let pause: ReturnType<Clock['after']> | undefined;
 
   function send(): void {
     const now = clock.now();
-    const entries = [...pending.entries()].slice(0, TROUBLES_MAX);
+    const entries = [...pending.entries()].slice(0, INCIDENTS_MAX);
     for (const [name] of entries) pending.delete(name);
-    // How long it lasts, since the clocks of machines differ.
-    const told = entries.flatMap(([, { until, ...trouble }]) => (until > now ? [{ ...trouble, ms: until - now }] : []));
-    if (told.length === 0) return;
-    const payload = JSON.stringify({ from: self, told });
+    // A duration, because clocks of machines differ.
+    const incidents = entries.flatMap(([, { until, ...incident }]) =>
+      until > now ? [{ ...incident, ms: until - now }] : [],
+    );
+    if (incidents.length === 0) return;
+    const payload = JSON.stringify({ from: self, incidents });
     database.query('upstreams_tell', 'select pg_notify($1, $2)', [UPSTREAMS_CHANNEL, payload]).catch((error) => {
-      log.debug({ err: error }, 'other replicas were not told about an upstream');
+      log.debug({ err: error }, 'an incident could not be published to other replicas');
     });
   }
 
@@ -150,8 +154,8 @@ function createReplicaHints(options: {
   }
 
   return {
-    tell({ kind, until, upstream, upstream_model, last, failing_ms = 0 }: Trouble): void {
-      // Names too long to be told are not cut: they would be others.
+    publish({ kind, until, upstream, upstream_model, last, failing_ms = 0 }: Incident): void {
+      // Names that are too long are not cut: they would be other names.
       if (Buffer.byteLength(upstream) + Buffer.byteLength(upstream_model ?? '') > 2 * TEXT_MAX) return;
       if (pending.size >= PENDING_MAX) return;
       const named = {
@@ -165,9 +169,9 @@ function createReplicaHints(options: {
       pending.set(keyOf(named), named);
       sendWhenDue();
     },
-    /** Takes what came over the channel; what this process said itself, and what can't be read, is nothing. */
+    /** Reads a notification; ignores those of this process and malformed ones. */
     hear(payload: string): void {
-      for (const trouble of readHints(payload, self, clock.now())) heed(trouble);
+      for (const incident of readHints(payload, self, clock.now())) heed(incident);
     },
     close(): void {
       pause?.close();
@@ -176,20 +180,20 @@ function createReplicaHints(options: {
   };
 }
 
-function readHints(payload: string, self: string, now: number): Trouble[] {
-  let message: { readonly from?: unknown; readonly told?: unknown } | null;
+function readHints(payload: string, self: string, now: number): Incident[] {
+  let message: { readonly from?: unknown; readonly incidents?: unknown } | null;
   try {
     message = JSON.parse(payload);
   } catch {
     return [];
   }
-  if (message === null || message.from === self || !Array.isArray(message.told)) return [];
-  return message.told.slice(0, TROUBLES_MAX).flatMap((hint: Readonly<Record<string, unknown>> | null) => {
+  if (message === null || message.from === self || !Array.isArray(message.incidents)) return [];
+  return message.incidents.slice(0, INCIDENTS_MAX).flatMap((hint: Readonly<Record<string, unknown>> | null) => {
     const { kind, upstream, upstream_model, ms, last, failing_ms } = hint ?? {};
     if (!KINDS.includes(kind) || typeof upstream !== 'string' || typeof ms !== 'number') return [];
     return [
       {
-        kind: kind as Trouble['kind'],
+        kind: kind as Incident['kind'],
         upstream,
         until: now + ms,
         ...(typeof upstream_model === 'string' && { upstream_model }),
@@ -200,13 +204,13 @@ function readHints(payload: string, self: string, now: number): Trouble[] {
   });
 }
 
-/** Channel of what replicas tell each other of upstreams. */
+/** Channel of notifications about upstreams. */
 const UPSTREAMS_CHANNEL = 'appscli_upstreams';
-/** What is told there when an upstream was drained or resumed. */
+/** Payload when an upstream was drained or resumed. */
 const DRAINED_CHANGED = 'drained';
 
 const MOMENT = 'select coalesce($1::timestamptz, now()) as at';
-/** Whoever acts through a session that has been ended meanwhile changes nothing. */
+/** A session that has ended meanwhile changes nothing. */
 const ALIVE = 'select from sessions where id = $2 and revoked_at is null for share';
 const IS_ALIVE = '($2::text is null or exists (select from alive))';
 const OLD = `jsonb_strip_nulls(jsonb_build_object('reason', reason, 'drained_at', drained_at, 'drained_by', drained_by))`;
@@ -224,7 +228,7 @@ export async function listDrained(database: Pick<Database, 'query'>): Promise<Ma
 }
 
 /**
- * Drains an upstream: every gateway sends it no new requests from now on. One that is drained already has the new reason.
+ * Drains an upstream: no replica sends it new requests. A drained upstream gets the new reason.
  * Raises credential_revoked when the session has ended, store_unavailable.
  */
 export async function drainUpstream(by: Changing, name: string, reason: string | undefined): Promise<void> {
@@ -251,7 +255,7 @@ export async function drainUpstream(by: Changing, name: string, reason: string |
 }
 
 /**
- * Lets an upstream have requests again.
+ * Resumes a drained upstream.
  * Raises OperationError when it is not drained, credential_revoked when the session has ended, store_unavailable.
  * @returns who had drained it.
  */
@@ -282,26 +286,26 @@ function parametersOf({ clock, session_id }: Changing): unknown[] {
   return [databaseTime(clock), session_id ?? null];
 }
 
-/** A time in which something kept requests from an upstream, as one replica saw it. */
-export interface KeptTrouble {
+/** An incident: a period in which one replica kept requests from an upstream. */
+export interface KeptIncident {
   readonly id: number;
   readonly replica: string;
-  readonly kind: Trouble['kind'];
+  readonly kind: Incident['kind'];
   readonly upstream: string;
-  /** `null` where it is about the upstream as a whole. */
+  /** `null` for the whole upstream. */
   readonly upstream_model: string | null;
   readonly began_at: Date;
-  /** When it was to be tried again, as told last. */
+  /** Time of the next trial, as last reported. */
   readonly until: Date;
-  /** When it served again; `null` until that was seen. */
+  /** Time of the first success after it; `null` before. */
   readonly ended_at: Date | null;
-  /** How often it began anew: each time that it was tried again in vain is one. */
+  /** Number of failed trials plus one. */
   readonly times: number;
   readonly last: string | null;
 }
 
 interface Period {
-  readonly kind: Trouble['kind'];
+  readonly kind: Incident['kind'];
   readonly upstream: string;
   readonly upstream_model: string | null;
   readonly began_at: number;
@@ -311,23 +315,23 @@ interface Period {
   last: string | null;
 }
 
-/** Between two writes, and two messages. */
+/** Time between two writes, and between two messages. */
 const GAP_MS = 1000;
-/** What comes again so soon goes on: an account at its limit is served and refused in turn, many times a second. */
+/** A recurrence within this time continues the incident: an account at its limit alternates many times a second. */
 const SAME_MS = 60_000;
 const PERIODS_MAX = 500;
 const NAME_MAX = 200;
-/** Of what is told last. A message of PostgreSQL takes 8000 bytes; `TROUBLES_MAX` of the longest are fewer. */
+/** Bound on `last`. A notification of PostgreSQL has at most 8000 bytes; `INCIDENTS_MAX` of the longest fit. */
 const TEXT_MAX = 100;
 
-/** What an upstream said, as it is stored and passed on. */
+/** Text of an upstream, as it is stored and published. */
 const brief = (text: string): string => text.replace(/[^ -~]/g, '?').slice(0, TEXT_MAX);
-/** Older ones are deleted, and so are all but the last `ROWS_MAX`. */
+/** Older incidents are deleted, as are all but the last `ROWS_MAX`. */
 const KEPT_DAYS = 30;
 const ROWS_MAX = 10_000;
 
-/** Writes troubles that this process sees down soon after they were noted. Nothing waits for it. */
-export function createTroubleKeeper(options: {
+/** Write-behind of the incidents of this process. Nothing waits for it. */
+export function createIncidentKeeper(options: {
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -336,10 +340,10 @@ export function createTroubleKeeper(options: {
   const { database, clock, log, every } = options;
   const periods = new LRUCache<string, Period>({ max: PERIODS_MAX });
   const changed = openWriteBehind<Period>({
-    write: (told) => writeTroubles(database, [...told.values()], clock.now()),
+    write: (periods) => writeIncidents(database, [...periods.values()], clock.now()),
     interval_ms: GAP_MS,
     max: PERIODS_MAX,
-    when_late: 'troubles of upstreams could not be written down yet',
+    when_late: 'incidents of upstreams could not be recorded yet',
     log,
     every,
   });
@@ -350,7 +354,7 @@ export function createTroubleKeeper(options: {
   }
 
   return {
-    note({ kind, upstream, upstream_model, until, last }: Trouble): void {
+    note({ kind, upstream, upstream_model, until, last }: Incident): void {
       if (upstream.length + (upstream_model?.length ?? 0) > NAME_MAX) return;
       const now = clock.now();
       const key = keyOf({ kind, upstream, ...(upstream_model !== undefined && { upstream_model }) });
@@ -374,10 +378,10 @@ export function createTroubleKeeper(options: {
       if (last !== undefined) period.last = brief(last);
       change(key, period);
     },
-    end(subject: TroubleSubject): void {
+    end(subject: IncidentSubject): void {
       const key = keyOf(subject);
       const known = periods.get(key);
-      // What was only heard of was not noted.
+      // Incidents of other replicas are not recorded here.
       if (known === undefined || known.ended_at !== null) return;
       known.ended_at = clock.now();
       change(key, known);
@@ -387,47 +391,51 @@ export function createTroubleKeeper(options: {
   };
 }
 
-function keyOf({ kind, upstream, upstream_model = '' }: TroubleSubject): string {
+function keyOf({ kind, upstream, upstream_model = '' }: IncidentSubject): string {
   return `${kind} ${upstream} ${upstream_model}`;
 }
 
-async function writeTroubles(database: Pick<Database, 'query'>, told: readonly Period[], now: number): Promise<void> {
-  const rows = told.map(({ began_at, until, ended_at, ...rest }) => ({
+async function writeIncidents(
+  database: Pick<Database, 'query'>,
+  periods: readonly Period[],
+  now: number,
+): Promise<void> {
+  const rows = periods.map(({ began_at, until, ended_at, ...rest }) => ({
     ...rest,
     began_at: new Date(began_at),
     until: new Date(until),
     ended_at: ended_at === null ? null : new Date(ended_at),
   }));
   await database.query(
-    'upstream_troubles_write',
-    `with told as (
-       insert into upstream_troubles as kept (replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last)
+    'upstream_incidents_write',
+    `with reported as (
+       insert into upstream_incidents as kept (replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last)
        select $2, kind, upstream, upstream_model, began_at, until, ended_at, times, last
        from jsonb_to_recordset($1) as t (kind text, upstream text, upstream_model text, began_at timestamptz,
          until timestamptz, ended_at timestamptz, times int, last text)
        on conflict (replica, began_at, upstream, kind, upstream_model)
          do update set until = excluded.until, ended_at = excluded.ended_at, times = excluded.times, last = excluded.last
      )
-     delete from upstream_troubles
+     delete from upstream_incidents
      where began_at < $3::timestamptz - interval '${KEPT_DAYS} days'
-       or began_at < (select began_at from upstream_troubles order by began_at desc offset ${ROWS_MAX} limit 1)`,
+       or began_at < (select began_at from upstream_incidents order by began_at desc offset ${ROWS_MAX} limit 1)`,
     [JSON.stringify(rows), REPLICA, new Date(now)],
   );
 }
 
 /**
- * Troubles that all replicas saw, the latest first.
- * @param only `before` is the id of one: only those that began earlier, for the next page; `since`: those that lasted beyond it.
+ * Incidents of all replicas, the latest first.
+ * @param only `before`: the id of an incident, for those that began earlier (the next page); `since`: those that ended later.
  * Raises store_unavailable.
  */
-export async function listTroubles(
+export async function listIncidents(
   database: Pick<Database, 'query'>,
   only: { readonly upstream?: string; readonly before?: number; readonly since?: Date; readonly limit: number },
-): Promise<KeptTrouble[]> {
-  return database.query<KeptTrouble>(
-    'upstream_troubles_list',
+): Promise<KeptIncident[]> {
+  return database.query<KeptIncident>(
+    'upstream_incidents_list',
     `select t.id, t.replica, t.kind, t.upstream, t.upstream_model, t.began_at, t.until, t.ended_at, t.times, t.last
-     from upstream_troubles t left join upstream_troubles b on b.id = $2::bigint
+     from upstream_incidents t left join upstream_incidents b on b.id = $2::bigint
      where ($1::text is null or t.upstream = $1)
        and ($2::bigint is null or (t.began_at, t.id) < (b.began_at, b.id))
        and ($3::timestamptz is null or coalesce(t.ended_at, t.until) >= $3)
@@ -436,12 +444,12 @@ export async function listTroubles(
   );
 }
 
-/** What other replicas keep from upstreams at a time, as far as they told. Raises store_unavailable. */
-export async function troublesElsewhere(database: Pick<Database, 'query'>, now: Date): Promise<KeptTrouble[]> {
-  return database.query<KeptTrouble>(
-    'upstream_troubles_elsewhere',
+/** Current incidents at other replicas. Raises store_unavailable. */
+export async function incidentsElsewhere(database: Pick<Database, 'query'>, now: Date): Promise<KeptIncident[]> {
+  return database.query<KeptIncident>(
+    'upstream_incidents_elsewhere',
     `select id, replica, kind, upstream, upstream_model, began_at, until, ended_at, times, last
-     from upstream_troubles where ended_at is null and until > $1 and began_at <= $1 and replica <> $2
+     from upstream_incidents where ended_at is null and until > $1 and began_at <= $1 and replica <> $2
      order by began_at desc limit 200`,
     [now, REPLICA],
   );

@@ -2,13 +2,13 @@ import { LRUCache } from 'lru-cache';
 import type { UpstreamConfig } from '../../../base/contract/config.ts';
 import type {
   AttemptEffect,
+  AttemptOrigin,
   Closed,
   Drained,
   Seen,
   Trial,
   UpstreamState,
   UpstreamStates,
-  Witness,
 } from '../../../base/contract/forwarding.ts';
 import type { Clock, HealthPart, Log } from '../../../base/contract/services.ts';
 import { atMost } from '../../../base/kit/memory.ts';
@@ -21,36 +21,36 @@ import {
   createCredentialBreaker,
 } from './breaker.ts';
 
-/** The states of the upstreams of a process, which outlive its configurations. */
+/** Circuit breakers, rate limits and session affinity of the upstreams of a process. They outlive a reload. */
 export interface LastingUpstreamStates extends UpstreamStates {
   /**
-   * Takes the upstreams of a new configuration: what is gone is forgotten, and which models are missing.
-   * @param renewed names of secrets that hold others than before: what is known of their upstreams is forgotten as well.
+   * Applies a new configuration: forgets upstreams that are gone, and which models were missing.
+   * @param renewed names of secrets with a new value: the states of their upstreams are reset.
    */
   use(upstreams: readonly UpstreamConfig[], renewed?: ReadonlySet<string>): void;
-  /** Takes the upstreams that are drained now, by name; also of upstreams that no configuration has yet. */
+  /** Replaces the list of drained upstreams, by name; the configuration need not have them yet. */
   setDrained(drained: ReadonlyMap<string, Drained>): void;
-  /** Takes what another process saw. Nothing is believed of upstreams that are unknown here, nor for long. */
-  heed(trouble: Trouble): void;
+  /** Applies an incident that another process reports, for a bounded time. Ignores unknown upstreams. */
+  heed(incident: Incident): void;
 }
 
-/** A model that was there so lately is not gone because one request names something else that is not. */
+/** For so long after a success, a 404 does not mark a model as missing: the request may name something else that is. */
 const WORKED_LATELY_MS = 30_000;
-/** How often the log tells that an upstream is limited. */
-const LIMITED_TOLD_MS = 60_000;
+/** Least time between two log lines about the rate limit of an upstream. */
+const LIMIT_LOG_MS = 60_000;
 const MODEL_MISSING_MS = 300_000;
-/** However long another process says that an upstream is in trouble; then it is tried here. */
+/** Longest time for which an incident of another process counts here. */
 const HEEDED_MS = 10_000;
-/** However long another process says that an account is limited, which is true for all of them. */
+/** The same for a rate limit, which applies to the account of all processes. */
 const HEEDED_LIMIT_MS = 60_000;
-/** Models of an upstream of which others are believed although nobody asked for them here: there would be no end of them. */
+/** Bound on models of an upstream that only other processes have reported. */
 const HEEDED_MODELS_MAX = 200;
 
 interface Shown {
   readonly n: number;
   readonly effect: AttemptEffect;
   readonly detail: string | undefined;
-  readonly witness: Witness | undefined;
+  readonly witness: AttemptOrigin | undefined;
 }
 
 const NONE: ReadonlySet<string> = new Set();
@@ -58,23 +58,23 @@ const NONE: ReadonlySet<string> = new Set();
 const NO_TRIAL: Trial = { tell() {}, leave() {} };
 
 /**
- * Creates what is known of upstreams: at first nothing.
- * @param options.random from 0 to 1, for how long breakers stay open.
- * @param options.onTrouble is told what keeps requests from an upstream, so that other processes can be.
- * @param options.onRecovery is told that it serves again.
+ * Creates the states of upstreams, which are all healthy at first.
+ * @param options.random from 0 to 1, jitter for the time that breakers stay open.
+ * @param options.onIncident called when this process begins to keep requests from an upstream.
+ * @param options.onRecovery called when the upstream serves again.
  */
 export function createUpstreamStates(options: {
   readonly upstreams: readonly UpstreamConfig[];
   readonly clock: Clock;
   readonly log: Log;
   readonly random?: () => number;
-  readonly onTrouble?: (trouble: Trouble) => void;
-  readonly onRecovery?: (subject: TroubleSubject) => void;
+  readonly onIncident?: (incident: Incident) => void;
+  readonly onRecovery?: (subject: IncidentSubject) => void;
 }): LastingUpstreamStates {
-  const { clock, log, random = Math.random, onTrouble = () => {}, onRecovery = () => {} } = options;
+  const { clock, log, random = Math.random, onIncident = () => {}, onRecovery = () => {} } = options;
   const entries = new Map<string, UpstreamEntry>();
   const credentials = new Map<string, CredentialBreaker>();
-  const homes = createHomes();
+  const affinity = createSessionAffinity();
   let drained: ReadonlyMap<string, Drained> = new Map();
   let trials = 0;
   let heeding = false;
@@ -82,12 +82,12 @@ export function createUpstreamStates(options: {
   const now = () => clock.monotonic();
   const epoch = (time: number) => Math.round(clock.now() + (time - now()));
 
-  function announce(trouble: Trouble, is_news: boolean): void {
-    if (is_news) logTrouble(log, trouble, entries.get(trouble.upstream)?.mode === 'enforce');
-    if (!heeding) onTrouble(trouble);
+  function announce(incident: Incident, is_news: boolean): void {
+    if (is_news) logIncident(log, incident, entries.get(incident.upstream)?.mode === 'enforce');
+    if (!heeding) onIncident(incident);
   }
 
-  function surroundings(about: TroubleSubject): BreakerSurroundings {
+  function surroundings(about: IncidentSubject): BreakerSurroundings {
     return {
       latest: () => trials,
       random,
@@ -122,7 +122,7 @@ export function createUpstreamStates(options: {
     const before = new Map(entries);
     const isRenewed = ({ api_key_env, auth_token_env }: UpstreamConfig) =>
       renewed.has(api_key_env ?? auth_token_env ?? '');
-    // That the key before was refused says nothing of the new one.
+    // The old key was refused; the new one may be accepted.
     for (const upstream of upstreams.filter(isRenewed)) credentials.delete(placeOf(upstream));
     entries.clear();
     for (const upstream of upstreams) {
@@ -133,7 +133,7 @@ export function createUpstreamStates(options: {
     }
     const places = new Set([...entries.values()].map(({ place }) => place));
     for (const place of credentials.keys()) if (!places.has(place)) credentials.delete(place);
-    homes.keepOnly(entries);
+    affinity.keepOnly(entries);
   }
 
   function limit(
@@ -147,13 +147,13 @@ export function createUpstreamStates(options: {
     const until = model.limited.limit(n, at, last, retry_after_seconds);
     if (until === undefined) return;
     const about = { kind: 'limited', upstream: entry.name, upstream_model: model.upstream_model } as const;
-    // A busy account can be limited and served in turn, many times a second.
-    const is_news = at - model.limited_told_at >= LIMITED_TOLD_MS;
-    if (is_news) model.limited_told_at = at;
+    // An account at its limit alternates between 429 and success, many times a second.
+    const is_news = at - model.limit_logged_at >= LIMIT_LOG_MS;
+    if (is_news) model.limit_logged_at = at;
     announce({ ...about, until: epoch(until), ...(last !== undefined && { last }) }, is_news);
   }
 
-  /** Tells the breakers what a trial showed. Whatever was answered, there was a connection. */
+  /** Reports the result of a trial to the breakers. Any response proves that there was a connection. */
   function learn(entry: UpstreamEntry, model: ModelEntry, { n, effect, detail, witness }: Shown): void {
     const at = now();
     const { connect, credential } = entry;
@@ -202,15 +202,15 @@ export function createUpstreamStates(options: {
       const watched = tries ? [entry.connect, entry.credential, model.breaker] : [];
       for (const breaker of watched) breaker.begin(n, now(), witness);
       entry.active += 1;
-      let is_told = false;
+      let is_reported = false;
       let is_there = true;
       const release = () => {
         for (const breaker of watched) breaker.release(n);
       };
       return {
         tell(effect, detail, retry_after_seconds) {
-          if (is_told) return;
-          is_told = true;
+          if (is_reported) return;
+          is_reported = true;
           if (effect === 'limited') limit(entry, model, n, detail, retry_after_seconds);
           if (effect !== 'neutral') learn(entry, model, { n, effect, detail, witness });
           release();
@@ -246,19 +246,19 @@ export function createUpstreamStates(options: {
       const at = now();
       return Math.min(entry.connect.share(at), model?.breaker.share(at) ?? 1);
     },
-    home(session) {
-      return homes.of(session, now());
+    affinity(session) {
+      return affinity.of(session, now());
     },
     settle(session, upstream, seconds) {
-      if (entries.has(upstream)) homes.settle(session, upstream, now() + seconds * 1000);
+      if (entries.has(upstream)) affinity.settle(session, upstream, now() + seconds * 1000);
     },
     list: () => [...entries.values()].flatMap((entry) => describeEntry(entry, drained.get(entry.name), now(), epoch)),
-    heed(trouble) {
-      const entry = entries.get(trouble.upstream);
+    heed(incident) {
+      const entry = entries.get(incident.upstream);
       if (entry === undefined) return;
       heeding = true;
       try {
-        heedTrouble(entry, trouble, trouble.until - clock.now(), now());
+        heedIncident(entry, incident, incident.until - clock.now(), now());
       } finally {
         heeding = false;
       }
@@ -266,8 +266,8 @@ export function createUpstreamStates(options: {
   };
 }
 
-function heedTrouble(entry: UpstreamEntry, trouble: Trouble, ms: number, now: number): void {
-  const { kind, upstream_model, last, failing_ms = 0 } = trouble;
+function heedIncident(entry: UpstreamEntry, incident: Incident, ms: number, now: number): void {
+  const { kind, upstream_model, last, failing_ms = 0 } = incident;
   const known = upstream_model === undefined ? undefined : entry.models.get(upstream_model);
   const has_room = upstream_model !== undefined && entry.models.size < HEEDED_MODELS_MAX;
   const model = known ?? (has_room ? entry.model(upstream_model) : undefined);
@@ -283,14 +283,14 @@ export interface ModelEntry {
   readonly upstream_model: string;
   readonly breaker: Breaker;
   readonly limited: LimitedWindow;
-  limited_told_at: number;
-  /** It does not have the model, as it said itself. */
+  limit_logged_at: number;
+  /** The upstream responded that it does not have the model. */
   missing_until: number;
   missing_last: string | undefined;
   worked_at: number;
 }
 
-/** Address and name of the credential, which have a breaker of their own. */
+/** Key of the breaker for an address and credential. */
 function placeOf({ base_url, api_key_env, auth_token_env }: UpstreamConfig): string {
   return `${new URL(base_url).href} ${api_key_env ?? auth_token_env ?? ''}`;
 }
@@ -298,14 +298,14 @@ function placeOf({ base_url, api_key_env, auth_token_env }: UpstreamConfig): str
 function createUpstreamEntry(
   upstream: UpstreamConfig,
   credential: CredentialBreaker,
-  surroundings: (about: TroubleSubject) => BreakerSurroundings,
+  surroundings: (about: IncidentSubject) => BreakerSurroundings,
 ) {
   const { name } = upstream;
   let settings = upstream.breaker;
   const models = new Map<string, ModelEntry>();
   return {
     name,
-    /** Where it is and with which credential: another place is another upstream, whatever its name. */
+    /** Address and credential: an upstream with another one is another upstream, whatever its name. */
     place: placeOf(upstream),
     credential,
     connect: createBreaker(settings, surroundings({ kind: 'unreachable', upstream: name })),
@@ -324,7 +324,7 @@ function createUpstreamEntry(
           upstream_model,
           breaker,
           limited,
-          limited_told_at: Number.NEGATIVE_INFINITY,
+          limit_logged_at: Number.NEGATIVE_INFINITY,
           missing_until: 0,
           missing_last: undefined,
           worked_at: Number.NEGATIVE_INFINITY,
@@ -348,15 +348,15 @@ function createUpstreamEntry(
 
 export type UpstreamEntry = ReturnType<typeof createUpstreamEntry>;
 
-/** Whether all is as it should be, and has been for long: nearly always, and then not even the time has to be known. */
+/** Fast path: whether nothing keeps requests away, and nothing did lately. Needs no clock. */
 function isQuiet({ connect, credential }: UpstreamEntry, model: ModelEntry | undefined): boolean {
   if (!connect.is_quiet || !credential.is_quiet) return false;
   return model === undefined || (model.breaker.is_quiet && model.limited.is_quiet && model.missing_until === 0);
 }
 
 /**
- * What speaks against a request to an upstream at a time, the longest-lasting of it; times are those of the breakers.
- * @param seen_by whose request it is, and which, where that is known
+ * Why a request may not go to an upstream now; of several reasons the one that lasts longest. Times are those of the breakers.
+ * @param seen_by caller and request, where known
  */
 function whatCloses(
   entry: UpstreamEntry,
@@ -389,19 +389,19 @@ function whatCloses(
 
 const FIRST_MS = 1000;
 const LAST_MS = 30_000;
-/** However long an upstream asks for, it is asked again after this. */
+/** Upper bound for `retry-after`. */
 const LONGEST_MS = 3_600_000;
 
 type LimitedWindow = ReturnType<typeof createLimitedWindow>;
 
 /**
- * The time in which an upstream has no room for the account of the gateway: not a failure, and nothing is retried by it. Without
- * a time told by the upstream it lasts 1 s, and doubles up to 30 s for as long as nothing is served.
+ * Back-off after 429: the account of the gateway is at its rate limit. This is no failure of the upstream. Without `retry-after`
+ * it lasts 1 s, and doubles up to 30 s until a request is served.
  */
 function createLimitedWindow(latest: () => number) {
   let ends = 0;
   let next_ms = FIRST_MS;
-  /** Trials up to this one began before the limit was known. */
+  /** Trials up to this number began before the limit was known. */
   let known_after = 0;
   let is_limited = false;
   let last: string | undefined;
@@ -410,15 +410,15 @@ function createLimitedWindow(latest: () => number) {
       return !is_limited;
     },
     until: (now: number) => (is_limited && now < ends ? ends : undefined),
-    /** Trial `n` got 429: until when, if nothing was known of a limit before. */
+    /** Trial `n` got 429. Returns the end of the limit where it is new. */
     limit(n: number, now: number, detail: string | undefined, retry_after_seconds: number | undefined) {
-      const told_ms = retry_after_seconds === undefined ? undefined : Math.max(retry_after_seconds, 0) * 1000;
-      // Fifty requests that were under way together tell one thing, not fifty.
+      const requested_ms = retry_after_seconds === undefined ? undefined : Math.max(retry_after_seconds, 0) * 1000;
+      // Fifty requests that were in flight together count once.
       const is_news = !is_limited || n > known_after;
-      if (told_ms === undefined && !is_news) return undefined;
+      if (requested_ms === undefined && !is_news) return undefined;
       const first = !is_limited;
-      ends = Math.max(ends, now + Math.min(told_ms ?? next_ms, LONGEST_MS));
-      if (told_ms === undefined) next_ms = Math.min(next_ms * 2, LAST_MS);
+      ends = Math.max(ends, now + Math.min(requested_ms ?? next_ms, LONGEST_MS));
+      if (requested_ms === undefined) next_ms = Math.min(next_ms * 2, LAST_MS);
       is_limited = true;
       last = detail;
       known_after = latest();
@@ -431,7 +431,7 @@ function createLimitedWindow(latest: () => number) {
       last = why;
       known_after = latest();
     },
-    /** Trial `n` was served: whether that ended it. */
+    /** Trial `n` was served. Returns whether that ended the limit. */
     succeed(n: number): boolean {
       if (!is_limited || n <= known_after) return false;
       is_limited = false;
@@ -445,35 +445,35 @@ function createLimitedWindow(latest: () => number) {
   };
 }
 
-/** Some 10 MB when all are there. */
-const HOMES_MAX = 50_000;
+/** About 10 MB in total. */
+const AFFINITY_MAX = 50_000;
 
-interface Home {
+interface Affinity {
   readonly upstream: string;
   readonly until: number;
 }
 
-/** Where sessions are at home: the upstream that keeps their prompts. Of the sessions served last, `HOMES_MAX` at most. */
-function createHomes() {
-  const homes = new LRUCache<string, Home>(atMost(HOMES_MAX));
+/** Session affinity: the upstream that has the prompt cache of a session. An LRU map of `AFFINITY_MAX` sessions. */
+function createSessionAffinity() {
+  const affinity = new LRUCache<string, Affinity>(atMost(AFFINITY_MAX));
   return {
-    /** `undefined` when nobody keeps anything of it any more. */
+    /** `undefined` when the cache of the session has expired. */
     of(session: string, now: number): string | undefined {
-      const home = homes.get(session);
-      return home !== undefined && now < home.until ? home.upstream : undefined;
+      const found = affinity.get(session);
+      return found !== undefined && now < found.until ? found.upstream : undefined;
     },
-    settle: (session: string, upstream: string, until: number) => void homes.set(session, { upstream, until }),
+    settle: (session: string, upstream: string, until: number) => void affinity.set(session, { upstream, until }),
     keepOnly(upstreams: { has(name: string): boolean }): void {
-      for (const [session, { upstream }] of homes.entries()) if (!upstreams.has(upstream)) homes.delete(session);
+      for (const [session, { upstream }] of affinity.entries()) if (!upstreams.has(upstream)) affinity.delete(session);
     },
   };
 }
 
-type Told = Pick<UpstreamState, 'state' | 'until' | 'last'>;
+type StateSummary = Pick<UpstreamState, 'state' | 'until' | 'last'>;
 
 type Epoch = (time: number) => number;
 
-/** A line for the upstream, and one for each model that is not as it should be. */
+/** A row for the upstream, and one for each model that is not healthy. */
 function describeEntry(entry: UpstreamEntry, drained: Drained | undefined, now: number, epoch: Epoch): UpstreamState[] {
   const { name: upstream, active, models, mode } = entry;
   const shadow = mode === 'shadow' && { shadow: true as const };
@@ -485,78 +485,83 @@ function describeEntry(entry: UpstreamEntry, drained: Drained | undefined, now: 
     ...shadow,
   };
   const of_models = [...models.values()].flatMap((model): UpstreamState[] => {
-    const told = modelState(model, now, epoch);
-    return told === undefined ? [] : [{ upstream, upstream_model: model.upstream_model, ...told, ...shadow }];
+    const summary = modelState(model, now, epoch);
+    return summary === undefined ? [] : [{ upstream, upstream_model: model.upstream_model, ...summary, ...shadow }];
   });
   return [whole, ...of_models];
 }
 
-function wholeState({ credential, connect }: UpstreamEntry, now: number, epoch: Epoch): Told {
-  if (credential.phase(now) !== 'closed') return told('credential', credential.until(now), credential.last, epoch);
+function wholeState({ credential, connect }: UpstreamEntry, now: number, epoch: Epoch): StateSummary {
+  if (credential.phase(now) !== 'closed') return summaryOf('credential', credential.until(now), credential.last, epoch);
   const phase = connect.phase(now);
-  return phase === 'closed' ? { state: 'closed' } : told(phase, connect.until(now), connect.last, epoch);
+  return phase === 'closed' ? { state: 'closed' } : summaryOf(phase, connect.until(now), connect.last, epoch);
 }
 
-function modelState({ breaker, limited, ...model }: ModelEntry, now: number, epoch: Epoch): Told | undefined {
+function modelState({ breaker, limited, ...model }: ModelEntry, now: number, epoch: Epoch): StateSummary | undefined {
   const phase = breaker.phase(now);
-  if (phase !== 'closed') return told(phase, breaker.until(now), breaker.last, epoch);
+  if (phase !== 'closed') return summaryOf(phase, breaker.until(now), breaker.last, epoch);
   const callers = breaker.callersRefused(now);
   if (callers > 0) {
     const whose = callers === 1 ? 'one caller' : `${callers} callers`;
-    return told('closed', undefined, `${breaker.last}, for ${whose} alone`, epoch);
+    return summaryOf('closed', undefined, `${breaker.last}, for ${whose} alone`, epoch);
   }
   const limited_until = limited.until(now);
-  if (limited_until !== undefined) return told('limited', limited_until, limited.last, epoch);
-  if (model.missing_until > now) return told('model_missing', model.missing_until, model.missing_last, epoch);
+  if (limited_until !== undefined) return summaryOf('limited', limited_until, limited.last, epoch);
+  if (model.missing_until > now) return summaryOf('model_missing', model.missing_until, model.missing_last, epoch);
   return undefined;
 }
 
-function told(state: Told['state'], until: number | undefined, last: string | undefined, epoch: Epoch): Told {
+function summaryOf(
+  state: StateSummary['state'],
+  until: number | undefined,
+  last: string | undefined,
+  epoch: Epoch,
+): StateSummary {
   return { state, ...(until !== undefined && { until: epoch(until) }), ...(last !== undefined && { last }) };
 }
 
-/** What keeps requests from an upstream for a while, as other processes are told it. */
-export interface Trouble {
+/** An incident: something keeps requests from an upstream for a while. Published to other processes. */
+export interface Incident {
   readonly kind: 'open' | 'unreachable' | 'credential' | 'limited';
   readonly upstream: string;
   readonly upstream_model?: string;
-  /** Name of the variable with the credential, where it is about that. */
+  /** Name of the variable with the credential, for incidents of credentials. */
   readonly credential?: string;
   /** Milliseconds since the epoch. */
   readonly until: number;
   /** For people, such as `status 529`. */
   readonly last?: string;
-  /** For how long nothing had succeeded when it opened. */
+  /** How long nothing had succeeded when the breaker opened. */
   readonly failing_ms?: number;
 }
 
-export type TroubleSubject = Omit<Trouble, 'until' | 'last' | 'failing_ms'>;
+export type IncidentSubject = Omit<Incident, 'until' | 'last' | 'failing_ms'>;
 
-const WHAT: Readonly<Record<Trouble['kind'], string>> = {
+const WHAT: Readonly<Record<Incident['kind'], string>> = {
   open: 'an upstream fails for this model',
   unreachable: 'no connection can be made to an upstream',
   credential: 'an upstream refuses the credential of the gateway',
-  limited: 'an upstream has no room for the account of the gateway (429)',
+  limited: 'an upstream limits the rate of the gateway (429)',
 };
 
-/** Says in the log that trouble began; once, until it is over. */
-function logTrouble(log: Log, { kind, until, failing_ms: _, ...about }: Trouble, is_enforced: boolean): void {
+/** Logs the begin of an incident, once. */
+function logIncident(log: Log, { kind, until, failing_ms: _, ...about }: Incident, is_enforced: boolean): void {
   const fields = { ...about, until: new Date(until).toISOString() };
   const message =
     is_enforced || kind === 'limited'
-      ? `${WHAT[kind]}; it is left out until it may be tried again`
-      : `${WHAT[kind]}; it is used all the same (breaker.mode: shadow)`;
+      ? `${WHAT[kind]}; requests go to other upstreams until it is tried again`
+      : `${WHAT[kind]}; it still gets requests (breaker.mode: shadow)`;
   if (kind === 'credential') log.error(fields, message);
   else if (kind === 'limited') log.info(fields, message);
   else log.warn(fields, message);
 }
 
-function logRecovery(log: Log, { kind, ...about }: TroubleSubject, open_ms: number): void {
-  const message = kind === 'credential' ? 'an upstream takes the credential again' : 'an upstream serves again';
+function logRecovery(log: Log, { kind, ...about }: IncidentSubject, open_ms: number): void {
+  const message = kind === 'credential' ? 'an upstream accepts the credential again' : 'an upstream serves again';
   log.info({ ...about, seconds: Math.round(open_ms / 1000) }, message);
 }
 
-/** From the one that says most about an upstream to what it should be. */
+/** States, worst first. */
 const WORST_FIRST: readonly UpstreamState['state'][] = [
   'drained',
   'credential',
@@ -569,7 +574,7 @@ const WORST_FIRST: readonly UpstreamState['state'][] = [
 
 const rank = ({ state }: UpstreamState) => WORST_FIRST.indexOf(state);
 
-/** Of two equally bad ones the one that ends first, for then something is tried. */
+/** Of two equally bad states, the one that ends first: then the upstream is tried. */
 function worse(a: UpstreamState, b: UpstreamState): UpstreamState {
   const by_state = rank(a) - rank(b);
   if (by_state !== 0) return by_state < 0 ? a : b;
@@ -577,10 +582,10 @@ function worse(a: UpstreamState, b: UpstreamState): UpstreamState {
 }
 
 /**
- * What anybody may know about the upstreams, by name: the worst that is known of each, until when (ISO 8601), and of how many
- * models where it is not the upstream as a whole; `mode` is told where breakers only tell. No host, no model, and no word of what failed.
+ * Public summary of the upstreams by name: the worst state of each, its end (ISO 8601), and the number of models where it is not the
+ * whole upstream. `mode` is there where breakers only report. Contains no host, model or error text.
  */
-export function tellUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
+export function notifyUpstreams(states: readonly UpstreamState[]): NonNullable<HealthPart['told']> {
   const by_name = Map.groupBy(states, ({ upstream }) => upstream);
   return Object.fromEntries([...by_name].map(([name, all]) => [name, tellOne(all)]));
 }

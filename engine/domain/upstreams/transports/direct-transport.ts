@@ -57,7 +57,7 @@ class DirectTransport implements Transport, ConnectionOwner {
     for (const connection of this.#all) connection.destroy();
   }
 
-  /** @param is_new whether it must be one that nobody had before */
+  /** @param is_new whether to open a new connection */
   connection(is_new: boolean): Connection {
     while (!is_new && this.#idle.length > 0) {
       const connection = this.#idle.pop()!;
@@ -137,7 +137,7 @@ class DirectSending extends Delivery implements Handler {
   }
 
   onResponseStart(controller: Controller, status: number, headers: IncomingHttpHeaders, message?: string): void {
-    // Nobody asked for another protocol.
+    // There was no upgrade in the request.
     if (status === 101) controller.abort(hungUp());
     if (status < 200 || this.over) return;
     const { for_proxy } = this.#transport;
@@ -392,7 +392,7 @@ class Announcements {
   }
 }
 
-/** What is kept of a body that nobody takes for now; more stays in the connection, and so at the upstream. */
+/** Bound on the buffered body without a reader; then back-pressure stops the upstream. */
 const KEPT_BYTES = 65_536;
 
 /** Headers of which Node shows the first, where others are joined. */
@@ -406,8 +406,8 @@ type OnEnd = () => void;
 type OnError = (error: Error) => void;
 
 /**
- * An answer as it comes from a connection: its head, and its body for one reader at a time. What comes before anybody reads is kept,
- * and so are its end and its breaking off, which are told behind it.
+ * A response of a connection: its head, and its body for one reader at a time. Buffers bytes, the end and an error until there is a
+ * reader.
  */
 export class ReceivedAnswer implements UpstreamResponse {
   readonly statusCode: number;
@@ -460,7 +460,7 @@ export class ReceivedAnswer implements UpstreamResponse {
     this.#flowing = false;
   }
 
-  /** Tells what was kept before it returns, and from then on what comes. */
+  /** Emits the buffered bytes before it returns, and then each new chunk. */
   resume(): void {
     if (this.destroyed) return;
     this.#flowing = true;
@@ -473,18 +473,18 @@ export class ReceivedAnswer implements UpstreamResponse {
       this.#held_back = false;
       this.#controller.resume();
     }
-    // Meanwhile more may have come, and its reader may have had enough.
+    // More may have come meanwhile, and the reader may have paused.
     if (!this.#flowing) return;
     if (this.complete) this.#tellEnd();
     else if (this.#broken !== undefined) this.#tellBroken();
   }
 
-  /** Ends the connection, unless the whole answer has come. Nothing is told any more. */
+  /** Closes the connection, unless the response is complete. No more events. */
   destroy(): void {
     if (this.destroyed) return;
     this.destroyed = true;
     this.#kept = [];
-    if (!this.complete && this.#broken === undefined) this.#controller.abort(new Error('the answer is not wanted'));
+    if (!this.complete && this.#broken === undefined) this.#controller.abort(new Error('the response was cancelled'));
   }
 
   take(chunk: Buffer): void {

@@ -136,7 +136,7 @@ class Attempt extends Delivery {
     return this;
   }
 
-  /** A mock for a stream that hands the whole body to the request in one write, and then forgets it. */
+  /** Stands in for a stream that hands the whole body to the request in one write, and then forgets it. */
   bodySource(): Stream {
     let rest = this.request?.body;
     const pipe = (destination: ClientRequest) => {

@@ -18,14 +18,14 @@ export interface Sending {
   /** How often it was sent, as far as any of it may have reached the upstream; 0 while nothing has. */
   readonly attempts: number;
   readonly resent: 'stale_socket' | undefined;
-  /** Whether the operating system has all of the body, so that nobody reads it here any more. */
+  /** Whether the whole body was handed to the operating system. */
   readonly body_is_sent: boolean;
   abandon(reason: Error): void;
   /** Rejects `answer` with `reason`, while the upstream goes on; `late` still gets the head. */
   release(reason: Error): void;
   /** The head of the answer for somebody who waits longer; to be called before `release`, which keeps nothing for later calls. Rejects like `answer`. */
   late(): Promise<UpstreamResponse>;
-  /** Lets go of the body: it is not sent again. */
+  /** Frees the body: it is not sent again. */
   forgetBody(): void;
 }
 
@@ -39,9 +39,9 @@ export abstract class Delivery implements Sending {
   readonly answer: Promise<UpstreamResponse>;
   attempts = 0;
   resent: 'stale_socket' | undefined;
-  /** Whether it is answered, failed or given up. */
+  /** Whether it has a response, failed, or was abandoned. */
   protected over = false;
-  /** What may be sent again. */
+  /** The request, for a second send. */
   protected request: OutgoingRequest | undefined;
   readonly #clock: Clock;
   readonly #started: number;
@@ -59,7 +59,7 @@ export abstract class Delivery implements Sending {
 
   abstract get body_is_sent(): boolean;
 
-  /** Ends what is under way. */
+  /** Cancels the request. */
   protected abstract cut(): void;
 
   abandon(reason: Error): void {
@@ -114,8 +114,8 @@ export abstract class Delivery implements Sending {
 }
 
 /**
- * What carries requests to one upstream: sends these bytes, tells exactly what of them may have arrived, and gives back a head and a
- * body with back-pressure. Nothing above knows how.
+ * A transport to one upstream: sends requests, knows exactly which bytes may have arrived, and returns a head and a body with
+ * back-pressure.
  */
 export interface Transport {
   send(request: OutgoingRequest): Sending;
@@ -140,7 +140,7 @@ export const IDLE_CONNECTIONS_MAX = 512;
  */
 const STALE_MS = 2000;
 
-/** How long an upstream whose answer is complete has time to read the rest of the request: those that do can have another one. */
+/** Time for an upstream to read the rest of a request after its response; then the connection can be reused. */
 export const UNREAD_MS = 1000;
 
 /** For so long after a connection could not be made in time the next ones get less. */
@@ -171,7 +171,7 @@ export interface Trial {
   over(): void;
 }
 
-/** Creates what is known of the connections to one upstream: at first nothing. */
+/** Creates the reachability of one upstream, which is fine at first. */
 export function createReachability(options: { readonly connect_seconds: number; readonly clock: Clock }): Reachability {
   const { connect_seconds, clock } = options;
   const connect_ms = connect_seconds * 1000;

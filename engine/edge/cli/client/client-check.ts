@@ -11,19 +11,19 @@ import { warner } from '../program-name.ts';
 import { type ClientOptions, PLACEHOLDER, tokenOf } from './client-options.ts';
 import { checkTelemetry } from './client-telemetry.ts';
 
-/** The largest page of models. */
+/** Largest page of a model list. */
 const LISTED_MAX = 1000;
 
-/** What a gateway says about a model. */
+/** A model at a gateway. */
 export interface CheckedModel {
   readonly id: string;
-  /** In tokens, where the gateway says so. */
+  /** In tokens; `undefined` if unknown. */
   readonly context_window: number | undefined;
 }
 
 /**
- * Asks a gateway about a model with the credential a client will use; without a model, whether the credential is good.
- * Raises StartError that says what to do when the client would not work.
+ * Checks a client's credential, and a model if named, at the gateway. Raises StartError with a remedy if the client would
+ * not work.
  */
 export async function checkModel(options: {
   readonly root_url: string;
@@ -35,16 +35,16 @@ export async function checkModel(options: {
   const get = async (path: string) => {
     const answer = await ask('GET', `${root_url}${path}`, { headers: { authorization: `Bearer ${token}` } });
     if (answer.status === 401 || answer.status === 403) {
-      const said = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'it does not say why';
-      const why = /[.!?]$/.test(said) ? said : `${said}.`;
+      const reason = sentence(fieldsOf(fieldsOf(safeToShow(answer.body)).error).message) ?? 'no reason given';
+      const why = /[.!?]$/.test(reason) ? reason : `${reason}.`;
       throw new StartError(
-        `${root_url} refuses the credential: ${why} Make a token (appscli tokens create) and give that one`,
+        `${root_url} rejects the credential: ${why} Create a token (appscli tokens create) and use it`,
         { exit_code: EXIT_FINDINGS },
       );
     }
     if (answer.kind === 'json' && (answer.status === 200 || answer.status === 404)) return answer;
     throw new StartError(
-      `${root_url} answers GET ${path} with status ${answer.status} and no list of models; is it the address of a gateway?`,
+      `${root_url} responds to GET ${path} with status ${answer.status} and no model list; check the address of the gateway`,
     );
   };
 
@@ -53,7 +53,7 @@ export async function checkModel(options: {
     const found = fieldsOf(safeToShow(body));
     if (status === 200) return { id: String(found.id ?? model), context_window: windowOf(found) };
   }
-  // Not every gateway answers for a single model.
+  // Some gateways lack the path of a single model.
   const list = fieldsOf(safeToShow((await get(`/v1/models?limit=${LISTED_MAX}`)).body));
   const entries = Array.isArray(list.data) ? list.data.map(fieldsOf) : [];
   if (model === undefined) return undefined;
@@ -63,64 +63,64 @@ export async function checkModel(options: {
 }
 
 function windowOf({ context_window, max_input_tokens }: Readonly<Record<string, unknown>>): number | undefined {
-  const said = context_window ?? max_input_tokens;
-  return typeof said === 'number' && said > 0 ? said : undefined;
+  const tokens = context_window ?? max_input_tokens;
+  return typeof tokens === 'number' && tokens > 0 ? tokens : undefined;
 }
 
 function notThere(root_url: string, model: string, entries: readonly Readonly<Record<string, unknown>>[]): StartError {
   const ids = entries.flatMap(({ id }) => (typeof id === 'string' ? [id] : []));
   const remedy =
     ids.length === 0
-      ? 'its token group may use no model at all: ask for a token of a group that may'
-      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that may use it`;
+      ? 'its token group allows no model: ask for a token of a group with models'
+      : `${didYouMean(model, ids) ?? `this token may use ${listed(ids)}.`} For another model ask for a token of a group that allows it`;
   return new StartError(`${root_url} has no model "${model}" for this token: ${remedy}`, { exit_code: EXIT_FINDINGS });
 }
 
-/** Says what a gateway knows better than the command line; returns the window of the model, where one of both tells it. */
+/** Checks the set-up at the gateway (`--check`). Returns the model's context window: as given, else by the gateway. */
 export async function checkSpec(
   context: CommandContext,
   spec: SetUpSpec,
-  given: ClientOptions & { readonly contextWindow?: number },
+  options: ClientOptions & { readonly contextWindow?: number },
   how: {
-    /** The signals that the client sends by its file as it is. */
+    /** The telemetry signals in the client's current file. */
     readonly sends: () => readonly Signal[];
     readonly more_models?: readonly string[];
-    /** Whether the client's file must say how large the window of the model is. */
+    /** Whether the client's file must contain the context window. */
     readonly needs_window: boolean;
   },
 ): Promise<number | undefined> {
-  const wanted = given.contextWindow;
-  if (!given.check) return wanted ?? learnWindow(context, spec, given, how);
+  const wanted = options.contextWindow;
+  if (!options.check) return wanted ?? learnWindow(context, spec, options, how);
   const { root_url, credential, telemetry } = spec;
   const warn = warner(context.terminal);
   const signals = telemetry ?? how.sends();
   if (telemetry === undefined) warn(describeSent(signals, root_url));
   if ('sign_in' in credential) {
     await discover(createAsk(), root_url);
-    warn(`${root_url} takes sign-ins from a terminal`);
+    warn(`${root_url} supports sign-in from a terminal`);
     return wanted;
   }
   const token = await tokenOf(credential, root_url, context);
-  const found = await checkModel({ root_url, token, model: given.model });
-  if (found === undefined) warn(`${root_url} takes the token`);
-  else warn(`${root_url} has ${found.id} for this token`);
+  const found = await checkModel({ root_url, token, model: options.model });
+  if (found === undefined) warn(`${root_url} accepts the token`);
+  else warn(`${root_url} serves ${found.id} to this token`);
   for (const model of new Set(how.more_models)) {
-    if (model !== given.model) await checkModel({ root_url, token, model });
+    if (model !== options.model) await checkModel({ root_url, token, model });
   }
   for (const line of await checkTelemetry({ root_url, token, signals })) warn(line);
   const window = found?.context_window;
   if (window === undefined || wanted === undefined) return window ?? wanted;
   if (wanted > window)
     warn(
-      `the gateway says ${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; give --context-window ${window}`,
+      `${found!.id} takes ${window} tokens, less than ${wanted}: long sessions will fail; use --context-window ${window}`,
     );
   return wanted;
 }
 
-/** The window of a model that nobody gave and no gateway tells, in tokens: what clients assume. A smaller one only shortens early. */
+/** Default context window, in tokens, as clients assume. A too small one only compacts early. */
 export const ASSUMED_WINDOW = 200_000;
 
-/** The window that the gateway has for the model, where it can be asked; whatever keeps it from that is no reason to stop. */
+/** The model's context window at the gateway. Failures fall back to the default. */
 async function learnWindow(
   context: CommandContext,
   { root_url, credential }: SetUpSpec,
@@ -139,13 +139,13 @@ async function learnWindow(
   }
   if (!needs_window) return undefined;
   warner(context.terminal)(
-    `${root_url} does not say how many tokens ${model} takes: ${ASSUMED_WINDOW} is assumed; --check says why, --context-window says better`,
+    `unknown context window of ${model} at ${root_url}: using ${ASSUMED_WINDOW} tokens; see --check, or set --context-window`,
   );
   return ASSUMED_WINDOW;
 }
 
 function describeSent(signals: readonly Signal[], root_url: string): string {
   return signals.length === 0
-    ? `by its file the client sends no telemetry to ${root_url}; --telemetry switches it on`
-    : `by its file the client sends its ${signals.join(' and ')} to ${root_url}`;
+    ? `the client's file sends no telemetry to ${root_url}; enable it with --telemetry`
+    : `the client's file sends ${signals.join(' and ')} to ${root_url}`;
 }

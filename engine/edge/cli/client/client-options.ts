@@ -14,7 +14,7 @@ import { usageError } from '../exit-codes.ts';
 import { defaultProfile, profileOf } from '../profiles.ts';
 import type { Input } from './client-write.ts';
 
-/** Options that every kind of client has. */
+/** Options of all clients. */
 export interface ClientOptions {
   readonly baseUrl?: string;
   readonly apiKey?: string;
@@ -34,42 +34,40 @@ export interface ClientOptions {
   readonly json?: true;
 }
 
-/** Example of a variable that holds a token. */
+/** Default variable for the token. */
 const DEFAULT_VARIABLE = 'RELAY_API_KEY';
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]{0,99}$/;
 
 const TOKEN = /^[\x21-\x7e]{8,8192}$/;
 
-/** Stands for a token where only the form of a file is to be shown. */
+/** Placeholder of a token with `--print`. */
 export const PLACEHOLDER = '<API_KEY>';
 
-/** Address of the gateway without `/v1`, whichever form was given. Raises StartError. */
-export function rootUrl(given: string | undefined, env: NodeJS.ProcessEnv): string {
-  const preset = given ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
+/** Address of the gateway without `/v1`. Raises StartError. */
+export function rootUrl(value: string | undefined, env: NodeJS.ProcessEnv): string {
+  const preset = value ?? (env.APPSCLI_BASE_URL === '' ? undefined : env.APPSCLI_BASE_URL);
   const signed_in = preset === undefined ? [...openCredentials(env).read().keys()] : [];
-  return withoutApiPath(chooseBaseUrl(given, env, signed_in, 'taken'));
+  return withoutApiPath(chooseBaseUrl(value, env, signed_in, 'taken'));
 }
 
-/** The names of clients that a profile gives, or the default ones. Raises StartError with the position of a mistake. */
+/** The client names of a profile, or the default ones. Raises StartError with the position of an error. */
 export function namesOf(file: string | undefined): ClientNames {
   return clientNames(profileOf(file ?? defaultProfile()));
 }
 
-/** How the client gets its credential. Raises StartError; no message repeats what may be one. */
+/** The client's credential, by options. Raises StartError, which never quotes a possible token. */
 export async function credentialOf(
   { apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn, managed, print, check }: ClientOptions,
   input: Input,
   how: { readonly needs_text: boolean; readonly helper: () => KeyHelper },
 ): Promise<Credential> {
-  const given = [apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn].filter((each) => each !== undefined);
-  if (given.length > 1) {
+  const ways = [apiKey, apiKeyEnv, tokenStdin, keyHelper, signIn].filter((each) => each !== undefined);
+  if (ways.length > 1) {
     throw usageError('--api-key, --api-key-env, --token-stdin, --key-helper and --sign-in exclude each other');
   }
-  if (managed !== undefined && (given.length === 0 || apiKey !== undefined || tokenStdin)) {
-    throw usageError(
-      'a file for every machine holds no token: with --managed say --key-helper, --sign-in or --api-key-env',
-    );
+  if (managed !== undefined && (ways.length === 0 || apiKey !== undefined || tokenStdin)) {
+    throw usageError('--managed files contain no token: use --key-helper, --sign-in or --api-key-env');
   }
   if (signIn) return { sign_in: true };
   if (keyHelper) return { helper: how.helper() };
@@ -77,16 +75,14 @@ export async function credentialOf(
   if (apiKeyEnv !== undefined) {
     if (VARIABLE.test(apiKeyEnv) && !apiKeyEnv.startsWith('gw_')) return { variable: apiKeyEnv };
     throw usageError(
-      '--api-key-env takes the name of an environment variable, not a key; if that was one, revoke it: your shell may have kept it',
+      '--api-key-env expects the name of an environment variable, not a key; if you passed a key, revoke it: it may be in your shell history',
     );
   }
   if (tokenStdin) return { token: tokenFrom(await input.all()) };
   if (!how.needs_text) return { variable: DEFAULT_VARIABLE };
   if (print && !check) return { token: PLACEHOLDER };
   if (input.answers) return { token: tokenFrom(await input.line('Token for the gateway (not shown): ', true)) };
-  throw usageError(
-    'where is the token? Give it with --token-stdin, or name the variable that holds it with --api-key-env',
-  );
+  throw usageError('no token: use --token-stdin, or name its variable with --api-key-env');
 }
 
 function tokenFrom(text: string): string {
@@ -95,7 +91,7 @@ function tokenFrom(text: string): string {
   throw usageError('the token must be one line of 8 to 8192 characters without spaces');
 }
 
-/** The token itself, to ask the gateway with. Raises StartError when its variable is not set, or nobody has signed in. */
+/** The token itself, for requests to the gateway. Raises StartError if its variable is not set, or without a sign-in. */
 export async function tokenOf(
   credential: Exclude<Credential, { readonly sign_in: true }>,
   root_url: string,
@@ -108,21 +104,21 @@ export async function tokenOf(
   }
   const token = (env[credential.variable] ?? '').trim();
   if (token !== '') return tokenFrom(token);
-  throw usageError(`--check asks with the token in ${credential.variable}, and it is not set`);
+  throw usageError(`--check needs the token in ${credential.variable}, which is not set`);
 }
 
-/** Name of an entry that goes into a file: letters, digits, dashes. Raises StartError. */
-export function aliasOf(given: string | undefined, model: string): string {
-  if (given === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
-  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(given)) return given;
-  throw usageError('--alias is the name of an entry: letters, digits, dashes and underscores, such as coder');
+/** Name of the client's entry: letters, digits, dashes. Raises StartError. */
+export function aliasOf(value: string | undefined, model: string): string {
+  if (value === undefined) return model.replace(/[^A-Za-z0-9_-]+/g, '-').replace(/^[-_]+|-+$/g, '') || 'gateway';
+  if (/^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$/.test(value)) return value;
+  throw usageError('--alias: expected letters, digits, dashes and underscores, such as coder');
 }
 
-/** The program that runs: a key helper on this machine calls it again. */
+/** The running program, which a key helper runs again. */
 export interface Program {
   /** Executable of Node.js. */
   readonly runtime: string;
-  /** What it runs; absolute. */
+  /** Absolute path of the script. */
   readonly script: string;
 }
 
@@ -131,20 +127,20 @@ export function thisProgram(): Program {
   return { runtime: process.execPath, script: realpathSync(process.argv[1]!) };
 }
 
-/** Where a client's file is, and for whom. */
+/** Location of a client's files. */
 export interface ClientLocation {
   readonly path: string;
-  /** Of the file with the key, where the client has one. */
+  /** Path of the key file, if the client has one. */
   readonly auth: string | undefined;
   readonly platform: ClientPlatform;
-  /** Whether it is for everybody who works at the machine. */
+  /** Whether it is for all users of a machine (`--managed`). */
   readonly shared: boolean;
-  /** Whether it belongs on other machines, so that it can only be shown here. */
+  /** Whether it is for another operating system, so that it can only be printed. */
   readonly elsewhere: boolean;
   readonly read: (path: string) => string | undefined;
 }
 
-/** Where the file of a client goes: into its user's home, or to where it looks for what an administrator wants. Raises StartError. */
+/** The location of a client's files: in the user's home, or of the managed file. Raises StartError. */
 export function locationOf(
   { managed }: Pick<ClientOptions, 'managed'>,
   client: ClientKind,
@@ -162,13 +158,13 @@ export function locationOf(
   const path = names.managed_file[platform];
   if (path === undefined) {
     const where = { linux: 'Linux', macos: 'macOS', windows: 'Windows' }[platform];
-    throw usageError(`this client has no file for every machine on ${where}: set up each user's own instead`);
+    throw usageError(`this client has no managed file on ${where}: set up each user instead`);
   }
   const elsewhere = platform !== here;
   return { path, auth: undefined, platform, shared: true, elsewhere, read: elsewhere ? () => undefined : readUserFile };
 }
 
-/** The command that prints a credential for a gateway: this program, or the one that other machines have. */
+/** The key helper: this program, or `appscli` on the PATH for managed files. */
 export function helperFor(
   { managed, appscli }: Pick<ClientOptions, 'managed' | 'appscli'>,
   root_url: string,
@@ -181,7 +177,7 @@ export function helperFor(
   return { program: platform === 'windows' ? 'appscli.cmd' : 'appscli', args };
 }
 
-/** Whether a program is where a package manager keeps it for one run only. */
+/** Whether the program is in a package manager's cache, as with npx. */
 export function isPassing({ script }: Program): boolean {
   return /[\\/](?:_npx|dlx(?:-[^\\/]*)?)[\\/]/.test(script);
 }

@@ -16,8 +16,8 @@ interface Outcome {
 }
 
 /**
- * Shows what would change in a user's files, asks, and writes. Prints them whole with `--print`, writes without a
- * question with `--write`. Returns the exit code: 1 when there is something to write and it was not written.
+ * Shows file changes, asks, and writes. `--print` prints the complete files; `--write` does not ask. Returns the exit code: 1
+ * if changes were not written.
  */
 export async function offerDrafts(
   { terminal }: CommandContext,
@@ -42,14 +42,14 @@ export async function offerDrafts(
       : await writeDrafts(terminal, changed, { write: write === true, input, hides: token ?? [] });
   const outcomes = drafts.map(({ path }): Outcome => {
     const outcome = files.find((file) => file.path === path);
-    if (outcome === undefined) terminal.info(`${path} says so already; nothing to write\n`);
+    if (outcome === undefined) terminal.info(`${path} is up to date\n`);
     return outcome ?? { path, change: 'none', backup: null };
   });
   if (json) terminal.data(`${jsonText({ ...facts, files: outcomes })}\n`);
   return changed.length === 0 || is_written ? EXIT_OK : EXIT_FINDINGS;
 }
 
-/** Shows what would change, asks unless it may `write`, and changes all files or none. Raises StartError. */
+/** Shows changes, asks unless `write`, and writes all files or none. Raises StartError. */
 export async function writeDrafts(
   terminal: CommandContext['terminal'],
   drafts: readonly Draft[],
@@ -58,14 +58,14 @@ export async function writeDrafts(
   for (const draft of drafts) {
     const { path, before, after, secret } = draft;
     if (before !== after) terminal.info(showDiff(draft, how.hides, terminal.info_color));
-    if (secret) terminal.info(`${path} will be readable by you alone\n`);
+    if (secret) terminal.info(`${path} will be readable only by you\n`);
   }
   const is_written = await mayWrite(terminal, how);
   const backups = is_written ? writeUserFiles(drafts) : [];
   const files = drafts.map(({ path, before }, index): Outcome => {
     const backup = backups[index] ?? null;
-    const was = backup === null ? '' : `; what it was is in ${backup}`;
-    const is = !is_written ? 'was not written' : before === undefined ? 'is new' : `is written${was}`;
+    const was = backup === null ? '' : `; backup: ${backup}`;
+    const is = !is_written ? 'was not written' : before === undefined ? 'was created' : `was written${was}`;
     terminal.info(`${path} ${is}\n`);
     return { path, change: is_written ? 'written' : 'proposed', backup };
   });
@@ -78,10 +78,10 @@ async function mayWrite(
 ): Promise<boolean> {
   if (write) return true;
   if (!input.answers) {
-    terminal.info('Nobody is there to ask: run this again with --write to write it.\n');
+    terminal.info('Cannot ask without a terminal: run this again with --write.\n');
     return false;
   }
-  return /^y(?:es)?$/i.test((await input.line('Write this? [y/N] ', false)).trim());
+  return /^y(?:es)?$/i.test((await input.line('Write these changes? [y/N] ', false)).trim());
 }
 
 function printed({ path, after }: Draft, token: string | undefined) {
@@ -90,18 +90,18 @@ function printed({ path, after }: Draft, token: string | undefined) {
 
 function printedText(draft: Draft, files: number, token: string | undefined): string {
   const { path, text } = printed(draft, token);
-  // With several files a person must see which is which; one alone can go into a file as it is.
+  // Several files need headings; a single file can be redirected.
   const heading = files === 1 ? '' : `# ${path}\n`;
   return `${heading}${text}${text.endsWith('\n') ? '' : '\n'}`;
 }
 
 const BYTES_MAX = 64 * 1024;
 
-/** What a command can learn from whoever started it. */
+/** Interactive input of a command. */
 export interface Input {
-  /** Whether somebody is there to answer. */
+  /** Whether questions can be asked. */
   readonly answers: boolean;
-  /** Asks, and returns the line that was typed; one that is `hidden` is not shown. Raises StartError when there is none. */
+  /** Asks a question and returns the typed line; `hidden` disables the echo. Raises StartError without an answer. */
   line(question: string, hidden: boolean): Promise<string>;
   /** Everything on standard input. Raises StartError for more than 64 KiB. */
   all(): Promise<string>;
@@ -137,7 +137,7 @@ export function processInput(): Input {
       for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
         bytes += chunk.length;
         if (bytes > BYTES_MAX) {
-          throw usageError('standard input holds more than 64 KiB, so it is no token');
+          throw usageError('standard input has more than 64 KiB; expected a token');
         }
         chunks.push(chunk);
       }

@@ -49,8 +49,8 @@ import {
 import { type Input, offerDrafts } from './client-write.ts';
 
 /**
- * Where the program of a key helper stays that npx runs from its cache, and how it gets there: `appscli/client` below
- * `$XDG_DATA_HOME` (`~/.local/share`). `undefined` for a program that is installed, or of which this package is only a part.
+ * For a program that npx runs from its cache: its permanent copy for key helpers in `appscli/client` below `$XDG_DATA_HOME`
+ * (`~/.local/share`), and a function that makes the copy. `undefined` for an installed program.
  */
 function keptProgram(
   program: Program,
@@ -63,7 +63,7 @@ function keptProgram(
   return { program: { ...program, script }, keep: () => copyPackage(folder) };
 }
 
-/** Each file is replaced at once: clients may be running it. Raises StartError. */
+/** Copies the package; replaces each file atomically, because clients may be running it. Raises StartError. */
 function copyPackage(folder: string): void {
   for (const entry of readdirSync(PACKAGE_ROOT, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile()) continue;
@@ -79,16 +79,16 @@ function copyPackage(folder: string): void {
   }
 }
 
-/** What these commands are given beyond their options. */
-export interface ClientSurroundings {
+/** Dependencies of the commands; tests replace them. */
+export interface ClientDependencies {
   readonly input: Input;
-  /** The program that a key helper calls again; this one. */
+  /** The program that a key helper runs; this one by default. */
   readonly program?: Program;
 }
 
-/** Options of `appscli client`; some are for one kind of client alone. */
+/** Options of `appscli client`; some apply to one client only. */
 export interface SetUpOptions extends ClientOptions {
-  /** Absent: what the gateway says, if it is asked. */
+  /** Absent: as the gateway reports. */
   readonly contextWindow?: number;
   readonly alias?: string;
   readonly displayName?: string;
@@ -103,7 +103,7 @@ export interface SetUpOptions extends ClientOptions {
   readonly shell?: Shell;
 }
 
-/** Makes a plan; what is wrong with a user's file becomes an error with its path and line. */
+/** Runs a planning function; turns BrokenFile into StartError with path and line. */
 function planned<T>(make: () => T): T {
   try {
     return make();
@@ -118,33 +118,33 @@ function planned<T>(make: () => T): T {
 export async function setUpClient(
   context: CommandContext,
   client: ClientKind,
-  given: SetUpOptions,
-  { input, program = thisProgram() }: ClientSurroundings,
+  options: SetUpOptions,
+  { input, program = thisProgram() }: ClientDependencies,
 ): Promise<number> {
   const { env, terminal } = context;
   const warn = warner(terminal);
-  const names = namesOf(given.profile);
-  const root_url = rootUrl(given.baseUrl, env);
-  if (given.profile === undefined && defaultProfile() === NEUTRAL_PROFILE) warn(NEUTRAL_NAMES_NOTE);
+  const names = namesOf(options.profile);
+  const root_url = rootUrl(options.baseUrl, env);
+  if (options.profile === undefined && defaultProfile() === NEUTRAL_PROFILE) warn(NEUTRAL_NAMES_NOTE);
   if (root_url.startsWith('http:') && !isLoopbackUrl(root_url))
-    warn(`over http everybody between the client and ${root_url} can read the token and the prompts; use https`);
-  if (given.apiKey !== undefined)
-    warn('--api-key shows the token to everybody on this machine, and your shell keeps it; --token-stdin does not');
-  const kept = given.appscli === undefined && given.managed === undefined ? keptProgram(program, env) : undefined;
-  const helper = () => helperFor(given, root_url, kept?.program ?? program);
-  const credential = await credentialOf(given, input, { needs_text: client === 'coding-cli', helper });
-  if ('helper' in credential && given.managed === undefined) {
-    if (given.appscli === undefined && kept === undefined && isPassing(program))
-      warn('appscli runs from a cache that may be emptied: install it, or say with --appscli where it is');
+    warn(`http exposes the token and the prompts on the network to ${root_url}; use https`);
+  if (options.apiKey !== undefined)
+    warn('--api-key exposes the token to other users of this machine and to your shell history; use --token-stdin');
+  const kept = options.appscli === undefined && options.managed === undefined ? keptProgram(program, env) : undefined;
+  const helper = () => helperFor(options, root_url, kept?.program ?? program);
+  const credential = await credentialOf(options, input, { needs_text: client === 'coding-cli', helper });
+  if ('helper' in credential && options.managed === undefined) {
+    if (options.appscli === undefined && kept === undefined && isPassing(program))
+      warn('appscli runs from a cache that may be emptied: install it, or set its path with --appscli');
     if (!openCredentials(env).read().has(root_url))
       warn(`you are not signed in at ${root_url} here: run appscli login --base-url ${root_url}`);
   }
-  const { model, telemetry } = given;
+  const { model, telemetry } = options;
   const base = { root_url, credential, ...(telemetry !== undefined && { telemetry: telemetry || [] }) };
-  const asked = client === 'build-cli' ? withoutTraces(base, warn) : base;
-  const location = locationOf(given, client, names, env);
-  const tiers = tiersOf(given);
-  const window = await checkSpec(context, asked, given, {
+  const base_spec = client === 'build-cli' ? withoutTraces(base, warn) : base;
+  const location = locationOf(options, client, names, env);
+  const tiers = tiersOf(options);
+  const window = await checkSpec(context, base_spec, options, {
     sends: () =>
       planned(() =>
         inFile(location.path, () => {
@@ -156,26 +156,26 @@ export async function setUpClient(
     needs_window: client !== 'messages',
   });
   const spec: SetUpSpec = {
-    ...asked,
+    ...base_spec,
     model,
     context_window: client === 'messages' ? window : (window ?? ASSUMED_WINDOW),
-    ...(client === 'build-cli' && { alias: aliasOf(given.alias, model!) }),
-    display_name: client === 'build-cli' ? (given.displayName ?? given.providerName) : given.providerName,
-    ...(client === 'messages' && { tiers, discovery: given.discovery === true, cache_1h: given.cache1h === true }),
+    ...(client === 'build-cli' && { alias: aliasOf(options.alias, model!) }),
+    display_name: client === 'build-cli' ? (options.displayName ?? options.providerName) : options.providerName,
+    ...(client === 'messages' && { tiers, discovery: options.discovery === true, cache_1h: options.cache1h === true }),
   };
   const rows = CLIENTS[client].rows(spec, names, location.platform);
   const where = 'your environment';
   for (const warning of [...rowWarnings(rows, { env }, where), ...telemetryWarnings(client, spec, env, where)])
     warn(warning);
-  const is_for_file = given.settings || given.write || location.shared || !('variable' in credential);
-  if (client === 'messages' && !is_for_file) return printLines(context, spec, names, { given, location });
+  const is_for_file = options.settings || options.write || location.shared || !('variable' in credential);
+  if (client === 'messages' && !is_for_file) return printLines(context, spec, names, { options, location });
   const plan = planned(() => planClient(client, spec, names, location));
-  const exit_code = await offer(context, client, plan, { spec, given, input, location });
+  const exit_code = await offer(context, client, plan, { spec, options, input, location });
   if (exit_code === EXIT_OK && 'helper' in credential) kept?.keep();
   const note = !('variable' in credential)
     ? undefined
     : client === 'messages'
-      ? `The token is not in the file: set ${names.messages.variable_prefix}_AUTH_TOKEN where the client starts, or use --token-stdin.`
+      ? `The file contains no token: set ${names.messages.variable_prefix}_AUTH_TOKEN for the client, or use --token-stdin.`
       : noteUnset(context, credential.variable);
   for (const line of [note, telemetryNote(client, spec)])
     if (line !== undefined) terminal.info(`${hint(terminal, line)}\n`);
@@ -188,19 +188,19 @@ async function offer(
   { drafts, warnings }: ClientPlan,
   how: {
     readonly spec: SetUpSpec;
-    readonly given: ClientOptions;
+    readonly options: ClientOptions;
     readonly input: Input;
     readonly location: ClientLocation;
   },
 ): Promise<number> {
-  const { spec, given, input, location } = how;
+  const { spec, options, input, location } = how;
   const { root_url, credential } = spec;
   for (const warning of warnings) warner(context.terminal)(warning);
   for (const line of describeTelemetry(spec)) context.terminal.info(`${line}\n`);
   const { shared, elsewhere, path } = location;
-  const asked: ClientOptions = elsewhere ? { ...given, print: true } : given;
-  if (shared && asked.print) context.terminal.info(`What follows belongs in ${path} on each machine.\n`);
-  return offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, asked, {
+  const effective: ClientOptions = elsewhere ? { ...options, print: true } : options;
+  if (shared && effective.print) context.terminal.info(`Install the following as ${path} on each machine.\n`);
+  return offerDrafts(context, shared ? drafts.map((draft) => ({ ...draft, shared })) : drafts, effective, {
     input,
     token: credential !== undefined && 'token' in credential ? credential.token : undefined,
     facts: { client, base_url: root_url, warnings },
@@ -208,41 +208,41 @@ async function offer(
 }
 
 function noteUnset({ env }: CommandContext, variable: string): string | undefined {
-  return env[variable] ? undefined : `The client reads its token from ${variable}, which is not set here.`;
+  return env[variable] ? undefined : `The client reads its token from ${variable}, which is not set.`;
 }
 
-/** A tier that nobody names has the model itself: what helps it along would else ask for a model of the vendor. */
-function tiersOf(given: SetUpOptions): NonNullable<SetUpSpec['tiers']> {
-  const { model, opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = given;
+/** Models by tier; other tiers use the main model, because side tasks would otherwise request a vendor model. */
+function tiersOf(options: SetUpOptions): NonNullable<SetUpSpec['tiers']> {
+  const { model, opusModel: opus, sonnetModel: sonnet, haikuModel: haiku, fableModel: fable } = options;
   const named = { opus, sonnet, haiku, fable };
   return Object.fromEntries(TIERS.map((tier) => [tier, named[tier] ?? model]).filter(([, id]) => id !== undefined));
 }
 
-/** Lines for a shell in place of the settings of the Messages client. */
+/** Prints shell lines instead of the Messages client's settings. */
 function printLines(
   context: CommandContext,
   spec: SetUpSpec,
   names: ClientNames,
-  { given, location }: { readonly given: SetUpOptions; readonly location: ClientLocation },
+  { options, location }: { readonly options: SetUpOptions; readonly location: ClientLocation },
 ): number {
   const { terminal, env } = context;
   const { variable } = spec.credential as { readonly variable: string };
   const texts = shellVariables(spec, names);
   const copies = { [`${names.messages.variable_prefix}_AUTH_TOKEN`]: variable };
   const prefixed = telemetryPrefixes(spec);
-  if (given.json) {
+  if (options.json) {
     const more = Object.keys(prefixed).length > 0 && { prefixed };
     terminal.data(`${jsonText({ client: 'messages', base_url: spec.root_url, variables: texts, copies, ...more })}\n`);
     return EXIT_OK;
   }
-  const lines = shellLines(given.shell ?? shellOf(env, process.platform), { texts, copies, prefixed });
+  const lines = shellLines(options.shell ?? shellOf(env, process.platform), { texts, copies, prefixed });
   terminal.verbatim(`${lines.join('\n')}\n`);
   const unset = noteUnset(context, variable);
   for (const line of [...(unset === undefined ? [] : [unset]), ...describeShellTelemetry(spec)])
     terminal.info(`${line}\n`);
   if (spec.discovery) {
     const cache = join(dirname(location.path), 'cache', 'gateway-models.json');
-    terminal.info(`The client keeps the models it finds in ${cache}; remove the file to have it ask again.\n`);
+    terminal.info(`The client caches the model list in ${cache}; remove the file to refresh it.\n`);
   }
   return EXIT_OK;
 }
@@ -250,21 +250,21 @@ function printLines(
 /** Options of `appscli client remove`. */
 export type RemoveOptions = Pick<ClientOptions, 'baseUrl' | 'profile' | 'managed' | 'write' | 'print' | 'json'>;
 
-/** `appscli client remove`: takes what belongs to a gateway out of a client's files, and nothing else. */
+/** `appscli client remove`: removes a gateway's settings from a client's files. */
 export async function removeClient(
   context: CommandContext,
   client: ClientKind,
-  given: RemoveOptions,
+  options: RemoveOptions,
   { input }: { readonly input: Input },
 ): Promise<number> {
-  const root_url = rootUrl(given.baseUrl, context.env);
-  const names = namesOf(given.profile);
-  const location = locationOf(given, client, names, context.env);
+  const root_url = rootUrl(options.baseUrl, context.env);
+  const names = namesOf(options.profile);
+  const location = locationOf(options, client, names, context.env);
   const { drafts } = planned(() => planRemoval(client, root_url, names, location));
   if (drafts.length === 0) {
-    context.terminal.info(`The files of the client say nothing of ${root_url}.\n`);
+    context.terminal.info(`The client's files have no settings for ${root_url}.\n`);
     return EXIT_OK;
   }
   const facts = { client, base_url: root_url };
-  return offerDrafts(context, drafts, given, { input, token: undefined, facts });
+  return offerDrafts(context, drafts, options, { input, token: undefined, facts });
 }

@@ -12,60 +12,60 @@ import { processInput } from './client-write.ts';
 const CONTEXT_WINDOW_MIN = 1000;
 const CONTEXT_WINDOW_MAX = 100_000_000;
 
-/** A text for a client's file: no line breaks, nothing a terminal acts upon. */
+/** A text for a client's file: one line without control characters. */
 const oneLine = (text: string) =>
-  notEmpty(textThat((line) => isPrintableLine(line) && line.length <= 300, 'Write one line of text.')(text));
+  notEmpty(textThat((line) => isPrintableLine(line) && line.length <= 300, 'Expected one line of text.')(text));
 
 const contextWindow = numberThat(
   /^\d{1,9}$/,
-  'Write a whole number of tokens, such as 500000.',
+  'Expected a whole number of tokens, such as 500000.',
   (tokens) => tokens >= CONTEXT_WINDOW_MIN && tokens <= CONTEXT_WINDOW_MAX,
 );
 
-/** Signals apart by commas. */
+/** Parses signals separated by commas. */
 function signals(text: string): Signal[] {
   const words = text.split(',').map((word) => word.trim());
   const known = SIGNALS.filter((signal) => words.includes(signal));
   if (words.every((word) => (SIGNALS as readonly string[]).includes(word))) return known;
-  throw new InvalidArgumentError(`Write some of ${SIGNALS.join(', ')}, with commas.`);
+  throw new InvalidArgumentError(`Expected some of ${SIGNALS.join(', ')}, separated by commas.`);
 }
 
-/** Options of every command about the files of a client. */
+/** Options of all commands for client files. */
 const FILES = [
   baseUrl(),
   option(
     '--profile <name>',
-    'names of files, keys and variables: shipped for claude, codex and grok, or a file; else neutral',
+    'names of files, keys and variables: shipped (claude, codex, grok) or a file (default: neutral)',
   ),
   choice(
     '--managed [system]',
-    'the file for every user of a machine, to be rolled out: linux, macos or windows; else that of this machine',
+    'managed file for all users of a machine: linux, macos or windows (default: this system)',
     PLATFORMS,
   ),
   option('--write', 'write without asking'),
-  option('--print', 'print the whole files, credentials hidden, and write nothing').conflicts('write'),
-  json('print a JSON object with what was done'),
+  option('--print', 'print the complete files with masked credentials, and write nothing').conflicts('write'),
+  json('print a JSON object with the changes'),
 ];
 
 const COMMON = [
   ...FILES,
-  option('--api-key-env <name>', 'name of the environment variable that holds the token, never the token itself'),
-  option('--api-key <token>', 'the token itself; others on this machine may see it, unlike with --token-stdin'),
-  option('--token-stdin', "read the token from standard input, for the user's own file"),
-  option('--key-helper', 'let the client run this program for its token, as the person who signed in'),
-  option('--appscli <path>', 'what the key helper runs; else this program, with --managed the appscli on the PATH'),
-  new Option('--telemetry [signals]', 'let the client send its telemetry to the gateway: metrics,logs or also traces')
+  option('--api-key-env <name>', 'environment variable with the token'),
+  option('--api-key <token>', 'the token itself; visible to other users, prefer --token-stdin'),
+  option('--token-stdin', 'read the token from standard input'),
+  option('--key-helper', 'let the client run `appscli token`, with your sign-in'),
+  option('--appscli <path>', 'program of the key helper (default: this one; with --managed: appscli on the PATH)'),
+  new Option('--telemetry [signals]', 'send telemetry to the gateway: metrics, logs, traces (default: metrics,logs)')
     .argParser(signals)
     .preset('metrics,logs'),
-  option('--no-telemetry', 'take that away again; without either it stays as it is'),
-  option('--check', 'ask the gateway first whether it has the model for this token'),
+  option('--no-telemetry', 'stop sending telemetry (default: no change)'),
+  option('--check', 'check token and model at the gateway first'),
 ];
 
 const model = () => required('--model <id>', 'model at the gateway', oneLine);
 const window = (otherwise: string) =>
   option(
     '--context-window <tokens>',
-    `window of the model; else what the gateway says, else ${otherwise}`,
+    `context window of the model (default: by the gateway, else ${otherwise})`,
     contextWindow,
   );
 
@@ -73,15 +73,14 @@ const setUp = (name: ClientKind, row: Omit<CommandRow, 'name' | 'run'>): Command
   ...row,
   name,
   options: [...COMMON, ...row.options!],
-  run: (context, given: SetUpOptions) => setUpClient(context, name, given, { input: processInput() }),
+  run: (context, options: SetUpOptions) => setUpClient(context, name, options, { input: processInput() }),
 });
 
-/** Told of all of them together. */
-export const notes = `Shows what would change in the client's files, asks, keeps a backup and leaves
-everything else in them as it is. Exits 1 when there is something to write and
-it was not written.`;
+/** Notes of the group. */
+export const notes = `Shows the changes to the client's files, asks, makes backups, and keeps all
+other settings. Exits 1 if changes were not written.`;
 
-/** The same. */
+/** Examples of the group. */
 export const group_examples = [
   'appscli client build-cli --base-url https://gw.example.com --model coder-1',
   'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt',
@@ -94,13 +93,13 @@ export const commands: readonly CommandRow[] = [
     about: 'set up the build CLI (chat completions)',
     options: [
       model(),
-      option('--alias <name>', 'name of the entry in the file; else made from the model'),
-      option('--display-name <text>', 'what the client shows; else the provider name or the model', oneLine),
-      option('--provider-name <text>', 'what the client shows without --display-name', oneLine),
+      option('--alias <name>', 'name of the entry in the file (default: from the model)'),
+      option('--display-name <text>', 'name that the client shows (default: provider name or model)', oneLine),
+      option('--provider-name <text>', 'name that the client shows without --display-name', oneLine),
       window('200000'),
     ],
-    notes: `The entry becomes the default of the client. Without --token-stdin or --api-key
-the client reads its token from the variable RELAY_API_KEY, or the one you name.`,
+    notes: `The entry becomes the default model. Without --token-stdin and --api-key the
+client reads its token from the variable RELAY_API_KEY, or from --api-key-env.`,
     examples: [
       'appscli client build-cli --base-url https://gw.example.com --model coder-1',
       'appscli client build-cli --model coder-1 --api-key-env GATEWAY_TOKEN --write',
@@ -110,11 +109,11 @@ the client reads its token from the variable RELAY_API_KEY, or the one you name.
     about: 'set up the coding CLI (Responses)',
     options: [
       model(),
-      option('--provider-name <text>', 'what the client calls the gateway', oneLine),
+      option('--provider-name <text>', 'name of the gateway in the client', oneLine),
       window('200000'),
     ],
-    notes: `The client shortens its conversation at 95 % of the window. The token goes into
-its own file, unless --api-key-env names a variable that holds it.`,
+    notes: `The client compacts its conversation at 95 % of the window. The token is
+stored in a separate file, unless --api-key-env is set.`,
     examples: [
       'appscli client coding-cli --base-url https://gw.example.com --model coder-1',
       'appscli client coding-cli --model coder-1 --token-stdin --write < token.txt',
@@ -123,21 +122,21 @@ its own file, unless --api-key-env names a variable that holds it.`,
   setUp('messages', {
     about: 'set up the Messages client',
     options: [
-      option('--model <id>', 'fixed model, also of each tier that is not named', oneLine),
+      option('--model <id>', 'main model, also for tiers without their own', oneLine),
       ...['opus', 'sonnet', 'haiku', 'fable'].map((tier) =>
-        option(`--${tier}-model <id>`, `model of the tier ${tier}`, oneLine),
+        option(`--${tier}-model <id>`, `model of tier ${tier}`, oneLine),
       ),
-      window('what the client assumes'),
-      option('--discovery', 'let the client ask the gateway which models there are'),
-      option('--cache-1h', 'let the client ask for prompts to be kept for an hour'),
-      option('--sign-in', 'let people sign in at the gateway, as the client itself does it; no token is needed'),
-      option('--settings', "put the variables into the client's settings instead of printing lines for a shell"),
+      window('the default of the client'),
+      option('--discovery', 'let the client read the model list of the gateway'),
+      option('--cache-1h', 'let the client use the one-hour prompt cache'),
+      option('--sign-in', "use the client's own sign-in at the gateway; needs no token"),
+      option('--settings', "write the client's settings file instead of printing shell lines"),
       choice('--shell <name>', 'shell to print lines for', SHELLS),
     ],
-    notes: `Prints lines for your shell. --settings, --write, --token-stdin, --api-key,
---sign-in, --key-helper and --managed are about its settings file instead.
-With --sign-in the client signs in at the gateway by itself and renews what it
-is given; with --key-helper it runs this program for each token.`,
+    notes: `Prints shell lines by default. --settings, --write, --token-stdin, --api-key,
+--sign-in, --key-helper and --managed use its settings file instead. With
+--sign-in the client itself signs in and renews its token; with --key-helper it
+runs this program for each token.`,
     examples: [
       'eval "$(appscli client messages --base-url https://gateway.example.com)"',
       'appscli client messages --model coder-1 --discovery --cache-1h --settings',
@@ -147,11 +146,11 @@ is given; with --key-helper it runs this program for each token.`,
   }),
   {
     name: 'remove',
-    about: "take what belongs to a gateway out of a client's files again",
-    arguments: [['<client>', '', ['messages', 'build-cli', 'coding-cli']]],
+    about: "remove a gateway's settings from a client's files",
+    arguments: [['<client>', 'the client', ['messages', 'build-cli', 'coding-cli']]],
     options: FILES,
     examples: ['appscli client remove messages --base-url https://gateway.example.com'],
-    run: (context, given: RemoveOptions & { readonly client: ClientKind }) =>
-      removeClient(context, given.client, given, { input: processInput() }),
+    run: (context, options: RemoveOptions & { readonly client: ClientKind }) =>
+      removeClient(context, options.client, options, { input: processInput() }),
   },
 ];

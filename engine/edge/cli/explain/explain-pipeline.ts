@@ -8,11 +8,11 @@ import type { ErrorClause, PipelineSpec, StageEntry } from '../../../base/source
 import { type EffectiveRule, RULE_TITLES } from '../../../pipeline/explain/rules.ts';
 import { formatTable, numbers } from '../table.ts';
 
-/** The lists of a pipeline, with the title of each and the mark of its entries in the table of all pipelines. */
+/** The lists of a pipeline, with titles, and marks for the table of all pipelines. */
 const LISTS = {
   stages: { title: [], mark: undefined },
   on_error: { title: ['', 'On an error'], mark: 'e' },
-  finally: { title: ['', 'Finally, whatever happened'], mark: 'f' },
+  finally: { title: ['', 'Finally'], mark: 'f' },
 } as const;
 type List = keyof typeof LISTS;
 const LIST_NAMES = Object.keys(LISTS) as List[];
@@ -67,7 +67,7 @@ function entryDetails(entry: StageEntry | ErrorClause, line_width: number, cwd: 
     [
       'limits',
       [
-        ...(fail_closed ? [] : ['its failure lets the request go on']),
+        ...(fail_closed ? [] : ['the request continues if it fails']),
         ...(timeout_seconds === undefined ? [] : [`at most ${timeout_seconds} s per step`]),
       ],
     ],
@@ -94,14 +94,14 @@ function listLines(pipeline: PipelineSpec, list: List, line_width: number, cwd: 
     `  ${titles}`,
     ...entries.flatMap((entry, i) => [
       `  ${lines[i]}`,
-      // The table may have cut the guard short; it is what people came for.
+      // The table may truncate the guard, which matters most.
       ...(lines[i]!.includes('…') ? detail('runs', [guardOf(entry)], line_width) : []),
       ...entryDetails(entry, line_width, cwd),
     ]),
   ];
 }
 
-/** A pipeline as a table: order, id, stage, guard, position; below each entry what it reads, writes and may do. */
+/** A pipeline as a table: order, id, stage, guard, position; below each entry its options, facts and errors. */
 export function describePipeline(pipeline: PipelineSpec, line_width: number, cwd: string): string[] {
   const { name, version, summary, match, limits } = pipeline;
   const serves = `${match.methods.join(', ')} ${match.paths.join(', ')}`;
@@ -126,7 +126,7 @@ function cellOf(pipeline: PipelineSpec, stage: string): string {
   return marks.join(' ');
 }
 
-/** One table of pipelines, their names broken at a dash where they are too long; whether nothing had to be cut. */
+/** One table of pipelines, with long names broken at a dash; `fits` if nothing was truncated. */
 function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number) {
   const rows = stages
     .map((stage) => [stage, ...pipelines.map((pipeline) => cellOf(pipeline, stage))])
@@ -143,7 +143,7 @@ function matrixOf(pipelines: readonly PipelineSpec[], stages: readonly string[],
   return { lines: whole ?? tables[1]!, fits: whole !== undefined };
 }
 
-/** As many tables as it takes, one below the other. */
+/** Splits the pipelines into as many tables as necessary. */
 function matrixTables(pipelines: readonly PipelineSpec[], stages: readonly string[], line_width: number): string[] {
   for (let count = pipelines.length; count > 0; count--) {
     const { lines, fits } = matrixOf(pipelines.slice(0, count), stages, line_width);
@@ -154,7 +154,7 @@ function matrixTables(pipelines: readonly PipelineSpec[], stages: readonly strin
   return [];
 }
 
-/** All pipelines together: a row per stage, a column per pipeline, in each cell where the stage stands. */
+/** All pipelines: a row per stage, a column per pipeline, and the position of the stage in each cell. */
 export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: number): string[] {
   // Stages in the order of the longest pipeline first, so that most columns count upwards.
   const by_length = pipelines.toSorted((a, b) => b.stages.length - a.stages.length);
@@ -164,13 +164,13 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
   const stages = [...new Set(names)];
   const used = stages.flatMap((stage) => by_length.map((pipeline) => cellOf(pipeline, stage))).join(' ');
   const legend = [
-    'a number: its place',
-    ...(used.includes('?') ? ['?: only under a condition'] : []),
+    'a number: position of the stage',
+    ...(used.includes('?') ? ['?: conditional'] : []),
     ...(used.includes('~') ? ['~: in shadow mode'] : []),
-    ...(/\be\b|\be[?~]/.test(used) ? ['e: answers errors'] : []),
+    ...(/\be\b|\be[?~]/.test(used) ? ['e: on_error'] : []),
     'f: finally',
   ];
-  const shows = `appscli explain ${by_length[0]?.name ?? 'NAME'} shows one of them.`;
+  const shows = `See also appscli explain ${by_length[0]?.name ?? 'NAME'}.`;
   return [
     ...matrixTables(by_length, stages, line_width),
     '',
@@ -178,7 +178,7 @@ export function describeMatrix(pipelines: readonly PipelineSpec[], line_width: n
   ];
 }
 
-/** Lines: a section per kind of rule, each rule with its effect, its condition as a sentence and where it comes from. */
+/** Rules by kind, each with its effect, its condition as a sentence, and its position. */
 export function describeRules(rules: readonly EffectiveRule[], line_width: number): string[] {
   const kinds = Object.entries(RULE_TITLES).map(([kind, title]) => ({
     title,

@@ -4,7 +4,7 @@ import { pathFinder } from '../../../base/kit/path-patterns.ts';
 import { listed } from '../../../base/kit/text/suggest.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
 import { openDatabase } from '../../../base/store/database.ts';
-import type { Counted } from '../../../domain/budget/limits/room.ts';
+import type { Counted } from '../../../domain/budget/limits/headroom.ts';
 import { readCounted } from '../../../domain/budget/reports/spending.ts';
 import { listDrained } from '../../../domain/upstreams/states/shared-states.ts';
 import type { DryRun } from '../../../pipeline/explain/dry-run.ts';
@@ -18,40 +18,40 @@ import { EXIT_FINDINGS, usageError } from '../exit-codes.ts';
 import { commandLog } from '../with-database.ts';
 import { readRequest, withHeaders } from './request-file.ts';
 
-/** Who asks, when and where, as the command line tells it. */
+/** The caller of a request, by options. */
 export interface Caller {
   readonly user?: string;
   readonly group?: string;
   /** Groups of the identity provider. */
   readonly memberOf?: readonly string[];
-  /** Whether the caller has signed in instead of having an access token. */
+  /** Whether the caller uses a sign-in session instead of an access token. */
   readonly signedIn?: true;
   readonly team?: string;
   readonly project?: string;
   readonly address?: string;
   readonly region?: string;
-  /** Headers beside those of the file, as `name: value`. */
+  /** Extra headers, as `name: value`. */
   readonly header?: readonly string[];
   readonly tokenName?: string;
-  /** Milliseconds since the epoch; now where absent. */
+  /** Milliseconds since the epoch; now by default. */
   readonly at?: number;
   readonly path?: string;
-  /** Whether limits and drained upstreams are looked up in the database; otherwise nothing is spent and none is drained. */
+  /** Whether to read spending and drained upstreams from the database; both are empty otherwise. */
   readonly ledger?: true;
 }
 
-/** The token group of the caller; `undefined` for somebody who has signed in, which leaves it to the configuration. Raises StartError. */
+/** The caller's token group; `undefined` for a session, whose group the configuration decides. Raises StartError. */
 function groupOf(config: GatewayConfig, { group, signedIn }: Caller): string | undefined {
   const groups = groupsOf(config);
   if (group === undefined && signedIn) return undefined;
   if (group !== undefined && groups.includes(group)) return group;
   const only = groups.length === 1 ? groups[0] : undefined;
   if (group === undefined && only !== undefined) return only;
-  const problem = group === undefined ? 'whose request is it?' : `there is no token group ${group};`;
-  throw usageError(`${problem} name the caller's token group: --group ${listed(groups)}`);
+  const problem = group === undefined ? 'no token group;' : `unknown token group ${group};`;
+  throw usageError(`${problem} use --group ${listed(groups)}`);
 }
 
-/** What the database says: what limits count by now, those that were set and granted at run time, which upstreams are drained. */
+/** Reads counters, run-time limits and drained upstreams from the database. */
 async function knownSoFar(
   context: CommandContext,
   config: GatewayConfig,
@@ -67,12 +67,10 @@ async function knownSoFar(
   }
 }
 
-/** A region that no proxy may name would be seen here and never by the gateway. Raises StartError. */
+/** Rejects a region that the gateway could never see. Raises StartError. */
 function checkRegion({ region }: Caller, { server }: GatewayConfig): void {
   if (region === undefined || (server.region_header !== undefined && server.trusted_proxies.length > 0)) return;
-  throw usageError(
-    '--region: no request has a region here; it needs server.region_header and server.trusted_proxies in gateway.yaml',
-  );
+  throw usageError('--region needs server.region_header and server.trusted_proxies in gateway.yaml');
 }
 
 function unserved({ pipelines }: Loaded, method: string, path: string, { response }: Played): StartError {
@@ -82,15 +80,15 @@ function unserved({ pipelines }: Loaded, method: string, path: string, { respons
     ({ match }) => match.methods.some((served) => served === method) && match.paths.includes(served_path ?? ''),
   );
   const reason = is_served
-    ? `the gateway refuses this request before it looks for a pipeline, with status ${response?.status ?? 400}`
+    ? `the gateway rejects this request before any pipeline, with status ${response?.status ?? 400}`
     : `no pipeline serves ${method} ${path}; name another path with --path`;
   return usageError(reason);
 }
 
-/** An answer that no pipeline takes offence at. */
+/** A response that every pipeline accepts. */
 const SOME_ANSWER = { json: {} };
 
-/** Takes a request through its pipeline without sending anything. Raises StartError. */
+/** Runs a request through its pipeline without a network. Raises StartError. */
 export async function explainRequestFile(
   context: CommandContext,
   { loaded, config }: { readonly loaded: Loaded; readonly config: GatewayConfig },
@@ -130,8 +128,8 @@ export async function explainRequestFile(
       },
     },
   );
-  const told = new Set(caller.tokenName === undefined ? [] : ['principal.token.name']);
-  const run = describePlayed(loaded, config, played, told);
+  const known_facts = new Set(caller.tokenName === undefined ? [] : ['principal.token.name']);
+  const run = describePlayed(loaded, config, played, known_facts);
   if (run !== undefined) return run;
   throw unserved(
     loaded,
@@ -142,8 +140,8 @@ export async function explainRequestFile(
 }
 
 /**
- * What the configuration of today would make of a request that the audit log remembers. Nothing runs, as the log keeps no
- * body. Raises StartError.
+ * Evaluates a request of the audit log with the current configuration. No stage runs, because the log has no body. Raises
+ * StartError.
  */
 export async function explainPastRequest(
   context: CommandContext,
@@ -158,7 +156,7 @@ export async function explainPastRequest(
   } finally {
     await database.close();
   }
-  throw new StartError(`the audit log has no request ${request_id}; appscli audit tail --json shows ids`, {
+  throw new StartError(`no request ${request_id} in the audit log; appscli audit tail --json shows ids`, {
     exit_code: EXIT_FINDINGS,
   });
 }

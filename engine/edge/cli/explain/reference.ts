@@ -1,52 +1,52 @@
-/** The generated reference (`schemas/generated/reference/*.md`) as an index of words: a heading, or a row of a table. @module */
+/** Index of the generated reference (`schemas/generated/reference/*.md`): terms are headings and rows of tables. @module */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../../base/kit/package-root.ts';
 import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import { formatList } from '../table.ts';
 
-/** The pages of each kind of words. */
+/** Pages of the reference by kind of term. */
 export const KINDS: Readonly<Record<string, readonly string[]>> = {
   code: ['diagnostics'],
   stage: ['stages'],
   fact: ['facts'],
   operator: ['operators'],
   error: ['errors'],
-  header: ['headers', 'decisive-fields'],
-  field: ['decisive-fields'],
+  header: ['headers', 'privileged-fields'],
+  field: ['privileged-fields'],
   key: ['gateway', 'pipeline', 'policy'],
   failover: ['failover'],
   telemetry: ['telemetry'],
   translation: ['translation'],
 };
 
-/** What stands between two empty lines: a table, code, a heading, anything else. */
+/** A block of a page, between two empty lines: a table, code, a heading, or text. */
 type Block =
   | {
       readonly kind: 'table';
       readonly titles: readonly string[];
       readonly rows: readonly (readonly string[])[];
-      /** Whether its rows lead to sections of the page. */
+      /** Whether its rows link to sections of the page. */
       readonly is_contents: boolean;
     }
   | { readonly kind: 'code' | 'text'; readonly text: string }
   | { readonly kind: 'heading'; readonly text: string; readonly level: number };
 
-/** What the reference says about a word. */
+/** An entry of the reference. */
 export interface Entry {
   readonly page: string;
   readonly word: string;
-  /** Whether it means this wherever it stands alone: keys and ordinary words may be names of pipelines, too. */
+  /** Whether the term is unambiguous; keys and common words may also be names of pipelines. */
   readonly is_plain: boolean;
   readonly blocks: readonly Block[];
   readonly below: readonly string[];
 }
 
-/** Columns with names beside the first one. */
+/** Columns with further names, besides the first column. */
 const NAMING = ['In Prometheus', 'Name'];
 const ALWAYS_PLAIN = ['diagnostics', 'stages', 'operators', 'errors', 'headers'];
 
-/** A page in blocks. */
+/** Reads a page as blocks. */
 export function readPage(name: string): readonly Block[] {
   const text = readFileSync(join(PACKAGE_ROOT, 'schemas', 'generated', 'reference', `${name}.md`), 'utf8');
   const parts: string[] = [''];
@@ -68,7 +68,7 @@ function blockOf(part: string): Block {
   return { kind: 'table', titles, rows, is_contents: /\n\| \[[^\]]+\]\(#/.test(part) };
 }
 
-/** What Markdown says in a terminal. A cell of names alone needs no marks around them. */
+/** Markdown as plain text. A cell that contains only names loses its backticks. */
 function plain(text: string): string {
   const shown = text
     .trim()
@@ -79,7 +79,7 @@ function plain(text: string): string {
   return /^(?:`[^`]+`(?:, |$))+$/.test(shown) ? shown.replaceAll('`', '') : shown.replace(/^`` (.+) ``$/, '$1');
 }
 
-/** Every word of some pages, with what is said of it. */
+/** All entries of some pages. */
 export function entriesOf(pages: readonly string[]): readonly Entry[] {
   return pages.flatMap((page) => {
     const [title, ...blocks] = readPage(page) as [Block & { readonly text: string }, ...Block[]];
@@ -115,16 +115,16 @@ function keysBelow(key: string, keys: readonly string[]): string[] {
 
 const bare = (word: string) => word.replaceAll(/\[\d*\]/g, '').toLowerCase();
 
-/** The entries that a text names: whole, by the beginning that an entry with `*` has, or else by the end of its path. */
+/** Entries that match a text: exactly, by a `*` prefix, or else by the end of their path. */
 export function findEntries(entries: readonly Entry[], text: string): readonly Entry[] {
-  const asked = bare(text);
+  const wanted = bare(text);
   const isNamed = (word: string) =>
-    bare(word) === asked || (/[\w-]\*$/.test(word) && asked.startsWith(bare(word).slice(0, -1)));
+    bare(word) === wanted || (/[\w-]\*$/.test(word) && wanted.startsWith(bare(word).slice(0, -1)));
   const found = entries.filter(({ word }) => isNamed(word));
-  return found.length > 0 ? found : entries.filter(({ word }) => bare(word).endsWith(`.${asked}`));
+  return found.length > 0 ? found : entries.filter(({ word }) => bare(word).endsWith(`.${wanted}`));
 }
 
-/** Entries that have a text as a word somewhere, such as a status. */
+/** Entries that contain a text as a word, such as a status. */
 export function mentioning(entries: readonly Entry[], text: string): readonly Entry[] {
   const word = new RegExp(`(?<![\\w-])${text.replaceAll(/\W/g, '\\$&')}(?![\\w-])`);
   return entries.filter(
@@ -132,7 +132,7 @@ export function mentioning(entries: readonly Entry[], text: string): readonly En
   );
 }
 
-/** Blocks of a page for a terminal. */
+/** Blocks of a page as text. */
 export function describeBlocks(blocks: readonly Block[], line_width: number): string[] {
   return blocks.flatMap((block, i) => [...(i === 0 ? [] : ['']), ...describeBlock(block, line_width)]);
 }
@@ -141,7 +141,7 @@ function describeBlock(block: Block, line_width: number): string[] {
   if (block.kind === 'heading') return [block.text];
   if (block.kind === 'code') {
     const lines = block.text.split('\n');
-    // It may be as wide as a terminal already, and is broken nowhere: people copy it.
+    // Code is never wrapped, so that it can be copied; indent it only if it still fits.
     const indent = lines.every(({ length }) => length + 2 <= line_width) ? '  ' : '';
     return lines.map((line) => `${indent}${line}`.trimEnd());
   }
@@ -162,7 +162,7 @@ function describeBlock(block: Block, line_width: number): string[] {
   ]);
 }
 
-/** Entries for a terminal, those that say the same as one. */
+/** Entries as text; equal entries are merged. */
 export function describeEntries(entries: readonly Entry[], line_width: number): string[] {
   const alike = Map.groupBy(entries, ({ blocks }) => JSON.stringify(blocks));
   return [...alike.values()].flatMap(([entry], i) => {
@@ -172,12 +172,12 @@ export function describeEntries(entries: readonly Entry[], line_width: number): 
       `${page}: ${word}`,
       '',
       ...describeBlocks(blocks, line_width),
-      ...(below.length === 0 ? [] : wrapText(`Below it: ${below.join(', ')}.`, line_width)),
+      ...(below.length === 0 ? [] : wrapText(`Keys: ${below.join(', ')}.`, line_width)),
     ];
   });
 }
 
-/** The same for programs: of a row its cells by the titles of their columns. */
+/** Entries as JSON; rows become objects keyed by column titles. */
 export function entriesData(entries: readonly Entry[]): object[] {
   return entries.map(({ page, word, blocks, below }) => ({
     page,

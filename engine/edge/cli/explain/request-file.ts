@@ -3,7 +3,7 @@ import { validateHeaderName, validateHeaderValue } from 'node:http';
 import type { CaseRequest, Json, JsonObject } from '../../../pipeline/load/tests/test-case.ts';
 import { usageError } from '../exit-codes.ts';
 
-/** What the keys of a file must hold that describes a whole request rather than a body alone. */
+/** Keys of a file that describes a complete request instead of only a body. */
 const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: unknown): boolean }>> = {
   method: {
     expected: 'an HTTP method, such as POST',
@@ -20,7 +20,7 @@ const KEYS: Readonly<Record<string, { readonly expected: string; isRight(value: 
 
 const CREDENTIALS = new Set(['authorization', 'x-api-key']);
 
-/** Headers that belong to the connection a request was seen on, and those that say who sent it. */
+/** Connection headers and credentials, which are ignored. */
 const LEFT_OUT = new Set([
   'host',
   'connection',
@@ -33,12 +33,11 @@ const LEFT_OUT = new Set([
 ]);
 
 /**
- * The request with further headers, each as `name: value`: of a name that is given several times all values, in place of those in
- * the file. Raises StartError.
+ * Adds headers, each as `name: value`. Repeated names are joined, and replace the file's header. Raises StartError.
  */
-export function withHeaders(request: CaseRequest, given: readonly string[]): CaseRequest {
-  if (given.length === 0) return request;
-  const added = Object.groupBy(given.map(headerOf), ([name]) => name);
+export function withHeaders(request: CaseRequest, lines: readonly string[]): CaseRequest {
+  if (lines.length === 0) return request;
+  const added = Object.groupBy(lines.map(headerOf), ([name]) => name);
   const joined = Object.entries(added).map(([name, pairs = []]) => [name, pairs.map(([, value]) => value).join(', ')]);
   return { ...request, headers: { ...request.headers, ...Object.fromEntries(joined) } };
 }
@@ -47,12 +46,12 @@ function headerOf(text: string): readonly [name: string, value: string] {
   const colon = text.indexOf(':');
   const [name, value] = [text.slice(0, colon).trim().toLowerCase(), text.slice(colon + 1).trim()];
   if (colon <= 0 || !isHeader(name, value)) {
-    throw usageError(`--header ${text}: write a name, a colon and a value, such as --header 'x-team: red'`);
+    throw usageError(`--header ${text}: expected a name, a colon and a value, such as --header 'x-team: red'`);
   }
   if (CREDENTIALS.has(name)) {
-    throw usageError(`--header ${name}: who asks is told by --user, --group and --token-name, and needs no credential`);
+    throw usageError(`--header ${name}: a dry run needs no credential; use --user, --group and --token-name`);
   }
-  if (LEFT_OUT.has(name)) throw usageError(`--header ${name}: it belongs to the connection, and no rule sees it`);
+  if (LEFT_OUT.has(name)) throw usageError(`--header ${name}: a connection header, which rules cannot see`);
   return [name, value];
 }
 
@@ -76,7 +75,7 @@ function readText(file: string): string {
     return readFileSync(file, 'utf8');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw usageError(`${file} cannot be read: ${code === 'EACCES' ? 'permission denied' : message}`);
+    throw usageError(`cannot read ${file}: ${code === 'EACCES' ? 'permission denied' : message}`);
   }
 }
 
@@ -84,7 +83,7 @@ function parse(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json;
   } catch {
-    // A client may well send this: the gateway's answer to it is what is asked for.
+    // Invalid JSON is a valid test: the explanation shows the gateway's response.
     return undefined;
   }
 }
@@ -96,9 +95,8 @@ function isWhole(value: Json | undefined): value is JsonObject {
 }
 
 /**
- * Reads a request from a file: a JSON object with `method`, `path`, `headers` and `json` or `text`, or anything else, which
- * is a body as it stands. Headers of the connection and credentials are left out, so that a request can be pasted as it
- * was seen. Raises StartError.
+ * Reads a request from a file: a JSON object with `method`, `path`, `headers` and `json` or `text`; any other content is a
+ * body. Drops connection headers and credentials, so that recorded requests can be pasted. Raises StartError.
  */
 export function readRequest(file: string): CaseRequest {
   const text = readText(file);
@@ -107,7 +105,7 @@ export function readRequest(file: string): CaseRequest {
   for (const [key, { expected, isRight }] of Object.entries(KEYS)) {
     if (Object.hasOwn(value, key) && !isRight(value[key])) throw usageError(`${file}: \`${key}\` must be ${expected}`);
   }
-  if ('json' in value && 'text' in value) throw usageError(`${file}: a request has \`json\` or \`text\`, not both`);
+  if ('json' in value && 'text' in value) throw usageError(`${file}: \`json\` and \`text\` exclude each other`);
   const request = value as CaseRequest;
   const headers = Object.entries(request.headers ?? {}).map(([name, own]) => [name.toLowerCase(), own] as const);
   return { ...request, headers: Object.fromEntries(headers.filter(([name]) => !LEFT_OUT.has(name))) };

@@ -7,7 +7,7 @@ import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK, usageError } from '../exit-codes.ts';
-import { day, demandPeriod, notEmpty, option, required, textThat, timeZone } from '../options.ts';
+import { assertPeriod, day, notEmpty, option, required, textThat, timeZone } from '../options.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
@@ -31,74 +31,70 @@ interface ReconcileOptions {
 type Amounts = Omit<ReconciledRow, 'day' | 'model'>;
 
 const WIDTH = 80;
-/** Two more than the cents of a bill, so that small differences are seen. */
+/** Two more than cents, to show small differences. */
 const DECIMALS = 4;
 const COLUMNS = ['DAY', 'MODEL', ...numbers('BILL USD', 'LEDGER USD', 'BILL - LEDGER', '%')];
 
-/** `appscli ledger reconcile`: compares a bill with the ledger. Exits 1 when they disagree; 64 for a file that is no bill. */
-async function reconcileBill(context: CommandContext, given: ReconcileOptions): Promise<number> {
+/** `appscli ledger reconcile`: compares a bill with the ledger. Exits 1 for differences, 64 for an invalid file. */
+async function reconcileBill(context: CommandContext, options: ReconcileOptions): Promise<number> {
   const { terminal } = context;
-  const { upstream, since, until } = given;
-  demandPeriod(given);
-  const bill = readBill(given.file, given.columns);
-  const tolerance = { millipercent: given.tolerancePercent, nano_usd: nanoOf(parseAmount(given.toleranceUsd)) };
-  const found = await withDatabase(context, given.config, async ({ config, database }) => {
-    const wish = { upstream, bill, tolerance, since, until, time_zone: given.timeZone };
-    const result = await reconcile(database, wish);
+  const { upstream, since, until } = options;
+  assertPeriod(options);
+  const bill = readBill(options.file, options.columns);
+  const tolerance = { millipercent: options.tolerancePercent, nano_usd: nanoOf(parseAmount(options.toleranceUsd)) };
+  const found = await withDatabase(context, options.config, async ({ config, database }) => {
+    const request = { upstream, bill, tolerance, since, until, time_zone: options.timeZone };
+    const result = await reconcile(database, request);
     const names = config.upstreams.map(({ name }) => name);
     if (result.total.requests === 0 && !names.includes(upstream)) {
-      throw usageError(
-        `neither gateway.yaml nor the ledger has an upstream "${upstream}"; there is ${names.join(', ')}`,
-      );
+      throw usageError(`unknown upstream "${upstream}"; gateway.yaml has ${names.join(', ')}`);
     }
     return result;
   });
   const describe = () => describeReconciliation(found, upstream, terminal.table_columns);
-  if (given.csv) terminal.verbatim(reconciliationCsv(found));
-  else showReport(context, given.json, reconciliationJson(found, upstream), describe);
+  if (options.csv) terminal.verbatim(reconciliationCsv(found));
+  else showReport(context, options.json, reconciliationJson(found, upstream), describe);
   return found.agrees ? EXIT_OK : EXIT_FINDINGS;
 }
 
-/** Lines for people: the lines that disagree, the total, and how sure the ledger is. */
+/** A reconciliation as text: differing lines, the total, and estimates in the ledger. */
 export function describeReconciliation(found: Reconciliation, upstream: string, line_width: number): string[] {
   const { rows, total, first_day, last_day, agrees, left_out } = found;
   const off = rows.filter((row) => !row.agrees);
   const cells = off.map((row) => [row.day, row.model, ...numbersOf(row)]);
   const table = formatTable(COLUMNS, [...cells, ['TOTAL', '', ...numbersOf(total)]], line_width);
-  const told_if = (nano_usd: bigint, words: (much: string) => string) =>
+  const noteIf = (nano_usd: bigint, words: (much: string) => string) =>
     nano_usd === 0n ? [] : [words(`${roundedUsd(nano_usd, DECIMALS)} USD`)];
-  const told = [
+  const notes = [
     off.length === 0
       ? `All ${counted(rows.length, 'line')} agree.`
       : `${counted(off.length, 'line')} of ${rows.length} ${off.length === 1 ? 'disagrees' : 'disagree'}${kindsOf(off)}.`,
-    ...told_if(
+    ...noteIf(
       total.estimated_nano_usd,
-      (much) => `Of the ledger ${much} are estimates, for requests whose upstream did not say what was used.`,
+      (much) => `The ledger includes ${much} of estimates, for requests without reported usage.`,
     ),
-    ...told_if(
+    ...noteIf(
       total.possibly_billed_nano_usd,
-      (much) => `Beyond the ledger up to ${much} may be billed, for attempts that failed at the upstream.`,
+      (much) => `The upstream may bill up to ${much} beyond the ledger, for failed attempts.`,
     ),
-    ...told_if(
+    ...noteIf(
       total.possible_nano_usd,
-      (much) => `Of the ledger ${much} may be billed or not, for attempts that failed at the upstream.`,
+      (much) => `The ledger includes ${much} for failed attempts, which the upstream may not bill.`,
     ),
-    ...(left_out === 0
-      ? []
-      : [`${counted(left_out, 'line')} of the bill ${left_out === 1 ? 'is' : 'are'} about other days.`]),
+    ...(left_out === 0 ? [] : [`Ignored ${counted(left_out, 'line')} of the bill for other days.`]),
     `The bill of ${upstream} from ${first_day} to ${last_day} ${agrees ? 'agrees' : 'disagrees'} with the ledger.`,
   ];
-  return [...table, ...told.flatMap((text) => wrapText(text, WIDTH))];
+  return [...table, ...notes.flatMap((text) => wrapText(text, WIDTH))];
 }
 
 function kindsOf(rows: readonly ReconciledRow[]): string {
   const only_billed = rows.filter((row) => row.ledger_nano_usd === undefined).length;
   const only_ledger = rows.filter((row) => row.billed_nano_usd === undefined).length;
-  const told = [
+  const notes = [
     ...(only_billed === 0 ? [] : [`${only_billed} only in the bill`]),
     ...(only_ledger === 0 ? [] : [`${only_ledger} only in the ledger`]),
   ];
-  return told.length === 0 ? '' : `, ${told.join(', ')}`;
+  return notes.length === 0 ? '' : `, ${notes.join(', ')}`;
 }
 
 function numbersOf(row: Amounts): string[] {
@@ -111,7 +107,7 @@ function differenceOf({ billed_nano_usd, ledger_nano_usd }: Amounts): bigint {
   return (billed_nano_usd ?? 0n) - (ledger_nano_usd ?? 0n);
 }
 
-/** Difference in percent of what is billed, with two decimals; `undefined` where nothing is. */
+/** Difference in percent of the billed amount, with two decimals; `undefined` if it is zero. */
 function percentOf(row: Amounts): string | undefined {
   const { billed_nano_usd: billed = 0n } = row;
   if (billed === 0n) return undefined;
@@ -142,7 +138,7 @@ function reconciliationCsv({ rows }: Reconciliation): string {
   return formatCsv(CSV_COLUMNS, cells);
 }
 
-/** An amount is a decimal in a text, since a JSON number is not exact everywhere. */
+/** Amounts as decimal texts, because JSON numbers are inexact. */
 function amountsJson(row: Amounts) {
   const exact = (nano_usd: bigint | undefined) => (nano_usd === undefined ? null : formatUsd(nano_usd));
   return {
@@ -172,14 +168,15 @@ function reconciliationJson(found: Reconciliation, upstream: string): object {
   };
 }
 
-/** Thousandths of a percent. */
+/** Parses a percentage into thousandths of a percent. */
 function millipercent(text: string): number {
   const value = /^\d{1,3}(?:\.\d{1,3})?$/.test(text) ? Number(text) : 101;
-  if (value > 100) throw new InvalidArgumentError('Write a percentage from 0 to 100, with up to three decimals: 0.5.');
+  if (value > 100)
+    throw new InvalidArgumentError('Expected a percentage from 0 to 100 with up to three decimals, such as 0.5.');
   return Math.round(value * 1000);
 }
 
-const tolerance = textThat((text) => /^\d{1,9}(?:\.\d{1,9})?$/.test(text), 'Write an amount in USD: 0.01.');
+const tolerance = textThat((text) => /^\d{1,9}(?:\.\d{1,9})?$/.test(text), 'Expected an amount in USD, such as 0.01.');
 
 function columns(text: string): BillColumns {
   const pairs = text.split(',').map((pair) => pair.split('=').map((part) => part.trim()));
@@ -187,7 +184,7 @@ function columns(text: string): BillColumns {
     ([what = '', name = '', ...more]) => ['day', 'model', 'cost'].includes(what) && name !== '' && more.length === 0,
   );
   if (!right || new Set(pairs.map(([what]) => what)).size < pairs.length) {
-    throw new InvalidArgumentError('Write some of day=NAME,model=NAME,cost=NAME.');
+    throw new InvalidArgumentError('Expected some of day=NAME,model=NAME,cost=NAME.');
   }
   return Object.fromEntries(pairs);
 }
@@ -197,24 +194,20 @@ export const commands: readonly CommandRow[] = [
   {
     name: 'reconcile',
     summary: "compare an upstream's bill with the ledger",
-    about:
-      "compare an upstream's bill with the ledger, per day and per model as the upstream calls it; exit code 1 when they disagree",
+    about: "compare an upstream's bill with the ledger, per day and upstream model; exits 1 for differences",
     arguments: [['<file>', 'the bill: CSV in UTF-8 with columns for day, model and cost in USD']],
     options: [
-      required('--upstream <name>', 'whose bill it is', notEmpty),
+      required('--upstream <name>', 'upstream of the bill', notEmpty),
       option(
         '--tolerance-percent <n>',
-        'how far a line may be off, in percent of what is billed',
+        'allowed difference of a line, in percent of the billed amount',
         millipercent,
       ).default(1000, '1'),
-      option('--tolerance-usd <n>', 'how far any line may be off, since bills are rounded', tolerance).default(
-        '0.01',
-        '0.01',
-      ),
-      option('--columns <names>', 'which columns, as in day=Date,model=SKU,cost=Total', columns),
-      option('--since <day>', 'first day to compare; else the first of the bill', day),
-      option('--until <day>', 'up to here, that day not included; else the whole bill', day),
-      option('--time-zone <name>', "in which the bill's days begin", timeZone).default('UTC'),
+      option('--tolerance-usd <n>', 'allowed difference of a line, in USD', tolerance).default('0.01', '0.01'),
+      option('--columns <names>', 'column names, such as day=Date,model=SKU,cost=Total', columns),
+      option('--since <day>', 'first day (default: the first of the bill)', day),
+      option('--until <day>', 'day after the last day (default: the whole bill)', day),
+      option('--time-zone <name>', "time zone of the bill's days", timeZone).default('UTC'),
       option('--csv', 'print every line as CSV').conflicts('json'),
     ],
     place: 'configuration',

@@ -5,53 +5,53 @@ import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import {
   type RepricedGroup,
   type RepriceProgress,
-  type RepriceWish,
+  type RepriceRequest,
   type Repricing,
   repriceLedger,
 } from '../../../domain/budget/reports/reprice.ts';
 import { counted, roundedUsd } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
-import { dayOrMoment, demandPeriod, notEmpty, option, required } from '../options.ts';
+import { assertPeriod, dayOrMoment, notEmpty, option, required } from '../options.ts';
 import { showReport } from '../show.ts';
 import { formatTable, numbers } from '../table.ts';
 import { formatMoment } from '../times.ts';
 import { operator, withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
-/** How often somebody who waits is told how far it is. */
+/** Interval of progress messages. */
 const PROGRESS_MS = 2000;
 const COLUMNS = ['DAY', 'MODEL', ...numbers('REQUESTS', 'LEDGER USD', 'NOW USD', 'DIFFERENCE')];
 
-/** `appscli ledger reprice`: shows what requests cost by the prices of gateway.yaml, and with `--yes` puts the ledger right. */
+/** `appscli ledger reprice`: recomputes costs with the current prices, and with `--yes` writes adjusting rows. */
 async function reprice(
   context: CommandContext,
-  given: RepriceWish & { readonly config: string; readonly yes?: true; readonly json?: true },
+  options: RepriceRequest & { readonly config: string; readonly yes?: true; readonly json?: true },
 ): Promise<number> {
   const { terminal } = context;
-  const { config: config_file, yes, json, ...wish } = given;
-  demandPeriod(wish);
-  let told_at = performance.now();
+  const { config: config_file, yes, json, ...request } = options;
+  assertPeriod(request);
+  let printed_at = performance.now();
   const onProgress = ({ requests, until }: RepriceProgress) => {
-    if (performance.now() - told_at < PROGRESS_MS) return;
-    told_at = performance.now();
-    terminal.info(`read ${counted(requests, 'request')}, to ${formatMoment(until)}\n`);
+    if (performance.now() - printed_at < PROGRESS_MS) return;
+    printed_at = performance.now();
+    terminal.info(`read ${counted(requests, 'request')}, up to ${formatMoment(until)}\n`);
   };
   const repricing = await withDatabase(context, config_file, ({ config, database }) =>
-    repriceLedger({ database, clock: systemClock, config, onProgress }, wish, yes ? operator() : undefined),
+    repriceLedger({ database, clock: systemClock, config, onProgress }, request, yes ? operator() : undefined),
   );
   return showReport(context, json, repricingJson(repricing), () =>
     describeRepricing(repricing, terminal.table_columns),
   );
 }
 
-/** Lines for people: what differs by day and model, what was left alone, and what was written. */
+/** A repricing as text: differences by day and model, skipped requests, and written rows. */
 export function describeRepricing(repricing: Repricing, line_width: number): string[] {
   const { changes, compared } = repricing;
   const nothing =
     compared === 0
-      ? 'There is no request to price again.'
-      : `The ledger has the prices of gateway.yaml: nothing differs in ${counted(compared, 'request')}.`;
+      ? 'No requests to reprice.'
+      : `No differences in ${counted(compared, 'request')}: the ledger has the prices of gateway.yaml.`;
   const table = changes.length === 0 ? wrapText(nothing, WIDTH) : tableOf(changes, line_width);
   const skipped = describeSkipped(repricing);
   return [...table, ...skipped, ...wrapText(describeWritten(repricing), WIDTH)].filter((line) => line !== '');
@@ -82,21 +82,19 @@ function sumOf(changes: readonly RepricedGroup[]): { requests: number; was: bigi
 
 function describeSkipped({ skipped }: Repricing): string[] {
   const { no_tokens, estimates, no_price, no_upstream } = skipped;
-  const told = [
+  const notes = [
     no_tokens === 0
       ? ''
-      : `${counted(no_tokens, 'request')} without tokens: refused by the upstream, or recorded at what was reserved.`,
-    estimates === 0
-      ? ''
-      : `${counted(estimates, 'request')} whose upstream did not say what was used; --estimates prices them too.`,
+      : `${counted(no_tokens, 'request')} without token counts: rejected by the upstream, or recorded at the reserved amount.`,
+    estimates === 0 ? '' : `${counted(estimates, 'request')} without reported usage; include them with --estimates.`,
     ...[...no_price].map(
-      ([model, many]) => `${counted(many, 'request')} to ${model}, for which gateway.yaml has no price.`,
+      ([model, many]) => `${counted(many, 'request')} to ${model}, which has no price in gateway.yaml.`,
     ),
     ...[...no_upstream].map(
-      ([upstream, many]) => `${counted(many, 'request')} at ${upstream}, which gateway.yaml does not have.`,
+      ([upstream, many]) => `${counted(many, 'request')} at ${upstream}, which is not in gateway.yaml.`,
     ),
   ].filter((text) => text !== '');
-  return told.flatMap((text) => wrapText(printable(`Left alone: ${text}`), WIDTH));
+  return notes.flatMap((text) => wrapText(printable(`Skipped ${text}`), WIDTH));
 }
 
 function describeWritten({ changes, written }: Repricing): string {
@@ -106,18 +104,18 @@ function describeWritten({ changes, written }: Repricing): string {
       : 'Nothing was written. Add --yes to write an adjusting row for each of these requests.';
   }
   const { requests, difference_nano_usd } = written;
-  const meant = sumOf(changes).requests;
+  const planned = sumOf(changes).requests;
   const rest =
-    requests === meant ? '' : ` ${counted(meant - requests, 'request')} had been adjusted by somebody else meanwhile.`;
-  if (meant === 0) return '';
-  return `Wrote ${counted(requests, 'adjusting row')} of ${signed(difference_nano_usd)} USD together; counters and limits follow.${rest}`;
+    requests === planned ? '' : ` Another command has already adjusted ${counted(planned - requests, 'request')}.`;
+  if (planned === 0) return '';
+  return `Wrote ${counted(requests, 'adjusting row')}, ${signed(difference_nano_usd)} USD in total, and updated the counters of limits.${rest}`;
 }
 
 function signed(nano_usd: bigint): string {
   return `${nano_usd > 0n ? '+' : ''}${roundedUsd(nano_usd, 6)}`;
 }
 
-/** The same for programs; an amount is a decimal in a text, since a JSON number is not exact everywhere. */
+/** A repricing as JSON, with amounts as decimal texts, because JSON numbers are inexact. */
 function repricingJson({ compared, changes, skipped, written }: Repricing): object {
   const amounts = (was: bigint, cost: bigint) => ({
     ledger_usd: formatUsd(was),
@@ -149,19 +147,19 @@ function repricingJson({ compared, changes, skipped, written }: Repricing): obje
 export const commands: readonly CommandRow[] = [
   {
     name: 'reprice',
-    summary: 'put past requests right after a price was wrong',
+    summary: 'correct the cost of past requests after a price change',
     about:
-      'compute what requests cost with the prices of gateway.yaml, and show where the ledger says something else; with --yes add a row for each difference, which counts in the day and month of the request; rows are never edited, a second time changes nothing, gateways may run',
+      'recompute costs with the prices of gateway.yaml, and show differences to the ledger; with --yes add an adjusting row for each, in the day and month of its request; idempotent, gateways may run meanwhile',
     options: [
-      required('--since <when>', 'requests from here: 7d, 12h or a date (midnight UTC)', dayOrMoment),
-      option('--until <when>', 'up to here, that day not included', dayOrMoment),
+      required('--since <when>', 'from this time: 7d, 12h or a date (midnight UTC)', dayOrMoment),
+      option('--until <when>', 'until this time (exclusive)', dayOrMoment),
       option('--model <glob>', 'only these models: coder-*', notEmpty),
       option('--upstream <name>', 'only this upstream', notEmpty),
-      option('--estimates', 'also requests whose upstream did not say what was used'),
+      option('--estimates', 'also requests without reported usage'),
       option('--yes', 'write the adjusting rows'),
     ],
     place: 'configuration',
-    json: 'print what differs as JSON, amounts as exact decimals',
+    json: 'print differences as JSON, amounts as exact decimals',
     examples: [
       'appscli ledger reprice --since 2027-01-01 --model "coder-*"',
       'appscli ledger reprice --since 2027-01-01 --until 2027-02-01 --yes',

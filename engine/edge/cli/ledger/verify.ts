@@ -1,5 +1,5 @@
 import { systemClock } from '../../../base/kit/clock.ts';
-import { formatUsd } from '../../../base/kit/money.ts';
+import { formatUsd, isNanoUsd } from '../../../base/kit/money.ts';
 import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import { describeCounter } from '../../../domain/budget/limits/spend-limits.ts';
 import {
@@ -19,14 +19,14 @@ import { counted } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
-import { day, demandPeriod, option } from '../options.ts';
+import { assertPeriod, day, option } from '../options.ts';
 import { describeFindings, SHOWN, showReport } from '../show.ts';
 import { formatMoment } from '../times.ts';
 import { withDatabase } from '../with-database.ts';
 
 const WIDTH = 80;
 
-/** `appscli ledger verify`: whether every counter and every sum says what the ledger and the reservations come to. */
+/** `appscli ledger verify`: recomputes all counters and sums from the ledger and the reservations. */
 async function verify(
   context: CommandContext,
   { config, json }: { readonly config: string; readonly json?: true },
@@ -42,7 +42,7 @@ function addsUp({ differences, repeated, uncounted, attempts, left, sums }: Ledg
   return [differences, repeated, uncounted, attempts, left, sums].every(({ total }) => total === 0);
 }
 
-/** Lines for people, at most 80 characters wide where no name is longer. */
+/** A verification as text. */
 export function describeVerification(verification: LedgerVerification): string[] {
   const { differences, repeated, uncounted, attempts, left, sums } = verification;
   const found = [
@@ -50,37 +50,37 @@ export function describeVerification(verification: LedgerVerification): string[]
       differences,
       (many) => `${counted(many, 'amount')} of the counters ${many === 1 ? 'differs' : 'differ'} from the ledger:`,
       describeDifference,
-      'Limits decide by the counters, reports and bills by the ledger. No command changes only one of them: look for whoever has changed the tables by hand, or restored only some of them. If nobody has, please report it.',
+      'Limits use the counters; reports and bills use the ledger. No command changes only one of them: were tables edited by hand, or restored in part? If not, please report it.',
     ),
     ...describeKind(
       repeated,
-      (many) => `${counted(many, 'request')} in the books more than once:`,
+      (many) => `${counted(many, 'request')} recorded more than once:`,
       describeRepeated,
-      'A request is reserved or has one ledger row, never both and never two.',
+      'A request has either a reservation or one ledger row.',
     ),
     ...describeKind(
       uncounted,
-      (many) => `${counted(many, 'ledger row')} with a cost that no counter has:`,
+      (many) => `${counted(many, 'ledger row')} whose cost is in no counter:`,
       ({ request_id, user, cost_nano_usd }: UncountedRequest) => `${request_id} of ${user}: ${usd(cost_nano_usd)}`,
-      'Limits never saw this money. Stages of your own that reserve or settle without demands make such rows.',
+      'Limits did not count this cost. The cause may be a custom stage that reserves or settles without demands.',
     ),
     ...describeKind(
       attempts,
-      (many) => `${counted(many, 'ledger row')} with attempts that do not come to ${many === 1 ? 'it' : 'them'}:`,
+      (many) => `${counted(many, 'ledger row')} with attempts that do not add up:`,
       describeAttempts,
-      'A row costs what its attempts cost, and went where the last one did. No command changes attempts: look for whoever has changed the ledger by hand. If nobody has, please report it.',
+      "A row's cost is the sum of its attempts, and its upstream is that of the last one. No command changes attempts: was the ledger edited by hand? If not, please report it.",
     ),
     ...describeKind(
       left,
-      (many) => `${counted(many, 'reservation')} left by gateways that are gone:`,
+      (many) => `${counted(many, 'reservation')} of gateways that no longer run:`,
       describeLeft,
-      'A running gateway records such reservations within two minutes, at the amount reserved. Start one; if one runs, its log says why it does not.',
+      'A running gateway settles them within two minutes, at the reserved amount. Start a gateway; if one runs, see its log.',
     ),
     ...describeKind(
       sums,
       (many) => `${counted(many, 'sum')} of usage by hour or day ${many === 1 ? 'differs' : 'differ'} from the ledger:`,
       describeSum,
-      'Reports on usage read these sums; bills, limits and the ledger itself are not concerned. Compute the sums of those days anew with `appscli ledger sum --since DAY --until DAY`.',
+      'Only usage reports read these sums. Recompute them with `appscli ledger sum --since DAY --until DAY`.',
     ),
   ];
   const decision = addsUp(verification) ? 'The ledger adds up' : 'The ledger does not add up';
@@ -100,7 +100,7 @@ function describeKind<Finding>(
   describe: (finding: Finding) => string,
   remedy: string,
 ): string[] {
-  const others = ', smaller ones (--json shows up to 1000)';
+  const others = ' with smaller amounts (--json shows up to 1000)';
   return describeFindings(title(total), first.slice(0, SHOWN).map(describe), remedy, { total, others });
 }
 
@@ -111,13 +111,13 @@ function describeDifference(difference: CounterDifference): string {
     scope === null || key === null
       ? `counter ${counter_id ?? 'without an id'}, which does not exist`
       : `${describeCounter({ scope, key })}, ${window}${since}`;
-  const told = (value: bigint) => {
+  const text = (value: bigint) => {
     if (amount === 'in_flight') return counted(Number(value), 'request');
     return unit === null || unit === 'nano_usd' ? usd(value) : counted(Number(value), unit.slice(0, -1));
   };
   const off = kept - recomputed;
   const direction = off > 0n ? 'too much' : 'too little';
-  return `${counter}: ${amount} ${told(kept)}, should be ${told(recomputed)} (${told(off < 0n ? -off : off)} ${direction})`;
+  return `${counter}: ${amount} ${text(kept)}, should be ${text(recomputed)} (${text(off < 0n ? -off : off)} ${direction})`;
 }
 
 function describeRepeated({ request_id, ledger_rows, reservations, cost_nano_usd }: RepeatedRequest): string {
@@ -133,25 +133,24 @@ function describeAttempts(found: DisagreeingAttempts): string {
 }
 
 function describeLeft({ request_id, user, reserved_at, amount_nano_usd, heartbeat_at }: LeftReservation): string {
-  const heard = heartbeat_at === null ? 'is not known' : `was last heard of at ${formatMoment(heartbeat_at)}`;
+  const heard = heartbeat_at === null ? 'is unknown' : `was last alive at ${formatMoment(heartbeat_at)}`;
   return `${request_id} of ${user}: ${usd(amount_nano_usd)} since ${formatMoment(reserved_at)}; its gateway ${heard}`;
 }
 
 function describeSum({ span, start, user, model, upstream, amount, off_by }: UsageDifference): string {
   const much = off_by < 0n ? -off_by : off_by;
-  const money = amount.endsWith('_nano_usd');
   const name = amount.replace(/_nano_usd$/, '').replaceAll('_', ' ');
   const direction = off_by > 0n ? 'too much' : 'too little';
-  const told = `${money ? usd(much) : String(much)} ${direction}`;
+  const text = `${isNanoUsd(amount) ? usd(much) : String(much)} ${direction}`;
   const of = [user, model].map((each) => each ?? 'no name').join(', ');
-  return `${span} from ${formatMoment(start)}, ${of} at ${upstream ?? 'no name'}: ${name} ${told}`;
+  return `${span} from ${formatMoment(start)}, ${of} at ${upstream ?? 'no name'}: ${name} ${text}`;
 }
 
 function usd(nano_usd: bigint): string {
   return `${formatUsd(nano_usd)} USD`;
 }
 
-/** The same for programs; every amount is a decimal in a text, since a JSON number is not exact everywhere. */
+/** A verification as JSON, with amounts as decimal texts, because JSON numbers are inexact. */
 function verificationJson(verification: LedgerVerification): object {
   const { differences, repeated, uncounted, attempts, left, sums, ...extent } = verification;
   const list = <Finding>({ total, first }: Found<Finding>) => ({
@@ -184,7 +183,7 @@ function inUsd(fields: object): object {
   );
 }
 
-/** What `appscli ledger sum` may be given; days are of UTC. */
+/** Options of `appscli ledger sum`; days in UTC. */
 interface SumOptions {
   readonly config: string;
   readonly since?: string;
@@ -192,36 +191,36 @@ interface SumOptions {
   readonly json?: true;
 }
 
-/** `appscli ledger sum`: the sums that reports read, computed anew from the ledger. */
+/** `appscli ledger sum`: recomputes the sums of usage reports from the ledger. */
 async function sum(context: CommandContext, { config, since, until, json }: SumOptions): Promise<number> {
-  demandPeriod({ since, until });
+  assertPeriod({ since, until });
   const lines = await withDatabase(context, config, ({ database }) => sumAgain(database, { since, until }));
-  return showReport(context, json, { lines }, () => [`Summed up ${counted(lines, 'line')} of the ledger anew.`]);
+  return showReport(context, json, { lines }, () => [`Recomputed the sums of ${counted(lines, 'ledger line')}.`]);
 }
 
 /** `appscli ledger verify` and `sum`. */
 export const commands: readonly CommandRow[] = [
   {
     name: 'verify',
-    summary: 'whether counters and sums say what the ledger comes to',
+    summary: 'verify counters and sums against the ledger',
     about:
-      'add the ledger up again and compare with it every counter of a limit, and the sums that reports on usage read; gateways may run; exit code 1 when something does not add up',
+      'recompute the counters of limits and the sums of usage reports from the ledger, and compare them; exits 1 for differences; gateways may run meanwhile',
     place: 'configuration',
-    json: 'print what was looked at and found as JSON, amounts as exact decimals',
+    json: 'print the result as JSON, amounts as exact decimals',
     examples: ['appscli ledger verify', 'appscli ledger verify --json | jq .differences'],
     run: verify,
   },
   {
     name: 'sum',
-    summary: 'compute the sums of usage anew from the ledger',
+    summary: 'recompute the sums of usage reports',
     about:
-      'compute the sums by hour and day that reports on usage read anew from the ledger, where `ledger verify` found that they differ; the ledger itself is not changed, gateways may run',
+      'recompute the hourly and daily sums of usage reports from the ledger, after `ledger verify` found differences; gateways may run meanwhile',
     options: [
-      option('--since <day>', 'first day, of UTC; else from the beginning', day),
-      option('--until <day>', 'up to here, that day not included; else to the end', day),
+      option('--since <day>', 'first day, in UTC (default: all)', day),
+      option('--until <day>', 'day after the last day, in UTC (default: all)', day),
     ],
     place: 'configuration',
-    json: 'print how many lines of the ledger were summed up as JSON',
+    json: 'print the number of ledger lines as JSON',
     examples: ['appscli ledger sum --since 2027-01-31 --until 2027-02-01'],
     run: sum,
   },

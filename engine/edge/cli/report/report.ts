@@ -7,47 +7,47 @@ import type { CommandContext } from '../context.ts';
 import { EXIT_FINDINGS, EXIT_OK } from '../exit-codes.ts';
 import { hint } from '../program-name.ts';
 
-/** Options of commands that report checks; `REPORT_OPTIONS` has the words for them. */
+/** Options of commands that report checks, as in `REPORT_OPTIONS`. */
 export interface ReportOptions {
   readonly json?: true;
   readonly strict?: true;
   readonly verbose?: true;
 }
 
-/** Where results of checks go, one by one as they are known. */
+/** Collects and prints results of checks as they arrive. */
 export interface Report {
-  /** Lets a person who watches see what is being done; the next result takes it away. */
+  /** Shows progress on a terminal until the next result. */
   begin(title: string): void;
-  /** Takes away what `begin` showed, before something else is printed. */
+  /** Clears the progress line before other output. */
   clear(): void;
   add(result: CheckResult): void;
-  /** Prints what can only be told of all together, with facts beside what every report has; the exit code: 0, or 1 when there is something to put right. */
+  /** Prints the summary, with `facts` added to the JSON object. Returns the exit code: 0, or 1 for failed checks. */
   end(facts: Readonly<Record<string, unknown>>): number;
   readonly results: readonly CheckResult[];
-  /** Whether people read it, who may be told more beside it. */
+  /** Whether the report is text, so that more text may accompany it. */
   readonly is_text: boolean;
 }
 
-/** Opens a report in the form that was asked for: text for people as it comes, or JSON at the end. */
+/** Opens a report: text as results arrive, or JSON at the end. */
 export function openReport(
   { terminal }: CommandContext,
-  given: ReportOptions,
+  options: ReportOptions,
   { command }: { readonly command: 'selfcheck' | 'doctor' },
 ): Report {
-  const { json, strict = false, verbose = false } = given;
+  const { json, strict = false, verbose = false } = options;
   const results: CheckResult[] = [];
   const started = performance.now();
-  /** Titles of what was told to be wrong, by what was said. */
-  const told = new Map<string, string>();
-  const tell = (result: CheckResult) => {
-    const shown = verbose ? result : onlyOnce(result, told);
+  /** First titles of reported faults, by their texts. */
+  const reported = new Map<string, string>();
+  const print = (result: CheckResult) => {
+    const shown = verbose ? result : onlyOnce(result, reported);
     terminal.data(renderCheck(shown, { color: terminal.data_color, columns: terminal.columns, verbose }));
   };
-  /** Skipped for the same reason, one after the other; they wait to be told in one. */
+  /** Consecutive checks skipped for the same reason, to be merged. */
   const alike: CheckResult[] = [];
-  const tellAlike = () => {
+  const flushSkipped = () => {
     const skipped = alike.splice(0);
-    if (skipped.length > 0) tell(inOne(skipped));
+    if (skipped.length > 0) print(inOne(skipped));
   };
   let shows_progress = false;
   const progress = (line: string) => {
@@ -66,13 +66,13 @@ export function openReport(
       progress('');
       if (json) return;
       const [first] = alike;
-      if (first !== undefined && (verbose || !isAlike(first, bounded))) tellAlike();
+      if (first !== undefined && (verbose || !isAlike(first, bounded))) flushSkipped();
       if (bounded.verdict === 'skipped') alike.push(bounded);
-      else tell(bounded);
+      else print(bounded);
     },
     end(more) {
       progress('');
-      tellAlike();
+      flushSkipped();
       const duration_ms = Math.round(performance.now() - started);
       const summary = summarize(results);
       const whole = { command, version: programVersion(), ...more, summary, duration_ms, checks: results };
@@ -87,27 +87,27 @@ function isAlike(a: CheckResult, b: CheckResult): boolean {
   return b.verdict === 'skipped' && a.found === b.found && a.remedy === b.remedy;
 }
 
-/** Several that were skipped for the same reason as one. */
+/** Merges checks that were skipped for the same reason. */
 function inOne(skipped: readonly CheckResult[]): CheckResult {
   const [first] = skipped as readonly [CheckResult];
   if (skipped.length === 1) return first;
   return { ...first, title: `${skipped.length} checks, ${first.id} to ${skipped.at(-1)!.id}` };
 }
 
-/** A fault that was told already is told by its first title: one page in front of everything fails nearly every check. */
-function onlyOnce(result: CheckResult, told: Map<string, string>): CheckResult {
+/** Replaces a repeated fault by a reference to its first title: one proxy page fails nearly every check. */
+function onlyOnce(result: CheckResult, reported: Map<string, string>): CheckResult {
   const { id, title, verdict, found, remedy, where, duration_ms } = result;
   if (verdict !== 'failed' && verdict !== 'warning') return result;
-  const said = JSON.stringify([verdict, found, remedy, where]);
-  const first = told.get(said);
-  if (first === undefined) told.set(said, title);
-  return first === undefined ? result : { id, title, verdict, found: `the same as for "${first}"`, duration_ms };
+  const key = JSON.stringify([verdict, found, remedy, where]);
+  const first = reported.get(key);
+  if (first === undefined) reported.set(key, title);
+  return first === undefined ? result : { id, title, verdict, found: `same as "${first}"`, duration_ms };
 }
 
 const TEXT_MAX = 800;
 const DETAILS_MAX = 20;
 
-/** A result that stays readable whatever a server put into it: each text cut where it gets long, and no more than so many notes. */
+/** Truncates the texts and details of a result, which may contain server output. */
 function boundedResult(result: CheckResult): CheckResult {
   const { details, ...texts } = result;
   const short = Object.fromEntries(
@@ -120,7 +120,7 @@ function shorten(text: string): string {
   return text.length <= TEXT_MAX ? text : `${text.slice(0, TEXT_MAX - 1).trimEnd()}…`;
 }
 
-/** How results are printed for people; `verbose`: everything is told of checks that went well, too. */
+/** Options of text output; `verbose` prints all details, also of successful checks. */
 interface TextOptions {
   readonly color: boolean;
   readonly columns: number;
@@ -131,14 +131,13 @@ const VERDICT_WIDTH = 9;
 const LABEL_WIDTH = 10;
 const INDENT = ' '.repeat(VERDICT_WIDTH);
 const SHORTEST_LINE = 40;
-/** What takes longer is worth a word. */
+/** Print longer durations. */
 const NOTICED_MS = 1000;
 
 const COLORS: Readonly<Record<Verdict, number>> = { ok: 32, warning: 33, failed: 31, skipped: 2 };
 
 /**
- * One result as lines for people: what was found, and of all but a good end also what travelled, what should have come and
- * what to do.
+ * One result as text: the finding, and for failures and warnings also request, response, expectation and remedy.
  */
 function renderCheck(result: CheckResult, { color, columns, verbose }: TextOptions): string {
   const { verdict, title, found, duration_ms } = result;
@@ -154,10 +153,10 @@ function renderCheck(result: CheckResult, { color, columns, verbose }: TextOptio
   return [head, ...rest, ...more].map((line) => `${line}\n`).join('');
 }
 
-/** What there is to say besides, with a label each. */
+/** Labelled details of a result. */
 function moreOf(result: CheckResult, verbose: boolean): (readonly [string, string])[] {
   const { id, verdict, where, sent, came, expected, remedy, details = [] } = result;
-  const tells_all = verbose || verdict === 'failed' || verdict === 'warning';
+  const is_full = verbose || verdict === 'failed' || verdict === 'warning';
   const all: (readonly [string, string | undefined])[] = [
     ['where', where],
     ['sent', sent],
@@ -168,7 +167,7 @@ function moreOf(result: CheckResult, verbose: boolean): (readonly [string, strin
     ['check', id],
   ];
   return all.filter(
-    (line): line is readonly [string, string] => (tells_all || line[0] === 'help') && (line[1] ?? '') !== '',
+    (line): line is readonly [string, string] => (is_full || line[0] === 'help') && (line[1] ?? '') !== '',
   );
 }
 
@@ -176,13 +175,13 @@ function seconds(duration_ms: number): string {
   return `${(duration_ms / 1000).toFixed(1)} s`;
 }
 
-/** How many checks ended in which way. */
+/** Number of checks by verdict. */
 function summarize(results: readonly CheckResult[]): Readonly<Record<Verdict, number>> {
   const ended = (verdict: Verdict) => results.filter((result) => result.verdict === verdict).length;
   return { ok: ended('ok'), warning: ended('warning'), failed: ended('failed'), skipped: ended('skipped') };
 }
 
-/** The last line for people. */
+/** The summary line. */
 function renderSummary({ ok, warning, failed, skipped }: ReturnType<typeof summarize>, duration_ms: number): string {
   const parts = [
     `${ok} ok`,

@@ -14,21 +14,21 @@ import { option } from '../options.ts';
 import { programName, warner } from '../program-name.ts';
 import { describeCode, signInProgress } from './format-sign-in.ts';
 
-/** `appscli login`: signs in at a gateway and keeps what it gives. */
+/** `appscli login`: signs in at a gateway and stores the credentials. */
 export async function login(
   { terminal, env, clock = systemClock }: CommandContext,
-  given: { readonly baseUrl?: string | undefined; readonly browser: boolean; readonly json?: true },
+  options: { readonly baseUrl?: string | undefined; readonly browser: boolean; readonly json?: true },
   open: (url: string) => void = openBrowser,
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
-  const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
-  // Nobody should sign in only to hear that it can't be kept.
+  const base_url = chooseBaseUrl(options.baseUrl, env, [...credentials.read().keys()]);
+  // Check first that the credentials can be stored.
   await credentials.locked(async () => {});
   const ask = createAsk();
   const tokens = await untilInterrupted(async (signal) => {
     const endpoints = await discover(ask, base_url, signal);
     const code = await requestDeviceCode(ask, endpoints, base_url, signal);
-    const opens = given.browser && terminal.interactive && hasBrowser(env, process.platform);
+    const opens = options.browser && terminal.interactive && hasBrowser(env, process.platform);
     terminal.info(describeCode(code, { base_url, opens, bold: terminal.info_color }));
     if (opens) open(pageOf(code));
     const progress = signInProgress(terminal);
@@ -41,7 +41,7 @@ export async function login(
   const kept = credentialsFrom(tokens, clock.now());
   await keep(credentials, ask, base_url, kept);
   const { email, expires_at } = kept;
-  if (given.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
+  if (options.json) terminal.data(`${jsonText({ base_url, email: email ?? null, expires_at })}\n`);
   else terminal.info(success(base_url, email, programName(terminal)));
   return EXIT_OK;
 }
@@ -61,41 +61,41 @@ async function untilInterrupted<T>(run: (signal: AbortSignal) => Promise<T>): Pr
   }
 }
 
-/** Writes the new credentials, and ends the sign-in that they replace, which nobody could end any more without them. */
+/** Stores the new credentials, and revokes the replaced ones. */
 async function keep(credentials: CredentialsFile, ask: Ask, base_url: string, kept: Credentials): Promise<void> {
   const replaced = await credentials.locked(async () => {
     const before = credentials.read().get(base_url);
     credentials.write(base_url, kept);
     return before;
   });
-  // It ends by itself sooner or later.
+  // A failed revocation is harmless: the old sign-in expires.
   if (replaced !== undefined) await revokeCredentials(ask, base_url, replaced).catch(() => {});
 }
 
 function success(base_url: string, email: string | undefined, name: string): string {
   return `Signed in at ${base_url}${email === undefined ? '' : ` as ${email}`}.
 
-  ${name} models   shows the models you may use, with prices
-  ${name} client   sets up a coding client for this gateway
-  ${name} token    prints a token that is valid now
-  ${name} logout   ends the sign-in
+  ${name} models   list your models, with prices
+  ${name} client   set up a coding client
+  ${name} token    print a valid token
+  ${name} logout   end the sign-in
 `;
 }
 
 /** `appscli login`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [option('--no-browser', 'only show the page to open')],
+    options: [option('--no-browser', 'only print the address of the sign-in page')],
     place: 'gateway',
-    json: 'print a JSON object with who signed in where',
-    notes: `Shows a code and opens a page of the gateway, where you sign in as your company
-does. What comes back is kept in $APPSCLI_CREDENTIALS, or in
-appscli/credentials.json below $XDG_CONFIG_HOME (~/.config), readable by you
-alone. Exits 1 when the sign-in is refused, takes too long or is stopped, 69
-when the gateway can't be reached.`,
+    json: 'print a JSON object: base_url, email, expires_at',
+    notes: `Prints a code and opens a page of the gateway, where you sign in with your
+company account. Stores credentials in $APPSCLI_CREDENTIALS, or in
+appscli/credentials.json below $XDG_CONFIG_HOME (~/.config), readable only by
+you. Exits 1 if the sign-in is denied, times out or is stopped, 69 if the
+gateway is unreachable.`,
     examples: [
       'appscli login --base-url https://gateway.example.com',
-      'appscli login --no-browser          on a machine without one',
+      'appscli login --no-browser          on a machine without a browser',
     ],
     run: login,
   },

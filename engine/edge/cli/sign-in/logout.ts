@@ -14,18 +14,18 @@ import type { Terminal } from '../terminal.ts';
 
 const WIDTH = 80;
 
-/** `appscli logout`: ends sign-ins. Exits 69 when one could only be forgotten here. */
+/** `appscli logout`: ends sign-ins. Exits 69 if the gateway could not revoke one. */
 export async function logout(
   { terminal, env }: CommandContext,
-  given: { readonly baseUrl?: string | undefined; readonly all?: true },
+  options: { readonly baseUrl?: string | undefined; readonly all?: true },
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
   const known = [...credentials.read().keys()];
-  if (known.length === 0 && given.baseUrl === undefined) {
+  if (known.length === 0 && options.baseUrl === undefined) {
     terminal.info('You are not signed in anywhere.\n');
     return EXIT_OK;
   }
-  const chosen = given.all ? known : [chooseBaseUrl(given.baseUrl, env, known)];
+  const chosen = options.all ? known : [chooseBaseUrl(options.baseUrl, env, known)];
   const ask = createAsk();
   let exit_code = EXIT_OK;
   for (const base_url of chosen) {
@@ -35,36 +35,36 @@ export async function logout(
   return exit_code;
 }
 
-/** Whether the gateway knows that the sign-in has ended. */
+/** Ends a sign-in; returns whether the gateway has revoked it. */
 async function end(credentials: CredentialsFile, ask: Ask, base_url: string, terminal: Terminal): Promise<boolean> {
-  const held = credentials.read().get(base_url);
-  if (held === undefined) {
+  const stored = credentials.read().get(base_url);
+  if (stored === undefined) {
     terminal.info(`You are not signed in at ${base_url}.\n`);
     return true;
   }
-  let trouble: string | undefined;
+  let problem: string | undefined;
   try {
-    await revokeCredentials(ask, base_url, held);
+    await revokeCredentials(ask, base_url, stored);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    trouble = error.message;
+    problem = error.message;
   }
   credentials.write(base_url, undefined);
-  if (trouble === undefined) terminal.info(`Signed out at ${base_url}.\n`);
+  if (problem === undefined) terminal.info(`Signed out of ${base_url}.\n`);
   else {
-    const left = `The sign-in at ${base_url} is forgotten on this machine, but the gateway was not told: it lives on until it expires, or "appscli sessions end" ends it.`;
-    terminal.info(printableLines([`appscli: ${trouble}`, ...wrapText(left, WIDTH)]));
+    const left = `Removed the sign-in at ${base_url} from this machine, but the gateway could not revoke it: it stays valid until it expires, or until "appscli sessions end".`;
+    terminal.info(printableLines([`appscli: ${problem}`, ...wrapText(left, WIDTH)]));
   }
-  return trouble === undefined;
+  return problem === undefined;
 }
 
 /** `appscli logout`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [option('--all', 'at every gateway you are signed in at').conflicts('baseUrl')],
+    options: [option('--all', 'end your sign-ins at all gateways').conflicts('baseUrl')],
     place: 'gateway',
-    notes: `Exits 69 when a gateway can't be reached: the sign-in is then forgotten on this
-machine only.`,
+    notes: `Exits 69 if a gateway is unreachable: the sign-in is then removed only from this
+machine.`,
     examples: ['appscli logout --base-url https://gateway.example.com', 'appscli logout --all'],
     run: logout,
   },

@@ -13,26 +13,26 @@ import { warner } from '../program-name.ts';
 /** `appscli token`: prints a valid token, alone on standard output. */
 export async function token(
   { terminal, env, clock = systemClock }: CommandContext,
-  given: { readonly baseUrl?: string | undefined; readonly json?: true; readonly headers?: true },
+  options: { readonly baseUrl?: string | undefined; readonly json?: true; readonly headers?: true },
 ): Promise<number> {
   const credentials = openCredentials(env, warner(terminal));
-  const base_url = chooseBaseUrl(given.baseUrl, env, [...credentials.read().keys()]);
-  const held = await freshCredentials({ credentials, ask: createAsk(), clock, base_url });
-  const { access_token, expires_at } = held;
-  if (given.headers) terminal.data(`${jsonText({ Authorization: `Bearer ${access_token}` })}\n`);
-  else terminal.data(given.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);
+  const base_url = chooseBaseUrl(options.baseUrl, env, [...credentials.read().keys()]);
+  const stored = await freshCredentials({ credentials, ask: createAsk(), clock, base_url });
+  const { access_token, expires_at } = stored;
+  if (options.headers) terminal.data(`${jsonText({ Authorization: `Bearer ${access_token}` })}\n`);
+  else
+    terminal.data(options.json ? `${jsonText({ token: access_token, expires_at, base_url })}\n` : `${access_token}\n`);
   return EXIT_OK;
 }
 
 /** `appscli token`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [option('--headers', 'print a JSON object with the header that holds it').conflicts('json')],
+    options: [option('--headers', 'print a JSON object with the Authorization header').conflicts('json')],
     place: 'gateway',
-    json: 'print a JSON object with the token and the end of its life',
-    notes: `Renews the token when it has not long to live; any number of calls at once
-renew it once. Exits 1 when you have to sign in again, 69 when it has expired
-and the gateway can't be reached.`,
+    json: 'print a JSON object: token, expires_at, base_url',
+    notes: `Renews the token if it expires soon; concurrent calls renew it once. Exits 1 if
+you have to sign in again, 69 if it has expired and the gateway is unreachable.`,
     examples: [
       'appscli token --base-url https://gateway.example.com',
       'curl -H "Authorization: Bearer $(appscli token)" $APPSCLI_BASE_URL/v1/models',

@@ -14,22 +14,22 @@ const PATH = '/admin/api/me';
 const WIDTH = 80;
 const LABEL_WIDTH = 13;
 
-/** `appscli whoami`: what the gateway knows about the person who signed in. */
+/** `appscli whoami`: shows the signed-in person's account at the gateway. */
 export async function whoami(
   context: CommandContext,
-  given: { readonly baseUrl?: string | undefined; readonly json?: true },
+  options: { readonly baseUrl?: string | undefined; readonly json?: true },
 ): Promise<number> {
   const { terminal, env, clock } = context;
-  const client = await openClient({ base_url: given.baseUrl, env, clock, warn: warner(terminal) });
+  const client = await openClient({ base_url: options.baseUrl, env, clock, warn: warner(terminal) });
   const { base_url } = client;
   const { status, body } = await client.request('GET', PATH);
   const me = fieldsOf(safeToShow(body));
   if (status !== 200 || typeof me.email !== 'string') {
-    const says = sentence(fieldsOf(me.error).message) ?? 'without saying why';
-    throw new StartError(`${base_url} does not say who you are: status ${status}, ${says}`);
+    const says = sentence(fieldsOf(me.error).message) ?? 'no reason given';
+    throw new StartError(`cannot read your account at ${base_url}: status ${status}, ${says}`);
   }
   const expires_at = openCredentials(env).read().get(base_url)?.expires_at;
-  return showReport(context, given.json, { base_url, ...me, token_expires_at: expires_at ?? null }, () =>
+  return showReport(context, options.json, { base_url, ...me, token_expires_at: expires_at ?? null }, () =>
     describe(me, base_url, expires_at, programName(terminal)),
   );
 }
@@ -60,13 +60,11 @@ function describe(
   ];
 }
 
-/** Nothing where the gateway says nothing of models. */
+/** The models, or the reason for none; `undefined` if the gateway omits them. */
 function modelsOf({ models, no_models_because }: Readonly<Record<string, unknown>>): unknown {
   if (!Array.isArray(models) || models.length > 0) return models;
   const why = sentence(no_models_because);
-  return why === undefined
-    ? 'none: ask an administrator of the gateway for a token group that has some'
-    : `none: ${why}`;
+  return why === undefined ? 'none: ask your gateway administrator for a token group with models' : `none: ${why}`;
 }
 
 function ownTokens(
@@ -78,10 +76,10 @@ function ownTokens(
   const at = sentence(own_tokens_suspend_at);
   return at === undefined
     ? String(own_tokens)
-    : `${own_tokens}, suspended from ${formatMoment(at)} unless you are seen before`;
+    : `${own_tokens}, suspended from ${formatMoment(at)} unless you sign in before`;
 }
 
-/** Texts and lists of them, or of things with an id; nothing for anything else. */
+/** A text, or a list of texts or of objects with an id, as one text; empty for any other value. */
 function shown(value: unknown): string {
   const texts = (Array.isArray(value) ? value : [value]).map((one) => sentence(fieldsOf(one).id ?? one));
   return texts.filter((text) => text !== undefined).join(', ');
@@ -91,7 +89,7 @@ function shown(value: unknown): string {
 export const commands: readonly CommandRow[] = [
   {
     place: 'gateway',
-    json: 'print what the gateway says as JSON',
+    json: 'print the response of the gateway as JSON',
     examples: ['appscli whoami', 'appscli whoami --base-url https://gateway.example.com --json'],
     run: whoami,
   },

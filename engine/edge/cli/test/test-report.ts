@@ -23,7 +23,7 @@ export function painter(color: boolean): Paint {
   return (text, style) => (color ? `\x1b[${STYLES[style]}m${text}\x1b[0m` : text);
 }
 
-/** Where an expectation stands, as people write it: `expect.json.error.type`. */
+/** The path of an expectation, such as `expect.json.error.type`. */
 function pathOf(pointer: string): string {
   const tokens = pointer
     .split('/')
@@ -32,7 +32,7 @@ function pathOf(pointer: string): string {
   return ['expect', ...tokens].join('.').replaceAll(/\.(\d+)(?=\.|$)/g, '[$1]');
 }
 
-/** A text that may be long, behind its label. */
+/** A labelled text, wrapped. */
 function labelled(label: string, text: string): string[] {
   const indent = ' '.repeat(6 + label.length + 2);
   return wrapText(text, WIDTH, `${' '.repeat(6)}${label}  `, indent);
@@ -76,7 +76,7 @@ function describePlayed(played: Played, paint: Paint): string[] {
   ];
 }
 
-/** What a successful answer needs at least, in the words of the protocol that an upstream was asked in. */
+/** A minimal successful response of an upstream, by its protocol. */
 const ANSWERS: Readonly<Record<string, string>> = {
   messages: '{ type: message, content: [], usage: { input_tokens: 10, output_tokens: 5 } }',
   chat: '{ object: chat.completion, choices: [], usage: { prompt_tokens: 10, completion_tokens: 5 } }',
@@ -84,14 +84,14 @@ const ANSWERS: Readonly<Record<string, string>> = {
   count_tokens: '{ input_tokens: 10 }',
 };
 
-/** What an upstream answered of which the case does not say anything, and what to write; nothing where none was asked. */
+/** A hint for a case that reached an upstream without a scripted response. */
 export function silenceOf({ calls, is_unscripted, facts }: Played): string | undefined {
   const [call] = calls;
   if (call === undefined || !is_unscripted) return undefined;
   const protocol = String((facts.request as FactView | undefined)?.protocol);
   const asked_in = String((facts.route as FactView | undefined)?.protocol ?? protocol);
   const answer = ANSWERS[protocol === 'count_tokens' ? protocol : asked_in] ?? '{ ... }';
-  return `this case has no \`upstream:\`, so ${call.upstream} answered 200 with an empty body; if it should be asked, write what it answers, such as upstream: { json: ${answer} }`;
+  return `this case has no \`upstream:\`, so ${call.upstream} returned 200 with an empty body; to script its response, add for example upstream: { json: ${answer} }`;
 }
 
 function describeSilence(played: Played): string[] {
@@ -99,7 +99,7 @@ function describeSilence(played: Played): string[] {
   return text === undefined ? [] : wrapText(text, WIDTH, '    ', '      ');
 }
 
-/** A case that failed: what was expected and found, and what happened on the way. */
+/** A failed case: expected and found values, and a trace of its requests. */
 export function describeFailure({ name, problems, played }: CaseResult, cwd: string, paint: Paint): string[] {
   const several = played.length > 1;
   const failed = [...new Set(problems.map(({ step }) => step))].filter((step) => played[step] !== undefined);
@@ -115,21 +115,19 @@ export function describeFailure({ name, problems, played }: CaseResult, cwd: str
   ];
 }
 
-/** One line about a file: how many cases there are, or how many of them failed. */
+/** One line about a file: number of cases, or of failed ones. */
 export function describeFile(file: string, cases: number, failed: number, paint: Paint): string {
   const mark = failed === 0 ? paint('ok  ', 'good') : paint('FAIL', 'bad');
   const result = failed === 0 ? counted(cases, 'case') : `${failed} of ${counted(cases, 'case')} failed`;
   return `${mark}  ${file}${' '.repeat(Math.max(2, WIDTH - 6 - file.length - result.length))}${result}`;
 }
 
-/** Which stages looked for the network that tests don't have. */
+/** Notes about stages that tried to use the network, which tests block. */
 export function describeRefused(cases: readonly CaseResult[], paint: Paint): string[] {
   const refused = cases.flatMap(({ played }) => played.flatMap((each) => each.refused));
   const notes = new Set(refused.map(({ stage, destination }) => `${stage} tried to reach ${destination}`));
   return [...notes].flatMap((note) =>
-    wrapText(`note: ${note}; tests have no network, so it was refused`, WIDTH, '      ', '        ').map((line) =>
-      paint(line, 'faint'),
-    ),
+    wrapText(`note: ${note}; tests block the network`, WIDTH, '      ', '        ').map((line) => paint(line, 'faint')),
   );
 }
 
@@ -137,7 +135,7 @@ function unseenOf({ outcomes }: Point): string[] {
   return [...outcomes].flatMap(([outcome, seen]) => (seen ? [] : outcome));
 }
 
-/** What was seen of each file, and below it what was never seen, with its line. */
+/** Coverage of each file, with uncovered decisions and their lines. */
 export function describeCoverage(files: readonly FileCoverage[], percent: number, cwd: string, paint: Paint): string[] {
   const lines = files.flatMap(({ file, seen, total, points }) => {
     const shown = shownPath(file, cwd);
@@ -146,12 +144,12 @@ export function describeCoverage(files: readonly FileCoverage[], percent: number
       const never = unseenOf(point);
       if (never.length === 0) return [];
       const what = point.kind === 'on_error' ? `on_error ${point.name}` : `${point.kind} ${point.name}`;
-      return wrapText(`${what}: never seen ${never.join(' or ')}`, WIDTH, `  line ${point.position.line}  `, '    ');
+      return wrapText(`${what}: never ${never.join(' or ')}`, WIDTH, `  line ${point.position.line}  `, '    ');
     });
     const head = `${shown}${' '.repeat(Math.max(2, WIDTH - shown.length - share.length))}${share}`;
     return [paint(head, seen === total ? 'good' : 'bad'), ...unseen];
   });
-  return ['', paint('Decisions seen', 'strong'), ...lines, `${percent} % in all`];
+  return ['', paint('Decision coverage', 'strong'), ...lines, `${percent} % in all`];
 }
 
 const VALUE_CHARACTERS = 50;
@@ -166,7 +164,7 @@ function briefly(value: unknown): string {
   return value === undefined ? 'not set' : shorten(jsonText(value), VALUE_CHARACTERS);
 }
 
-/** What a guard was about: its words, and the values it saw. */
+/** A guard's condition, result, and values. */
 function explainGuard({ entry, guard }: StageTrace): string[] {
   if (guard === undefined || entry.when === undefined) return [];
   const seen = new Map(factsSeen(traceCondition(entry.when, guard.facts)));
@@ -178,22 +176,22 @@ function explainGuard({ entry, guard }: StageTrace): string[] {
 
 function stageState({ entry, ran, guard, raised, answered }: StageTrace): string {
   if (raised !== undefined) return `raised ${raised.code ?? 'an error'}: ${raised.message}`;
-  if (answered?.kind === 'relay') return `passed on the upstream's answer, status ${answered.status}`;
-  if (answered !== undefined) return `answered with status ${answered.status}`;
+  if (answered?.kind === 'relay') return `forwarded the upstream's response, status ${answered.status}`;
+  if (answered !== undefined) return `responded with status ${answered.status}`;
   if (ran) return 'ran';
   if (guard?.held === false) return 'skipped';
-  if (entry.mode === 'shadow' && guard !== undefined) return 'held, in shadow mode';
+  if (entry.mode === 'shadow' && guard !== undefined) return 'matched, in shadow mode';
   return 'not reached';
 }
 
-/** One entry and what there is to say about it. */
+/** A stage in a trace. */
 interface TracedStage {
   readonly id: string;
   readonly state: string;
   readonly details: readonly string[];
 }
 
-/** What the stages of a pipeline did; clauses and shadows that had no part in it are left out. */
+/** The trace of a pipeline's stages, without clauses that had no effect. */
 export function traceStages({ trace }: Played): TracedStage[] {
   const stages = (trace?.stages ?? []).filter(
     ({ list, ran, guard }) => list === 'stages' || ran || guard !== undefined,

@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { InvalidArgumentError } from 'commander';
-import { strayStage } from '../../../base/kit/strays.ts';
 import { jsonText } from '../../../base/kit/text/printable.ts';
+import { currentStageId } from '../../../base/kit/unhandled-errors.ts';
 import { renderDiagnostics, shownPath } from '../../../base/source/diagnostics/render.ts';
 import { asError } from '../../../pipeline/run/contained/result.ts';
 import { type CaseResult, openSuite, type Suite } from '../../simulate/suite/suite.ts';
@@ -21,7 +21,7 @@ import {
   traceStages,
 } from './test-report.ts';
 
-interface TestWishes {
+interface TestOptions {
   readonly paths: readonly string[];
   readonly config?: string;
   readonly coverage?: true;
@@ -37,34 +37,34 @@ interface FileResult {
 }
 
 /**
- * `appscli test`: runs the cases of test files and prints what failed.
- * @returns the exit code: 0, 1 for a failure, too little coverage or nothing to test, 78 for a file that cannot be used.
- * Raises StartError for a path that is not there.
+ * `appscli test`: runs test files and prints failures.
+ * @returns the exit code: 0; 1 for a failure, insufficient coverage or no tests; 78 for an invalid file.
+ * Raises StartError for a missing path.
  */
-async function test(context: CommandContext, given: TestWishes): Promise<number> {
-  const { config, format } = given;
-  const paths = given.paths.length > 0 ? given.paths : [config === undefined ? '.' : dirname(config)];
+async function test(context: CommandContext, options: TestOptions): Promise<number> {
+  const { config, format } = options;
+  const paths = options.paths.length > 0 ? options.paths : [config === undefined ? '.' : dirname(config)];
   const absent = [...paths, ...(config === undefined ? [] : [config])].find((path) => !existsSync(path));
   if (absent !== undefined) throw usageError(`${absent} does not exist`);
-  const stopCatching = catchStrays(context);
+  const stopCatching = catchUnhandledErrors(context);
   const suite = await openSuite({ paths, config, stages: await context.stages() });
   try {
-    return format === 'json' ? await reportJson(suite, given, context) : await reportText(suite, given, context);
+    return format === 'json' ? await reportJson(suite, options, context) : await reportText(suite, options, context);
   } finally {
     await suite.close();
     stopCatching();
   }
 }
 
-/** Keeps what a stage left behind, and what failed when nobody waited for it any more, from ending the tests. */
-function catchStrays({ terminal }: CommandContext): () => void {
-  const onStray = (error: unknown) => {
-    const stage = strayStage();
+/** Reports late failures of stages, such as unhandled rejections, instead of ending the tests. */
+function catchUnhandledErrors({ terminal }: CommandContext): () => void {
+  const onUnhandledError = (error: unknown) => {
+    const stage = currentStageId();
     if (stage === undefined) throw error;
-    terminal.info(`note: the stage ${stage} failed after its hook was over: ${asError(error).message}\n`);
+    terminal.info(`note: stage ${stage} failed after its hook had returned: ${asError(error).message}\n`);
   };
-  process.on('unhandledRejection', onStray).on('uncaughtException', onStray);
-  return () => void process.off('unhandledRejection', onStray).off('uncaughtException', onStray);
+  process.on('unhandledRejection', onUnhandledError).on('uncaughtException', onUnhandledError);
+  return () => void process.off('unhandledRejection', onUnhandledError).off('uncaughtException', onUnhandledError);
 }
 
 async function runFile(file: Suite['files'][number], filter: string): Promise<FileResult> {
@@ -84,8 +84,8 @@ function exitCode(suite: Suite, results: readonly FileResult[], min_coverage: nu
   return EXIT_OK;
 }
 
-async function reportText(suite: Suite, given: TestWishes, { terminal }: CommandContext): Promise<number> {
-  const { filter = '', coverage, minCoverage = 0 } = given;
+async function reportText(suite: Suite, options: TestOptions, { terminal }: CommandContext): Promise<number> {
+  const { filter = '', coverage, minCoverage = 0 } = options;
   const cwd = process.cwd();
   const paint = painter(terminal.data_color);
   const write = (lines: readonly string[]) => terminal.data(lines.map((line) => `${line}\n`).join(''));
@@ -106,28 +106,28 @@ async function reportText(suite: Suite, given: TestWishes, { terminal }: Command
   if ((coverage || minCoverage > 0) && results.length > 0) {
     write(describeCoverage(suite.coverage.files(), suite.coverage.percent(), cwd, paint));
   }
-  terminal.info(`\n${summary(suite, results, given)}\n`);
+  terminal.info(`\n${summary(suite, results, options)}\n`);
   return exitCode(suite, results, minCoverage);
 }
 
-function summary(suite: Suite, results: readonly FileResult[], { filter, minCoverage = 0 }: TestWishes): string {
+function summary(suite: Suite, results: readonly FileResult[], { filter, minCoverage = 0 }: TestOptions): string {
   const cases = results.flatMap((result) => result.cases);
   const failed = cases.filter(hasFailed).length;
   const broken = suite.diagnostics.length;
-  if (suite.found === 0) return 'nothing to test: there are no *.test.yaml files; name the directory that holds them';
-  if (cases.length === 0 && broken === 0) return `nothing to test: no case is called ${JSON.stringify(filter)}`;
+  if (suite.found === 0) return 'no tests: there are no *.test.yaml files; name their directory';
+  if (cases.length === 0 && broken === 0) return `no tests: no case name contains ${JSON.stringify(filter)}`;
   const percent = suite.coverage.percent();
   const problems = [
     ...(failed > 0 ? [`${failed} of ${counted(cases.length, 'case')} failed`] : []),
-    ...(broken > 0 ? [`${counted(broken, 'error')} to correct`] : []),
-    ...(percent < minCoverage ? [`${percent} % of the decisions were seen, less than ${minCoverage} %`] : []),
+    ...(broken > 0 ? [`${counted(broken, 'error')} in files`] : []),
+    ...(percent < minCoverage ? [`decision coverage of ${percent} % is below ${minCoverage} %`] : []),
   ];
   if (problems.length > 0) return problems.join('; ');
   return `ok: ${counted(cases.length, 'case')} in ${counted(results.length, 'file')}`;
 }
 
-async function reportJson(suite: Suite, given: TestWishes, { terminal }: CommandContext): Promise<number> {
-  const { filter = '', minCoverage = 0 } = given;
+async function reportJson(suite: Suite, options: TestOptions, { terminal }: CommandContext): Promise<number> {
+  const { filter = '', minCoverage = 0 } = options;
   const cwd = process.cwd();
   const results: FileResult[] = [];
   for (const file of suite.files) results.push(await runFile(file, filter.toLowerCase()));
@@ -174,7 +174,7 @@ function describeCase({ name, position, problems, played }: CaseResult, cwd: str
 function percent(text: string): number {
   const number = Number(text);
   if (text.trim() === '' || !(number >= 0 && number <= 100)) {
-    throw new InvalidArgumentError('Write a number from 0 to 100.');
+    throw new InvalidArgumentError('Expected a number from 0 to 100.');
   }
   return number;
 }
@@ -182,13 +182,13 @@ function percent(text: string): number {
 /** `appscli test`. */
 export const commands: readonly CommandRow[] = [
   {
-    arguments: [['[paths...]', 'test files, or directories of *.test.yaml; the current directory if none is given']],
+    arguments: [['[paths...]', 'test files, or directories of *.test.yaml (default: the current directory)']],
     options: [
-      option('--config <file>', 'the gateway.yaml under test; by default the one beside or above each test file'),
-      option('--coverage', 'show which guards, rules and on_error clauses were never seen'),
-      option('--min-coverage <percent>', 'fail when less of them was seen', percent),
-      option('--filter <text>', 'run only the cases whose name holds this text'),
-      choice('--format <format>', 'how to print results', ['text', 'json']).default('text'),
+      option('--config <file>', 'gateway.yaml under test (default: the one beside or above each test file)'),
+      option('--coverage', 'print decision coverage of guards, rules and on_error clauses'),
+      option('--min-coverage <percent>', 'fail below this coverage', percent),
+      option('--filter <text>', 'run only cases whose name contains this text'),
+      choice('--format <format>', 'output format', ['text', 'json']).default('text'),
     ],
     examples: ['appscli test', 'appscli test pipelines --coverage --min-coverage 90', 'appscli test --filter budget'],
     run: test,

@@ -1,3 +1,4 @@
+import { PROTOCOLS } from '../../../base/contract/protocol.ts';
 import { jsonText, printable, printableLines } from '../../../base/kit/text/printable.ts';
 import { wrapText } from '../../../base/kit/text/wrap-text.ts';
 import {
@@ -11,12 +12,12 @@ import { roundedUsd } from '../amounts.ts';
 import type { CommandRow } from '../commands.ts';
 import type { CommandContext } from '../context.ts';
 import { EXIT_OK, usageError } from '../exit-codes.ts';
-import { byFieldNames, demandPeriod, option } from '../options.ts';
+import { assertPeriod, byFieldNames, option } from '../options.ts';
 import { formatTable, numbers } from '../table.ts';
 import { withDatabase } from '../with-database.ts';
 import { type GatewayUsageOptions, gatewayUsage, IN_TABLE, USAGE_OPTIONS } from './gateway-usage.ts';
 
-/** What `appscli usage` may be given beside filters by the names of options: how the rows are grouped and shown. */
+/** Options of `appscli usage`; further filters keep the names of their options. */
 export interface UsageOptions {
   readonly config: string;
   readonly user?: string;
@@ -28,36 +29,36 @@ export interface UsageOptions {
   readonly csv?: true;
 }
 
-/** `appscli usage`: what the ledger holds, per user, team, project, model and upstream or by what is asked for. */
-export async function usage(context: CommandContext, given: UsageOptions): Promise<number> {
+/** `appscli usage`: reports the ledger, per user, team, project, model and upstream by default. */
+export async function usage(context: CommandContext, options: UsageOptions): Promise<number> {
   const { terminal } = context;
-  const { config: config_file, by, json, csv, timeZone } = given;
+  const { config: config_file, by, json, csv, timeZone } = options;
   if (by !== undefined && by.length > IN_TABLE && !json && !csv) {
-    throw usageError(`a table has room for two of --by ${by.join(',')}; add --csv or --json, or leave some out`);
+    throw usageError(`--by ${by.join(',')} has more than two dimensions: add --csv or --json, or use fewer`);
   }
-  demandPeriod(given);
-  const filter: UsageFilter = byFieldNames(given);
+  assertPeriod(options);
+  const filter: UsageFilter = byFieldNames(options);
   const rows = await withDatabase(context, config_file, ({ config, database }) =>
     reportUsage(database, filter, { by, time_zone: timeZone ?? config.spend_limits?.time_zone }),
   );
   if (json) terminal.data(`${jsonText(rows.map(usageJson), 2)}\n`);
   else if (csv) terminal.verbatim(usageCsv(rows, by));
-  else if (rows.length === 0) terminal.info('The ledger has no such requests.\n');
+  else if (rows.length === 0) terminal.info('No matching requests in the ledger.\n');
   else terminal.data(printableLines(describeUsage(rows, terminal.table_columns, by)));
   return EXIT_OK;
 }
 
 const NUMBERS = ['REQUESTS', 'INPUT', 'OUTPUT', 'CACHE R', 'CACHE W', 'COST USD'];
 
-/** What the lines of a table are: those with the same heading stand below it, each with a name of its own. */
+/** Layout of a table: rows with their own names, grouped below headings. */
 interface Layout {
   readonly title: string;
-  /** `undefined` when there are no headings. */
+  /** `undefined` for a table without headings. */
   headingOf(row: UsageRow): string | undefined;
   nameOf(row: UsageRow): string;
 }
 
-/** Each caller on a line of its own, a line per model below. */
+/** A heading per caller, a row per model. */
 const BY_CALLER: Layout = { title: 'USER, MODEL', headingOf: callerOf, nameOf: modelOf };
 
 function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
@@ -71,7 +72,7 @@ function layoutOf(by: readonly UsageDimension[] | undefined): Layout {
   };
 }
 
-/** Lines of a table with the sum at the end. */
+/** A table of usage with a total row. */
 export function describeUsage(rows: readonly UsageRow[], line_width: number, by?: readonly UsageDimension[]): string[] {
   const { title, headingOf, nameOf } = layoutOf(by);
   const groups = Map.groupBy(rows, headingOf);
@@ -94,8 +95,8 @@ function describePossible(rows: readonly UsageRow[], line_width: number): string
   const beyond = rows.reduce((sum, row) => sum + row.possibly_billed_nano_usd, 0n);
   const in_cost = rows.reduce((sum, row) => sum + row.possible_nano_usd, 0n);
   const notes = [
-    beyond > 0n && `Beyond that upstreams may bill at most ${roundedUsd(beyond, 6)} USD for attempts that failed.`,
-    in_cost > 0n && `Of that ${roundedUsd(in_cost, 6)} USD are what upstreams may bill for attempts that failed.`,
+    beyond > 0n && `Upstreams may bill up to ${roundedUsd(beyond, 6)} USD more for failed attempts.`,
+    in_cost > 0n && `This includes ${roundedUsd(in_cost, 6)} USD that upstreams may bill for failed attempts.`,
   ];
   return notes.flatMap((note) => (note === false ? [] : wrapText(note, line_width)));
 }
@@ -104,15 +105,14 @@ function callerOf({ user, team, project }: UsageRow): string {
   return [user, team && `team ${team}`, project && `project ${project}`].filter(Boolean).join(', ');
 }
 
-/** What tells rows of one model at one upstream apart; most requests are Messages, and say nothing. */
-const PROTOCOL_NAMES: ReadonlyMap<string, string> = new Map([
+/** Distinguishes rows of one model at one upstream; the first protocol is the usual one and has no label. */
+const PROTOCOL_LABELS: ReadonlyMap<string | null | undefined, string> = new Map([
   ['count_tokens', 'count: '],
-  ['chat', 'chat: '],
-  ['responses', 'responses: '],
+  ...PROTOCOLS.slice(1).map((name) => [name, `${name}: `] as const),
 ]);
 
 function modelOf({ model, upstream, protocol }: UsageRow): string {
-  return `${PROTOCOL_NAMES.get(protocol ?? '') ?? ''}${model} at ${upstream}`;
+  return `${PROTOCOL_LABELS.get(protocol) ?? ''}${model} at ${upstream}`;
 }
 
 function numbersOf(rows: readonly UsageRow[]): string[] {
@@ -130,7 +130,7 @@ function numbersOf(rows: readonly UsageRow[]): string[] {
   ];
 }
 
-/** How much of the cost was put right later. */
+/** The part of the cost from later adjustments. */
 function adjustedOf(rows: readonly UsageRow[]): string {
   const total = rows.reduce((sum, row) => sum + row.adjusted_nano_usd, 0n);
   return total === 0n ? '' : roundedUsd(total, 6);
@@ -146,12 +146,9 @@ function briefly(count: number): string {
 /** `appscli usage`. */
 export const commands: readonly CommandRow[] = [
   {
-    options: [
-      ...USAGE_OPTIONS,
-      option('--csv', 'print CSV for spreadsheets, every number exact').conflicts(['json', 'baseUrl']),
-    ],
+    options: [...USAGE_OPTIONS, option('--csv', 'print CSV with exact numbers').conflicts(['json', 'baseUrl'])],
     place: 'either',
-    json: 'print a JSON array of rows; with --base-url what the gateway says',
+    json: 'print a JSON array of rows; with --base-url the response of the gateway',
     examples: [
       'appscli usage --since 7d',
       'appscli usage --since 2027-01-01 --team search --json',
@@ -159,7 +156,7 @@ export const commands: readonly CommandRow[] = [
       'appscli usage --since 30d --by week,user --time-zone Europe/Berlin',
       'appscli usage --base-url https://gateway.example.com    with your limits',
     ],
-    run: (context, given: UsageOptions & GatewayUsageOptions) =>
-      given.baseUrl === undefined ? usage(context, given) : gatewayUsage(context, given),
+    run: (context, options: UsageOptions & GatewayUsageOptions) =>
+      options.baseUrl === undefined ? usage(context, options) : gatewayUsage(context, options),
   },
 ];

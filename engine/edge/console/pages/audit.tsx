@@ -5,7 +5,7 @@ import type { Filter } from '../parts/field.tsx';
 import { type Columns, Files, ListPage } from '../parts/table.tsx';
 import { beginningOf } from '../ranges.ts';
 
-/** Who changed what, and who was turned away at sign-in; each can be taken along as a file. */
+/** Audit page: changes and refused sign-ins, with exports. */
 export function Page() {
   const [{ list }] = usePageSearch();
   const { time_zone } = useSession();
@@ -16,8 +16,8 @@ export function Page() {
         title="Audit"
         intro={
           <>
-            Who changed what, and who was turned away. What was asked of models is under{' '}
-            <To page={['/requests']}>Requests</To>. Times are those of {time_zone}.
+            Changes and refused sign-ins. Model requests are under <To page={['/requests']}>Requests</To>. Times are in{' '}
+            {time_zone}.
           </>
         }
       />
@@ -34,50 +34,50 @@ export function Page() {
   );
 }
 
-/** The period that an address asks for: its days are those of the gateway, the last one included. */
+/** Period of the URL, with days in the gateway's time zone; `until` is exclusive. */
 function usePeriod() {
   const [{ since, until }] = usePageSearch();
   const { time_zone } = useSession();
   return {
     since: beginningOf(since || undefined, time_zone),
-    until: beginningOf(until || undefined, time_zone, 1),
+    until: beginningOf(until || undefined, time_zone),
   };
 }
 
 const PERIOD: readonly Filter[] = [
   { name: 'since', label: 'From', is_date: true },
-  { name: 'until', label: 'To (included)', is_date: true },
+  { name: 'until', label: 'To (included)', is_date: true, is_end: true },
 ];
 
 type Change = AnswerOf<'listChanges'>['changes'][number];
 
-/** What can be done, for people. */
+/** Titles of audit actions. */
 const ACTIONS: Readonly<Record<Change['action'], string>> = {
-  'token.create': 'Access token made',
+  'token.create': 'Access token created',
   'token.rotate': 'Access token replaced',
   'token.revoke': 'Access token revoked',
   'token.move': 'Access token moved',
   'session.end': 'Session ended',
   'person.deprovision': 'Person deprovisioned',
   'person.suspend': 'Person suspended',
-  'person.rebind': 'Address given to an account',
+  'person.rebind': 'Address reassigned',
   'limit.set': 'Limit set',
   'limit.clear': 'Limit cleared',
-  'limit.grant': 'Grant given',
-  'limit.revoke': 'Grant taken back',
-  'service_token.create': 'Service token made',
+  'limit.grant': 'Limit raised temporarily',
+  'limit.revoke': 'Temporary raise revoked',
+  'service_token.create': 'Service token created',
   'service_token.rotate': 'Service token replaced',
   'service_token.revoke': 'Service token revoked',
   'upstream.drain': 'Upstream drained',
   'upstream.resume': 'Upstream resumed',
-  'ledger.reprice': 'Ledger priced anew',
+  'ledger.reprice': 'Ledger repriced',
 };
 
 const CHANGE_FILTERS: readonly Filter[] = [
   ...PERIOD,
-  { name: 'actor', label: 'By whom' },
-  { name: 'subject', label: 'To whom or what' },
-  { name: 'action', label: 'What', options: [['', 'Everything'], ...Object.entries(ACTIONS)] },
+  { name: 'actor', label: 'Actor' },
+  { name: 'subject', label: 'Subject' },
+  { name: 'action', label: 'Action', options: [['', 'All'], ...Object.entries(ACTIONS)] },
 ];
 
 const CHANGE_COLUMNS: Columns<Change> = [
@@ -102,11 +102,8 @@ function Changes() {
       page={50}
       lines={8}
       columns={CHANGE_COLUMNS}
-      narrowed={['No change is like that.', 'Names are looked for as whole words; leave a field empty to find more.']}
-      empty={[
-        'Nothing was changed yet.',
-        'Who makes a token, gives a grant or drains an upstream is written down here.',
-      ]}
+      narrowed={['No matching changes', 'Names match whole words; clear a field to find more.']}
+      empty={['No changes yet', 'Changes to tokens, limits, people and upstreams appear here.']}
       opens="open"
       drawer={(change, close) => <ChangeDrawer change={change} onClose={close} />}
     />
@@ -114,13 +111,13 @@ function Changes() {
 }
 
 const KINDS: Readonly<Record<Change['actor']['kind'], string>> = {
-  person: 'a person who signed in',
-  command: 'somebody at a command line',
-  gateway: 'the gateway itself',
+  person: 'a signed-in person',
+  command: 'a local command',
+  gateway: 'the gateway',
   service: 'a service token',
 };
 
-/** All that is known of one change, and where to look further. */
+/** One change in full, with links. */
 function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void }) {
   const { id, at, actor, action, subject, words, before, after } = change;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
@@ -141,7 +138,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
         }}
       />
       {names.length > 0 && (
-        <section aria-label="What was written down">
+        <section aria-label="Recorded values">
           <Facts
             of={Object.fromEntries(
               names.map((name) => [
@@ -157,7 +154,7 @@ function ChangeDrawer({ change, onClose }: { change: Change; onClose: () => void
   );
 }
 
-/** Both values where it had another one before. */
+/** The recorded value, and the one before. */
 function Value({ before, after }: { before: unknown; after: unknown }) {
   if (before === undefined || after === undefined) return valueWords(after ?? before);
   return (
@@ -173,7 +170,7 @@ function valueWords(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-/** The person a change is about, by their address; `undefined` where it names none. */
+/** E-mail address of the person a change is about; `undefined` if it is about none. */
 function personIn({ action, subject, before, after }: Change): string | undefined {
   const user = [before?.user, after?.user].find((each) => typeof each === 'string');
   if (typeof user === 'string') return user;
@@ -194,7 +191,7 @@ const PAGES_ABOUT = [
 
 function Further({ change }: { change: Change }) {
   const user = personIn(change);
-  if (change.action.startsWith('upstream.')) return <To page={['/upstreams']}>How upstreams are now</To>;
+  if (change.action.startsWith('upstream.')) return <To page={['/upstreams']}>Upstreams</To>;
   if (user === undefined) return null;
   return (
     <nav aria-label="More about this person">
@@ -216,7 +213,7 @@ type Refusal = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
 
 const REFUSAL_COLUMNS: Columns<Refusal> = [
   { title: 'When', cell: 'at' },
-  { title: 'Who', cell: ({ email, subject }) => email || subject || 'not told' },
+  { title: 'Who', cell: ({ email, subject }) => email || subject || 'unknown' },
   { title: 'Why', cell: ({ detail }) => <span className="audit-words any">{detail}</span> },
   { title: 'Program', cell: 'client' },
 ];
@@ -234,15 +231,15 @@ function Refusals() {
       input={input}
       title="Refused sign-ins"
       actions={<Files of={files} />}
-      note="Kept for 14 days, the last ten of each address."
+      note="Kept for 14 days, the last ten per address."
       filters={[...PERIOD, { name: 'user', label: 'Who' }]}
       clear="Show all"
       page={50}
       lines={8}
       columns={REFUSAL_COLUMNS}
       empty={[
-        'Nobody was turned away.',
-        'Who is in none of the groups that are let in, or whose account is not the one of the address, is written down here with the reason.',
+        'No refused sign-ins',
+        'Refused sign-ins appear here with the reason, such as a missing group or another account.',
       ]}
       opens="open"
       drawer={(refusal, close) => <RefusalDrawer refusal={refusal} onClose={close} />}
@@ -253,13 +250,13 @@ function Refusals() {
 function RefusalDrawer({ refusal, onClose }: { refusal: Refusal; onClose: () => void }) {
   const { at, email, subject, issuer, client, client_address, request_id, detail, groups, expected } = refusal;
   return (
-    <Panel kind="drawer" onClose={onClose} title={`Refused: ${email || subject || 'somebody'}`}>
+    <Panel kind="drawer" onClose={onClose} title={`Refused: ${email || subject || 'unknown'}`}>
       <p className="large any">{detail}</p>
       <Facts
         of={{
           When: <TimeText at={at} form="long" />,
-          'Groups that came': groups.join(', ') || 'none',
-          'Groups let in': expected.join(', '),
+          'Groups received': groups.join(', ') || 'none',
+          'Groups required': expected.join(', '),
           Account: subject,
           'Identity provider': issuer,
           Program: client,
@@ -267,7 +264,7 @@ function RefusalDrawer({ refusal, onClose }: { refusal: Refusal; onClose: () => 
           Request: request_id,
         }}
       />
-      {email !== '' && <To page={['/people', { user: email }]}>{`What is known of ${email}`}</To>}
+      {email !== '' && <To page={['/people', { user: email }]}>{`Details of ${email}`}</To>}
     </Panel>
   );
 }

@@ -27,7 +27,7 @@ type Rule = NonNullable<Version['rules']>[number];
 type Load = AnswerOf<'listConfigLoads'>['loads'][number];
 type FoundLoad = Version['load'];
 
-/** What the page can show, in the order of its views. */
+/** Views of the page, in order. */
 const VIEWS = {
   rules: 'Rules',
   shadow: 'Shadow rules',
@@ -52,7 +52,7 @@ interface HereProps {
   readonly 'aria-current'?: true | undefined;
 }
 
-/** A link to something else of the version that is looked at. */
+/** A link to another part of the shown version. */
 function Here({ to, ...rest }: HereProps) {
   const [{ version }] = usePageSearch();
   return <To page={['/config', { version, ...to }]} {...rest} />;
@@ -61,11 +61,11 @@ function Here({ to, ...rest }: HereProps) {
 interface PlaceProps {
   readonly file: string;
   readonly line: number | null;
-  /** Of another version than the one that is looked at. */
+  /** Version, if not the shown one. */
   readonly version?: string | null;
 }
 
-/** Where something is written, as a link to the line. */
+/** Position in a file, as a link. */
 function Place({ file, line, version }: PlaceProps) {
   const of_version = version == null ? {} : { version };
   return (
@@ -80,7 +80,7 @@ function Place({ file, line, version }: PlaceProps) {
   );
 }
 
-/** What a rule is called in an address. Several limits of one entry share it. */
+/** Key of a rule in URLs; several limits of one entry share it. */
 function ruleKey({ kind, name }: Pick<Rule, 'kind' | 'name'>): string {
   return `${kind}:${name}`;
 }
@@ -92,15 +92,15 @@ function ships(name: string): boolean {
 const CAUSES = {
   start: 'the gateway started',
   files: 'files changed',
-  signal: 'a signal asked for it',
+  signal: 'of a SIGHUP',
 } as const;
 
-/** The lines of each file, by its name; `null` where its text is not kept. */
+/** Lines of each file by name; `null` if its text is not stored. */
 function linesByFile(files: Version['files']): ReadonlyMap<string, readonly string[] | null> {
   return new Map(files.map(({ name, text }) => [name, text?.replace(/\n$/, '').split('\n') ?? null]));
 }
 
-/** Something to know before all else. */
+/** A note above the content. */
 function Note({ children, icon = 'info' }: { children: ReactNode; icon?: 'info' | 'alarm' }) {
   return (
     <p className="config-note row boxed">
@@ -113,7 +113,7 @@ function Note({ children, icon = 'info' }: { children: ReactNode; icon?: 'info' 
 interface FindingsProps {
   readonly findings: FoundLoad['findings'];
   readonly version?: string | null;
-  /** Without what was found and expected. */
+  /** Omits found and expected values. */
   readonly is_brief?: boolean;
 }
 
@@ -140,7 +140,7 @@ function Findings({ findings, version = null, is_brief = false }: FindingsProps)
 
 type State = AnswerOf<'getConfig'>;
 
-/** What runs now, on which replica since when, and what keeps a newer one from running. */
+/** Active versions of the replicas, and the failure of a newer one. */
 function InForce({ state }: { state: State }) {
   const { replicas, version, failing } = state;
   const versions = new Set(replicas.map((each) => each.version));
@@ -149,11 +149,11 @@ function InForce({ state }: { state: State }) {
     <>
       {failing !== null && <Failing load={failing} version={version} />}
       {versions.size > 1 && (
-        <Note icon="alarm">Replicas run {versions.size} versions. During a rollout that is so for a while.</Note>
+        <Note icon="alarm">Replicas run {versions.size} different versions, as during a rollout.</Note>
       )}
       {replicas.length === 1 && (
         <p className="row flush">
-          <Badge tone="good">In force</Badge>
+          <Badge tone="good">Active</Badge>
           <span>
             Version <VersionLink version={only!.version} />, loaded <TimeText at={only!.loaded_at} form="relative" />{' '}
             because {CAUSES[only!.cause]}, on {only!.name}.
@@ -163,7 +163,7 @@ function InForce({ state }: { state: State }) {
       {replicas.length > 1 && (
         <Card title="Replicas">
           <DataTable
-            label="What each replica runs"
+            label="Versions of the replicas"
             columns={replicaColumns(state)}
             rows={replicas}
             keyOf={({ name, loaded_at }) => `${name} ${loaded_at}`}
@@ -190,8 +190,8 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
       <div className="stack flush">
         <h2>The last reload failed</h2>
         <p>
-          <TimeText at={at} form="long" />, on {replica}. What was in force before it still is, so requests are served
-          as before. Correct the files; the gateway notices.
+          <TimeText at={at} form="long" />, on {replica}. The previous configuration stays active. Correct the files;
+          the gateway reloads them.
         </p>
         {problem !== null && <p>{problem}</p>}
         <Findings findings={findings.slice(0, 1)} version={load.version} is_brief />
@@ -203,7 +203,7 @@ function Failing({ load, version }: { load: FoundLoad; version: string | null })
               </>
             )}
             {version !== null && (
-              <Here to={{ view: 'loads', from: version, to: load.version }}>what differs from the one in force</Here>
+              <Here to={{ view: 'loads', from: version, to: load.version }}>diff to the active version</Here>
             )}
           </p>
         )}
@@ -218,7 +218,7 @@ function replicaColumns({ replica, version }: State): Columns<State['replicas'][
       title: 'Replica',
       cell: ({ name }) => (
         <>
-          {name} {name === replica && <Badge>Answers you</Badge>}
+          {name} {name === replica && <Badge>Current</Badge>}
         </>
       ),
       sort: 'name',
@@ -241,7 +241,7 @@ function replicaColumns({ replica, version }: State): Columns<State['replicas'][
       title: 'Reloads',
       cell: ({ failing_since }) =>
         failing_since === null ? (
-          <Badge tone="good">Work</Badge>
+          <Badge tone="good">OK</Badge>
         ) : (
           say`${<Badge tone="alarm">Failing</Badge>} since ${timeAt(failing_since)}`
         ),
@@ -250,7 +250,7 @@ function replicaColumns({ replica, version }: State): Columns<State['replicas'][
   ];
 }
 
-/** What a line of YAML is made of, to the eye: what spans lines is taken for what it looks like. */
+/** Tokens of a line of YAML for highlighting; multi-line values are not recognized. */
 const PIECES = new RegExp(
   [
     /(?<comment>(?<=^|\s)#.*)/,
@@ -265,10 +265,10 @@ const PIECES = new RegExp(
     .join('|'),
   'gu',
 );
-/** A longer line is shown without colours. */
+/** Longer lines are not highlighted. */
 const CHARS_MAX = 2000;
 
-/** The pieces of a line, each with its kind. */
+/** Tokens of a line with their kinds. */
 function piecesOf(line: string): readonly (readonly [kind: string, text: string])[] {
   if (line.length > CHARS_MAX) return [['plain', line]];
   return [...line.matchAll(PIECES)].map(({ 0: text, groups }) => [
@@ -283,8 +283,8 @@ interface ShownLine {
   readonly kind?: 'same' | 'marked' | 'added' | 'removed';
 }
 
-/** Beside lines that differ: a sign, and the same for those who do not see it. */
-const SIGNS = { same: [' ', ''], added: ['+', 'New: '], removed: ['-', 'Gone: '] } as const;
+/** Signs of diff lines, and their texts for screen readers. */
+const SIGNS = { same: [' ', ''], added: ['+', 'Added: '], removed: ['-', 'Removed: '] } as const;
 
 /** A line of YAML with its number. */
 function Line({ line: { number, text, kind } }: { line: ShownLine }) {
@@ -313,7 +313,7 @@ function Line({ line: { number, text, kind } }: { line: ShownLine }) {
   );
 }
 
-/** Lines of a file, to be scrolled and selected. */
+/** Scrollable lines of a file. */
 function Lines({ label, children }: { label: string; children: ReactNode }) {
   return (
     <pre className="config-yaml" role="region" aria-label={label} tabIndex={0}>
@@ -322,7 +322,7 @@ function Lines({ label, children }: { label: string; children: ReactNode }) {
   );
 }
 
-/** A whole file, with the line that is meant brought into view. */
+/** A whole file, scrolled to the marked line. */
 function WholeFile({ name, lines, marked }: { name: string; lines: readonly string[]; marked: number }) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -341,8 +341,8 @@ function WholeFile({ name, lines, marked }: { name: string; lines: readonly stri
 }
 
 function FilesView({ version: { files } }: { version: Version }) {
-  const [{ file: asked, line }, change] = usePageSearch();
-  const file = files.find(({ name }) => name === asked) ?? (asked === undefined ? files[0] : undefined);
+  const [{ file: selected, line }, change] = usePageSearch();
+  const file = files.find(({ name }) => name === selected) ?? (selected === undefined ? files[0] : undefined);
   const own = files.filter(({ name }) => !ships(name));
   const shipped = files.filter(({ name }) => ships(name));
   const number = Number(line);
@@ -350,8 +350,8 @@ function FilesView({ version: { files } }: { version: Version }) {
   return (
     <div className="config-files">
       <nav aria-label="Files" className="config-file-list">
-        <FileList title="Yours" files={own} open={file?.name} />
-        <FileList title="Ship with the program" files={shipped} open={file?.name} />
+        <FileList title="Own files" files={own} open={file?.name} />
+        <FileList title="Shipped files" files={shipped} open={file?.name} />
       </nav>
       <div className="config-file-choice">
         <Field
@@ -361,17 +361,17 @@ function FilesView({ version: { files } }: { version: Version }) {
           onValue={(name) => change({ view: 'files', file: name, line: undefined })}
         />
       </div>
-      <Card title={file?.name ?? asked ?? 'Files'}>
-        {file === undefined && <EmptyState title="This version has no such file">Choose one of the list.</EmptyState>}
+      <Card title={file?.name ?? selected ?? 'Files'}>
+        {file === undefined && <EmptyState title="File not in this version">Choose one from the list.</EmptyState>}
         {file?.text === null && (
           <p className="soft">
-            Its text is not kept: it is code, a certificate or very long.
-            {file.digest !== null && ` The hash of its content is ${file.digest}.`}
+            Its text is not stored: it is code, a certificate or too long.
+            {file.digest !== null && ` Hash of its content: ${file.digest}.`}
           </p>
         )}
         {file?.text != null && (
           <>
-            <p className="soft small">As it was loaded. What is or looks like a secret is shown as stars.</p>
+            <p className="soft small">As loaded. Secrets are replaced by stars.</p>
             <WholeFile
               key={file.name}
               name={file.name}
@@ -403,26 +403,26 @@ function FileList({ title, files, open }: { title: string; files: Version['files
   );
 }
 
-/** Every rule in words, with what is written for it beside. */
+/** Rules in words, beside their YAML. */
 function RulesView({ version: { rules, rule_kinds, files } }: { version: Version }) {
   const [search, change] = usePageSearch();
   const texts = useMemo(() => linesByFile(files), [files]);
   if (rules === null) {
     return (
       <Card>
-        <EmptyState title="A configuration with errors has no rules">
-          <Here to={{ view: 'findings' }}>Its findings</Here> say what to correct.
+        <EmptyState title="This configuration has errors">
+          See its <Here to={{ view: 'findings' }}>findings</Here>.
         </EmptyState>
       </Card>
     );
   }
-  const { rule: asked } = search;
-  // By its whole name, or by that alone: other pages know a rule by its name.
-  const isAsked = (rule: Rule) => asked !== undefined && (ruleKey(rule) === asked || rule.name === asked);
+  const { rule: selected } = search;
+  // By key, or by name only, as in links of other pages.
+  const isSelected = (rule: Rule) => selected !== undefined && (ruleKey(rule) === selected || rule.name === selected);
   const words = (search.find ?? '').trim().toLowerCase();
   const fits = ({ name, text, effect, file }: Rule) =>
     [name, text, effect, file].some((each) => each.toLowerCase().includes(words));
-  const with_shipped = search.shipped === 'yes' || rules.some((rule) => ships(rule.file) && isAsked(rule));
+  const with_shipped = search.shipped === 'yes' || rules.some((rule) => ships(rule.file) && isSelected(rule));
   const own = rules.filter(({ file }) => !ships(file));
   const shown = (with_shipped ? rules : own).filter(fits);
   const shipped = rules.length - own.length;
@@ -441,20 +441,20 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
             aria-pressed={with_shipped}
             onClick={() => change({ shipped: with_shipped ? undefined : 'yes', rule: undefined }, { replace: true })}
           >
-            {with_shipped ? 'Hide' : 'Show'} {shipped} that ship with the program
+            {with_shipped ? 'Hide' : 'Show'} {shipped} shipped rules
           </Button>
         )}
         <p className="soft small flush" role="status">
           {shown.length} of {rules.length} rules
         </p>
       </div>
-      {asked !== undefined && !rules.some(isAsked) && <Note>There is no rule {asked} in this version.</Note>}
+      {selected !== undefined && !rules.some(isSelected) && <Note>Rule {selected} is not in this version.</Note>}
       {shown.length === 0 && (
         <Card>
-          <EmptyState title={words === '' ? 'No rules of your own' : 'No rule fits'}>
+          <EmptyState title={words === '' ? 'No own rules' : 'No matching rules'}>
             {words === ''
-              ? 'Rules for routing and limits are written in gateway.yaml, those of stages in pipelines.'
-              : 'Try another word, or show those that ship with the program.'}
+              ? 'Write routing rules and limits in gateway.yaml, conditions of stages in pipelines.'
+              : 'Try another word, or show shipped rules.'}
           </EmptyState>
         </Card>
       )}
@@ -470,7 +470,7 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
                     key={`${ruleKey(rule)} ${i}`}
                     rule={rule}
                     lines={texts.get(rule.file) ?? null}
-                    is_asked={isAsked(rule)}
+                    is_selected={isSelected(rule)}
                   />
                 ))}
               </ol>
@@ -484,17 +484,21 @@ function RulesView({ version: { rules, rule_kinds, files } }: { version: Version
 
 interface RuleText {
   readonly rule: Rule;
-  /** Of the file; `null` where its text is not kept. */
+  /** Lines of the file; `null` if its text is not stored. */
   readonly lines: readonly string[] | null;
 }
 
-function RuleItem({ rule, lines, is_asked }: RuleText & { is_asked: boolean }) {
+function RuleItem({ rule, lines, is_selected }: RuleText & { is_selected: boolean }) {
   const item = useRef<HTMLLIElement>(null);
   useEffect(() => {
-    if (is_asked) item.current?.scrollIntoView({ block: 'center' });
-  }, [is_asked]);
+    if (is_selected) item.current?.scrollIntoView({ block: 'center' });
+  }, [is_selected]);
   return (
-    <li ref={item} className={is_asked ? 'config-rule asked' : 'config-rule'} aria-current={is_asked || undefined}>
+    <li
+      ref={item}
+      className={is_selected ? 'config-rule selected' : 'config-rule'}
+      aria-current={is_selected || undefined}
+    >
       <RuleWords rule={rule} />
       <RuleLines rule={rule} lines={lines} />
     </li>
@@ -507,10 +511,10 @@ function RuleWords({ rule }: { rule: Rule }) {
   return (
     <div className="stack near flush any">
       <h3 className="row">
-        <Here to={{ rule: ruleKey(rule) }} title="A link to this rule" className="quiet-link">
+        <Here to={{ rule: ruleKey(rule) }} title="Link to this rule" className="quiet-link">
           {name}
         </Here>
-        {mode === 'shadow' && <Badge tone="info">Shadow: only recorded</Badge>}
+        {mode === 'shadow' && <Badge tone="info">Shadow</Badge>}
       </h3>
       <p>
         {!has_condition && `${text.charAt(0).toUpperCase()}${text.slice(1)} `}
@@ -522,13 +526,13 @@ function RuleWords({ rule }: { rule: Rule }) {
   );
 }
 
-/** What is written for a rule, without the indentation that it has in its file. */
+/** YAML of a rule, without its indentation. */
 function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
-  if (lines === null) return <p className="soft small">The text of this file is not kept.</p>;
+  if (lines === null) return <p className="soft small">The text of this file is not stored.</p>;
   const cut = lines.slice(first_line - 1, last_line);
   const indent = /^ */.exec(cut[0] ?? '')![0].length;
   return (
-    <Lines label={`What is written for ${name}`}>
+    <Lines label={`YAML of ${name}`}>
       {cut.map((line, i) => {
         const text = line.slice(0, indent).trim() === '' ? line.slice(indent) : line;
         // biome-ignore lint/suspicious/noArrayIndexKey: lines have no other name.
@@ -540,7 +544,7 @@ function RuleLines({ rule: { name, first_line, last_line }, lines }: RuleText) {
 
 type ShadowRule = AnswerOf<'listShadowRules'>['rules'][number];
 
-/** Rules in shadow mode: what each would have done, and what puts it in force. */
+/** Shadow rules: what each would have done, and how to enforce it. */
 function ShadowView({ files }: { files: Version['files'] }) {
   const shadows = useOperation('listShadowRules', {}, { every_seconds: 60 });
   const texts = linesByFile(files);
@@ -550,14 +554,14 @@ function ShadowView({ files }: { files: Version['files'] }) {
         rules.length === 0 ? (
           <Card>
             <EmptyState title="No rule is in shadow mode">
-              With <code>mode: shadow</code> a rule for routing, a limit or a stage is only recorded. After some days
-              this page says what it would have changed.
+              A routing rule, limit or stage with <code>mode: shadow</code> is evaluated but not enforced. This page
+              shows what it would have changed.
             </EmptyState>
           </Card>
         ) : (
           <div className="stack apart">
             <p className="soft small">
-              Counted since <TimeText at={since} form="long" />, from audit records.
+              From audit records since <TimeText at={since} form="long" />.
             </p>
             {rules.map((rule) => (
               <ShadowCard
@@ -586,10 +590,10 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
           </p>
           <Facts
             of={{
-              'Went to': upstreams
+              Upstreams: upstreams
                 .map(({ upstream, requests: each }) => `${upstream ?? 'no upstream'}: ${each.toLocaleString('en')}`)
                 .join(', '),
-              'Last time': last_at !== null && (
+              'Last match': last_at !== null && (
                 <>
                   <TimeText at={last_at} />{' '}
                   {last_request_id !== null && (
@@ -604,19 +608,18 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
         <div className="stack">
           <RuleLines rule={rule} lines={lines} />
           <details className="stack">
-            <summary>Put it in force</summary>
+            <summary>Enforce</summary>
             {patch === null ? (
               <p>
-                Take <code>mode: shadow</code> out where this is written, or where its fragment is used: no change can
-                be prepared here.
+                Remove <code>mode: shadow</code> in this file, or where its fragment is used. A patch is not available.
               </p>
             ) : (
               <>
                 <p>
-                  Configuration stays in files. Apply this change beside gateway.yaml with <code>git apply -p1</code> or{' '}
-                  <code>patch -p1</code>; the gateway notices it.
+                  Apply this patch in the directory of gateway.yaml with <code>git apply -p1</code> or{' '}
+                  <code>patch -p1</code>; the gateway reloads it.
                 </p>
-                <CopyBlock text={patch} label={`The change that puts ${name} in force`} />
+                <CopyBlock text={patch} label={`Patch that enforces ${name}`} />
               </>
             )}
           </details>
@@ -626,18 +629,18 @@ function ShadowCard({ rule, lines }: { rule: ShadowRule; lines: readonly string[
   );
 }
 
-/** What the count is of: a route is recorded only where it leads elsewhere, a limit only where it has no room. */
+/** Meaning of the count: routing rules count diverted requests, limits refused ones. */
 function wouldHave({ kind, requests }: ShadowRule): string {
-  const those = requests === 1 ? 'request' : 'requests';
-  if (kind === 'routing') return `${those} would have gone elsewhere`;
-  if (kind === 'spend') return `${those} would have been refused`;
-  return kind === 'on_error' ? `${those} would have been answered by it` : `${those} would have met it`;
+  const noun = requests === 1 ? 'request' : 'requests';
+  if (kind === 'routing') return `${noun} would have been routed elsewhere`;
+  if (kind === 'spend') return `${noun} would have been refused`;
+  return kind === 'on_error' ? `${noun} would have been answered by it` : `${noun} would have matched`;
 }
 
 type Diff = AnswerOf<'diffConfigVersions'>;
 type FileDiff = Diff['files'][number];
 
-/** What differs between two versions: first in words, then in lines. */
+/** Diff of two versions: rules, then lines. */
 function DiffView({ from, to }: { from: string; to: string }) {
   const diff = useOperation('diffConfigVersions', { from, to });
   return (
@@ -646,7 +649,7 @@ function DiffView({ from, to }: { from: string; to: string }) {
         <div className="stack apart">
           {files.length === 0 && (
             <Card>
-              <EmptyState title="Nothing differs between these versions" />
+              <EmptyState title="No differences" />
             </Card>
           )}
           {files.length > 0 && <RuleChanges rules={rules} />}
@@ -662,8 +665,8 @@ function DiffView({ from, to }: { from: string; to: string }) {
 function RuleChanges({ rules }: { rules: Diff['rules'] }) {
   return (
     <Card title="Rules">
-      {rules === null && <p className="soft">One of the versions has errors, so that its rules cannot be told.</p>}
-      {rules?.length === 0 && <p className="soft">No rule says something else.</p>}
+      {rules === null && <p className="soft">Not available: one of the versions has errors.</p>}
+      {rules?.length === 0 && <p className="soft">No changes.</p>}
       {rules !== null && rules.length > 0 && (
         <ul className="bare ruled any">
           {rules.map(({ before, after }, i) => (
@@ -672,11 +675,11 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
               <h3>
                 {(after ?? before)!.name}{' '}
                 <Badge tone={after === null ? 'warn' : 'info'}>
-                  {before === null ? 'New' : after === null ? 'Gone' : 'Changed'}
+                  {before === null ? 'Added' : after === null ? 'Removed' : 'Changed'}
                 </Badge>
               </h3>
-              {before !== null && <p className={after === null ? '' : 'soft struck'}>{wordsOf('Was: ', before)}</p>}
-              {after !== null && <p>{wordsOf(before === null ? '' : 'Is: ', after)}</p>}
+              {before !== null && <p className={after === null ? '' : 'soft struck'}>{wordsOf('Before: ', before)}</p>}
+              {after !== null && <p>{wordsOf(before === null ? '' : 'After: ', after)}</p>}
             </li>
           ))}
         </ul>
@@ -687,17 +690,17 @@ function RuleChanges({ rules }: { rules: Diff['rules'] }) {
 
 function wordsOf(begin: string, { effect, text, mode }: Rule): string {
   const when = text === 'always' || text === 'otherwise' ? text : `when ${text}`;
-  return `${begin}${effect}, ${when}${mode === 'shadow' ? ' (shadow: only recorded)' : ''}`;
+  return `${begin}${effect}, ${when}${mode === 'shadow' ? ' (shadow)' : ''}`;
 }
 
-const CHANGES = { added: 'New file', removed: 'File is gone', changed: 'Changed' } as const;
+const CHANGES = { added: 'Added', removed: 'Removed', changed: 'Changed' } as const;
 
 function FileChange({ file: { name, change, hunks } }: { file: FileDiff }) {
   return (
     <Card title={name} actions={<Badge tone={change === 'removed' ? 'warn' : 'info'}>{CHANGES[change]}</Badge>}>
-      {hunks === null && <p className="soft">It is code, very long, or so different that no lines can be told.</p>}
+      {hunks === null && <p className="soft">No diff: it is code, too long or too different.</p>}
       {hunks !== null && hunks.length > 0 && (
-        <Lines label={`What differs in ${name}`}>
+        <Lines label={`Diff of ${name}`}>
           {hunks.map((hunk) => (
             <HunkLines key={`${hunk.old_line} ${hunk.new_line}`} hunk={hunk} />
           ))}
@@ -727,12 +730,12 @@ function HunkLines({ hunk }: { hunk: NonNullable<FileDiff['hunks']>[number] }) {
 
 const PAGE = 50;
 
-/** What was loaded when and why, and what differs between any two versions. */
+/** Loads, and the diff of two versions. */
 function LoadsView() {
   const [{ before, from, to }] = usePageSearch();
-  // Asked for by the list below as well, and answered to both at once.
-  const asked = /^\d{1,15}$/.test(before ?? '') ? Number(before) : undefined;
-  const { data } = useOperation('listConfigLoads', { limit: PAGE, before: asked });
+  // The list below has the same query, so both share one request.
+  const cursor = /^\d{1,15}$/.test(before ?? '') ? Number(before) : undefined;
+  const { data } = useOperation('listConfigLoads', { limit: PAGE, before: cursor });
   const loads = data?.loads ?? [];
   return (
     <div className="stack apart">
@@ -743,9 +746,9 @@ function LoadsView() {
         title="Loads"
         page={PAGE}
         columns={loadColumns(loads)}
-        empty={['Nothing was loaded yet', 'Each start and each reload of a gateway on this database appears here.']}
+        empty={['No loads yet', 'Each start and reload of a gateway with this database appears here.']}
       />
-      <p className="soft small">Kept for 90 days: the last 50 versions, and at most 1000 loads.</p>
+      <p className="soft small">Kept for 90 days: the last 50 versions and 1000 loads.</p>
     </div>
   );
 }
@@ -759,9 +762,9 @@ function loadColumns(loads: readonly Load[]): Columns<Load> {
         failed ? (
           <Badge tone="alarm">Failed</Badge>
         ) : needs_restart.length > 0 ? (
-          <Badge tone="warn">In force, needs a restart</Badge>
+          <Badge tone="warn">Active, needs a restart</Badge>
         ) : (
-          <Badge tone="good">In force</Badge>
+          <Badge tone="good">Active</Badge>
         ),
     },
     { title: 'Because', cell: ({ cause }) => CAUSES[cause] },
@@ -769,7 +772,7 @@ function loadColumns(loads: readonly Load[]): Columns<Load> {
       title: 'Version',
       cell: ({ version }) => (version === null ? 'unreadable' : <VersionLink version={version} />),
     },
-    { title: 'What changed', cell: (load) => <Changed load={load} loads={loads} /> },
+    { title: 'Changes', cell: (load) => <Changed load={load} loads={loads} /> },
     {
       title: 'Findings',
       cell: ({ version, errors, warnings, problem }) => {
@@ -786,11 +789,11 @@ function Changed({ load, loads }: { load: Load; loads: readonly Load[] }) {
   const { id, version, changed, needs_restart } = load;
   const earlier = loads.find((each) => each.id < id && !each.failed && each.version !== null);
   const differs = version !== null && earlier !== undefined && earlier.version !== version;
-  const words = changed.length === 0 ? (differs ? 'other files than before' : 'nothing') : changed.join(', ');
+  const words = changed.length === 0 ? (differs ? 'other files' : 'none') : changed.join(', ');
   return (
     <>
       {differs ? (
-        <Here to={{ view: 'loads', from: earlier.version!, to: version }} title="Compare with what was in force before">
+        <Here to={{ view: 'loads', from: earlier.version!, to: version }} title="Compare with the previous version">
           {words}
         </Here>
       ) : (
@@ -810,14 +813,14 @@ function Compare({ loads, from, to }: { loads: readonly Load[]; from: string | u
     const text = `${version}, loaded ${longTime(new Date(at), time_zone)}${failed ? ' (failed)' : ''}`;
     return [[version, text]];
   });
-  const field = (label: string, name: 'from' | 'to', asked: string | undefined) => {
-    const more: Option = asked === undefined ? ['', 'Choose a version'] : asked;
-    const is_known = versions.some(({ version }) => version === asked);
+  const field = (label: string, name: 'from' | 'to', selected: string | undefined) => {
+    const more: Option = selected === undefined ? ['', 'Choose a version'] : selected;
+    const is_known = versions.some(({ version }) => version === selected);
     return (
       <Field
         label={label}
         options={is_known ? options : [more, ...options]}
-        value={asked ?? ''}
+        value={selected ?? ''}
         onValue={(version) => change({ view: 'loads', [name]: version })}
       />
     );
@@ -833,29 +836,26 @@ function Compare({ loads, from, to }: { loads: readonly Load[]; from: string | u
   );
 }
 
-/** What gateways loaded and run: rules in words beside their files, what each reload changed, and rules in shadow mode. */
+/** Configuration page: rules, files, findings, loads and diffs, shadow rules. */
 export function Page() {
   const [search] = usePageSearch();
   const state = useOperation('getConfig', {}, { every_seconds: 15 });
   return (
     <>
-      <PageHead
-        title="Configuration"
-        intro="What the gateway loaded and runs. It is changed in its files; nothing here changes it."
-      />
+      <PageHead title="Configuration" intro="The loaded configuration, read-only. Change it in its files." />
       <Loaded query={state} lines={8}>
         {(answer) => {
-          const asked = search.version ?? answer.version;
-          return asked === null ? (
+          const version = search.version ?? answer.version;
+          return version === null ? (
             <Card>
-              <EmptyState title="Nothing was loaded yet">
-                A gateway writes down what it loads within moments. Is its database reachable?
+              <EmptyState title="No loads yet">
+                A gateway records its configuration within seconds. Is its database reachable?
               </EmptyState>
             </Card>
           ) : (
             <div className="stack apart">
               <InForce state={answer} />
-              <VersionViews asked={asked} in_force={answer.version} />
+              <VersionViews name={version} active={answer.version} />
             </div>
           );
         }}
@@ -864,9 +864,9 @@ export function Page() {
   );
 }
 
-function VersionViews({ asked, in_force }: { asked: string; in_force: string | null }) {
+function VersionViews({ name, active }: { name: string; active: string | null }) {
   const [search] = usePageSearch();
-  const version = useOperation('getConfigVersion', { version: asked });
+  const version = useOperation('getConfigVersion', { version: name });
   const view = viewOf(search);
   return (
     <>
@@ -885,16 +885,14 @@ function VersionViews({ asked, in_force }: { asked: string; in_force: string | n
         <>
           {version.error !== null && search.version !== undefined && (
             <Note>
-              This address names the version <code>{search.version}</code>.{' '}
-              <Here to={{ version: undefined, view }}>Look at what runs</Here>.
+              This URL is for version <code>{search.version}</code>.{' '}
+              <Here to={{ version: undefined, view }}>Show the active version</Here>.
             </Note>
           )}
           <Loaded query={version} lines={8}>
             {(found) => (
               <div className="stack apart">
-                {found.version !== in_force && view !== 'shadow' && (
-                  <OtherVersion version={found} in_force={in_force} />
-                )}
+                {found.version !== active && view !== 'shadow' && <OtherVersion version={found} active={active} />}
                 {view === 'rules' && <RulesView version={found} />}
                 {view === 'files' && <FilesView version={found} />}
                 {view === 'findings' && <FindingsView load={found.load} />}
@@ -913,23 +911,23 @@ function FindingsView({ load: { findings, problem } }: { load: FoundLoad }) {
     <Card>
       {problem !== null && <p>{problem}</p>}
       {findings.length === 0 && problem === null && (
-        <EmptyState title="Nothing was found">Errors and warnings of "appscli check" appear here.</EmptyState>
+        <EmptyState title="No findings">Errors and warnings of "appscli check" appear here.</EmptyState>
       )}
       <Findings findings={findings} />
     </Card>
   );
 }
 
-/** That one looks at something that does not run. */
-function OtherVersion({ version, in_force }: { version: Version; in_force: string | null }) {
+/** Note that the shown version is not active. */
+function OtherVersion({ version, active }: { version: Version; active: string | null }) {
   return (
     <Note>
       This is version <code>{version.version}</code>
-      {version.load.failed ? ', which could not be loaded' : ', which is not what runs here'}.{' '}
-      {in_force !== null && (
+      {version.load.failed ? ', which failed to load' : ', which is not active'}.{' '}
+      {active !== null && (
         <>
-          <Here to={{ view: 'loads', from: in_force, to: version.version }}>Compare it with what runs</Here> or{' '}
-          <Here to={{ version: undefined }}>look at what runs</Here>.
+          <Here to={{ view: 'loads', from: active, to: version.version }}>Compare it with the active version</Here> or{' '}
+          <Here to={{ version: undefined }}>show the active version</Here>.
         </>
       )}
     </Note>

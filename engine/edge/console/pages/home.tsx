@@ -1,4 +1,5 @@
 import { useState } from 'react';
+import { isSpendWindow, perWindow } from '../../../base/contract/windows.ts';
 import { type AnswerOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
 import {
@@ -28,9 +29,9 @@ import { ClientSetup } from '../parts/client-setup.tsx';
 import { Field } from '../parts/field.tsx';
 import { type Columns, DataTable } from '../parts/table.tsx';
 import { dayAfter, mondayBefore, today } from '../ranges.ts';
-import { amountWords, counterId, useWhose, windowWords } from './limit-words.ts';
+import { amountWords, counterId, useWhose } from './limit-words.ts';
 
-/** How a client is set up for this gateway, with a model that one may use. */
+/** Client setup for this gateway, with one of the person's models. */
 function Connect() {
   const { public_url, sign_in } = useSession();
   const [search, change] = usePageSearch();
@@ -40,7 +41,7 @@ function Connect() {
       <Loaded query={me}>
         {({ models, no_models_because }) => {
           if (models.length === 0) {
-            return <EmptyState title="There is no model you may use">{no_models_because}</EmptyState>;
+            return <EmptyState title="No models available to you">{no_models_because}</EmptyState>;
           }
           const model = models.find((each) => each === search.model) ?? models[0]!;
           return (
@@ -48,8 +49,8 @@ function Connect() {
               <p className="soft">
                 {sign_in === 'provider' ? (
                   <>
-                    Sign in once on your machine, then run the command of your client. Where nobody can sign in, a
-                    client takes an <To page={['/tokens']}>access token</To>.
+                    Sign in once on your machine, then run the command of your client. On machines without sign-in, use
+                    an <To page={['/tokens']}>access token</To>.
                   </>
                 ) : (
                   <>
@@ -57,7 +58,7 @@ function Connect() {
                     client.
                   </>
                 )}{' '}
-                Commands that change a file show the change first, and ask.
+                Commands ask before they change a file.
               </p>
               {models.length > 1 && (
                 <div className="filters">
@@ -70,10 +71,8 @@ function Connect() {
                 </div>
               )}
               <ClientSetup model={model} credential={sign_in === 'provider' ? 'sign-in' : 'access-token'} />
-              <Part title="Any other client of Messages, chat completions or Responses">
-                <p className="soft">
-                  Its base URL; an SDK of chat completions or Responses wants it with /v1 at its end.
-                </p>
+              <Part title="Other clients of Messages, chat completions or Responses">
+                <p className="soft">Base URL; for SDKs of chat completions or Responses append /v1.</p>
                 <CopyBlock text={public_url} label="Base URL of this gateway" />
               </Part>
             </div>
@@ -84,7 +83,7 @@ function Connect() {
   );
 }
 
-/** What one spent this week. */
+/** Own usage of this week. */
 function Week() {
   const { person, time_zone } = useSession();
   const monday = mondayBefore(today(time_zone));
@@ -103,7 +102,7 @@ function Week() {
               below: `since ${SHORT_DAY.format(new Date(monday))}`,
             },
             {
-              title: <To page={['/usage', { ...own, since: before, until: monday }]}>The week before</To>,
+              title: <To page={['/usage', { ...own, since: before, until: monday }]}>Last week</To>,
               figure: week_before.data === undefined ? '–' : usd(week_before.data.total.cost_usd),
               below: 'all seven days',
             },
@@ -115,7 +114,7 @@ function Week() {
             {
               title: 'Cache hits',
               figure: total.cache_hit_ratio === null ? '–' : share(total.cache_hit_ratio),
-              below: 'of my tokens in, this week',
+              below: 'of my input tokens this week',
             },
           ]}
         />
@@ -126,7 +125,7 @@ function Week() {
 
 const SHORT_DAY = new Intl.DateTimeFormat('en', { weekday: 'long', month: 'short', day: 'numeric', timeZone: 'UTC' });
 
-/** What narrows a page of everybody to whoever looks. */
+/** Filter for one's own entries on pages of administrators. */
 function useOwn(): { readonly user?: string } {
   const { person } = useSession();
   return person.is_admin ? { user: person.email } : {};
@@ -139,8 +138,8 @@ function Limits() {
     <Card title="My limits" actions={<To page={['/limits', own]}>All my limits</To>}>
       <Loaded query={limits}>
         {({ limits: all, written }) => {
-          // A minute is over before one has read it.
-          const shown = all.filter(({ limit, window }) => limit !== null && window !== 'minute' && window !== 'open');
+          // Minute windows change too fast to read.
+          const shown = all.filter(({ limit, window }) => limit !== null && isSpendWindow(window));
           if (shown.length > 0) {
             return (
               <ul className="bare stack">
@@ -153,7 +152,7 @@ function Limits() {
           const rules = [...all.flatMap((each) => each.rules), ...written];
           const is_limited = rules.some(({ mode }) => mode === 'enforce');
           return (
-            <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No limit in money is set for you'} />
+            <EmptyState title={is_limited ? 'Some of your requests are limited' : 'No spend limit applies to you'} />
           );
         }}
       </Loaded>
@@ -168,7 +167,7 @@ function Limit({ limit: each }: { limit: LimitInForce }) {
   return (
     <li className="stack near">
       <Meter
-        label={`${of.user === person.email ? whose : `Your ${whose}`} ${windowWords(window)}`}
+        label={`${of.user === person.email ? whose : `Your ${whose}`} ${perWindow(window)}`}
         share={limit === 0 ? 1 : (spent + reserved) / limit!}
         words={`${amountWords(spent, unit)} of ${amountWords(limit!, unit)}`}
       />
@@ -193,11 +192,9 @@ function Tokens() {
           const usable = answer.tokens.filter(({ state }) => state !== 'revoked' && state !== 'expired');
           if (usable.length === 0) {
             return (
-              <EmptyState title="You have no access token yet">
-                {sign_in === 'provider'
-                  ? 'A client needs one only where nobody can sign in.'
-                  : 'A client needs one to be let in.'}{' '}
-                <To page={['/tokens']}>Create your first</To>.
+              <EmptyState title="No access tokens yet">
+                {sign_in === 'provider' ? 'Only clients without sign-in need one.' : 'Clients need one.'}{' '}
+                <To page={['/tokens']}>Create one</To>.
               </EmptyState>
             );
           }
@@ -232,7 +229,7 @@ type LookAt = Home['look_at'][number];
 
 const AT_ONCE = 3;
 
-/** How the gateway is: what to look at, and today in figures. */
+/** State of the gateway: issues, and today's figures. */
 function State() {
   const home = useOperation('getHome', {}, { every_seconds: 30 });
   return (
@@ -253,17 +250,17 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
   const shown = is_long ? look_at : look_at.slice(0, AT_ONCE);
   const left = look_at.length - shown.length;
   return (
-    <Card title="To look at">
+    <Card title="Issues">
       {look_at.length === 0 ? (
         <p className="home-quiet row">
           <Icon name="check" />
-          Nothing. Upstreams serve, the configuration is loaded, and no limit is near its end.
+          None. All upstreams serve, the configuration is loaded, and no limit is near exhaustion.
         </p>
       ) : (
         <ol className="home-list bare stack">
           {shown.map((each) => (
             <li key={`${each.kind} ${each.subject}`}>
-              <Badge tone={each.level}>{each.level === 'alarm' ? 'Now' : 'Soon'}</Badge>
+              <Badge tone={each.level}>{each.level === 'alarm' ? 'Alarm' : 'Warning'}</Badge>
               <span className="any">
                 {each.text}
                 {each.at !== null && (
@@ -289,20 +286,20 @@ function ToLookAt({ home: { look_at, since } }: { home: Home }) {
 
 type Place = readonly [to: string, words: string, search?: (subject: string | null, since: string) => PageSearch];
 
-const UPSTREAMS: Place = ['/upstreams', 'See upstreams'];
+const UPSTREAMS: Place = ['/upstreams', 'Upstreams'];
 
-/** Where each is seen in full, by its subject where it has one. */
+/** Page of each kind of issue, filtered by its subject. */
 const PLACES: Readonly<Record<LookAt['kind'], Place>> = {
-  configuration_failed: ['/config', 'See the findings'],
-  configurations_differ: ['/config', 'See who runs what'],
+  configuration_failed: ['/config', 'Findings'],
+  configurations_differ: ['/config', 'Replicas'],
   route_without_upstream: UPSTREAMS,
   upstream_closed: UPSTREAMS,
   upstream_drained: UPSTREAMS,
-  limit_near: ['/limits', 'See the limit', (user) => (user === null ? {} : { user })],
-  many_refused: ['/requests', 'See these requests', (error, since) => ({ ...(error !== null && { error }), since })],
-  sign_ins_refused: ['/people', 'See people', (user) => (user === null ? {} : { user })],
-  cost_grows: ['/usage', 'See what costs', () => ({ range: 'today', by: 'user,model' })],
-  estimates_grow: ['/usage', 'See where', () => ({ range: 'today', by: 'upstream,estimated' })],
+  limit_near: ['/limits', 'Limit', (user) => (user === null ? {} : { user })],
+  many_refused: ['/requests', 'Requests', (error, since) => ({ ...(error !== null && { error }), since })],
+  sign_ins_refused: ['/people', 'People', (user) => (user === null ? {} : { user })],
+  cost_grows: ['/usage', 'Usage', () => ({ range: 'today', by: 'user,model' })],
+  estimates_grow: ['/usage', 'Usage', () => ({ range: 'today', by: 'upstream,estimated' })],
 };
 
 function PlaceLink({ of: { kind, subject }, since }: { of: LookAt; since: string }) {
@@ -320,12 +317,12 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
         {
           title: <To page={['/usage', { range: 'today' }]}>Cost today</To>,
           figure: usd(today.cost_usd),
-          below: <Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday by now" />,
+          below: <Trend now={today.cost_usd} before={yesterday.total.cost_usd} than="yesterday" />,
         },
         {
-          title: <To page={['/requests', { since, outcome: 'refused' }]}>Refused or given up today</To>,
+          title: <To page={['/requests', { since, outcome: 'refused' }]}>Refused or failed today</To>,
           figure: num(refused.requests),
-          below: say`beside ${num(today.requests)} sent on`,
+          below: say`and ${num(today.requests)} forwarded`,
         },
         {
           title: <To page={['/upstreams']}>Upstreams</To>,
@@ -355,7 +352,7 @@ function Today({ home: { today, yesterday, refused, upstreams, configuration, si
 
 function Refused({ home: { refused, since } }: { home: Home }) {
   const columns: Columns<Home['refused']['by_error'][number]> = [
-    { title: 'Why', cell: ({ meaning, error }) => meaning ?? error },
+    { title: 'Reason', cell: ({ meaning, error }) => meaning ?? error },
     { title: 'Code', cell: ({ error }) => <code>{error}</code> },
     {
       title: 'Requests',
@@ -369,9 +366,9 @@ function Refused({ home: { refused, since } }: { home: Home }) {
     { title: 'People', is_number: true, cell: 'people' },
   ];
   return (
-    <Card title="Refused or given up today, and why">
+    <Card title="Refused or failed today">
       <DataTable
-        label="Refused or given up today"
+        label="Refused or failed today"
         columns={columns}
         rows={refused.by_error}
         keyOf={({ error }) => error}
@@ -380,7 +377,7 @@ function Refused({ home: { refused, since } }: { home: Home }) {
   );
 }
 
-/** What one wants to know first: for administrators how the gateway is, for everybody what is theirs and how to begin. */
+/** Home page: state of the gateway for administrators; own usage, limits, tokens and client setup for everyone. */
 export function Page() {
   const { person, time_zone } = useSession();
   return (

@@ -1,15 +1,14 @@
+import { LIMIT_WINDOWS, perWindow } from '../../../base/contract/windows.ts';
 import { useSession } from '../api.ts';
 import type { LimitInForce } from '../operations.ts';
 import { counted } from '../parts/basic.tsx';
 
-/** What counts something: whose, in which window, in which unit. */
+/** A counter: scopes, window and unit. */
 export type Counter = Pick<LimitInForce, 'of' | 'window' | 'unit'>;
-/** One of the windows of limits. */
-type LimitWindow = LimitInForce['window'];
-/** Whose a limit is, by the name of each key. */
+/** Scope of a limit. */
 export type Scope = keyof LimitInForce['of'];
 
-/** The keys a limit can have, in the order in which they are told, with what people call them. */
+/** Scopes in display order, with their names. */
 export const SCOPES: readonly { readonly scope: Scope; readonly one: string; readonly many: string }[] = [
   { scope: 'user', one: 'person', many: 'people' },
   { scope: 'team', one: 'team', many: 'teams' },
@@ -23,20 +22,20 @@ export const SCOPES: readonly { readonly scope: Scope; readonly one: string; rea
 const NUMBER = new Intl.NumberFormat('en', { maximumFractionDigits: 9 });
 const MONEY = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
-/** An amount with its unit, in money rounded to cents where it has more: `20 USD`, `3.14 USD`, `8 requests`. */
+/** An amount with its unit, USD rounded to cents: `20 USD`, `3.14 USD`, `8 requests`. */
 export function amountWords(amount: number, unit: LimitInForce['unit']): string {
   if (unit !== 'usd') return `${NUMBER.format(amount)} ${amount === 1 ? unit.slice(0, -1) : unit}`;
   if (amount > 0 && amount < 0.01) return 'less than 0.01 USD';
   return `${Number.isInteger(amount) ? NUMBER.format(amount) : MONEY.format(amount)} USD`;
 }
 
-/** The same without its unit, beside another amount that has it. */
+/** An amount without its unit. */
 export function bareAmount(amount: number, unit: LimitInForce['unit']): string {
   const words = amountWords(amount, unit);
   return words.slice(0, words.lastIndexOf(' '));
 }
 
-/** What a rule allows, by the groups of who asks where those decide: `50 USD for science, 5 USD for others`. */
+/** Amounts of a rule, per group if they differ: `50 USD for science, 5 USD for others`. */
 export function amountsWords(
   { limit, by_group }: Pick<LimitInForce['rules'][number], 'limit' | 'by_group'>,
   unit: LimitInForce['unit'],
@@ -46,18 +45,13 @@ export function amountsWords(
   return [...groups, ...others].join(', ') || 'By group';
 }
 
-/** `per day`, or `at once`. */
-export function windowWords(window: LimitWindow): string {
-  return window === 'open' ? 'at once' : `per ${window}`;
-}
-
-/** Whose a counter is: `ana@example.com`, `team search and model coder-1`. */
+/** Scopes in words: `ana@example.com`, `team search and model coder-1`. */
 export function whoseWords(of: LimitInForce['of']): string {
   const keys = SCOPES.flatMap(({ scope }) => (of[scope] === undefined ? [] : [{ scope, key: of[scope] }]));
   return keys.map(({ scope, key }) => (scope === 'user' ? key : `${scope} ${key}`)).join(' and ');
 }
 
-/** Whose a limit is, for whoever looks: `You`, `You, model coder-1`, or a name. */
+/** Scopes in words, with `You` for the signed-in person: `You, model coder-1`. */
 export function useWhose({ of }: Pick<Counter, 'of'>): string {
   const { person } = useSession();
   const { user, ...others } = of;
@@ -65,29 +59,29 @@ export function useWhose({ of }: Pick<Counter, 'of'>): string {
   return Object.keys(others).length === 0 ? 'You' : `You, ${whoseWords(others)}`;
 }
 
-/** Which counter it is, in words: `team search per month`. */
+/** A counter in words: `team search per month`. */
 export function counterWords({ of, window }: Pick<Counter, 'of' | 'window'>): string {
-  return `${whoseWords(of)} ${windowWords(window)}`;
+  return `${whoseWords(of)} ${perWindow(window)}`;
 }
 
-/** What so many of a scope are called: `1 person`, `3 teams`, `2 combinations of user and model`. */
+/** A count of scopes in words: `1 person`, `3 teams`, `2 combinations of user and model`. */
 export function howMany(count: number, scope: string): string {
   const words = SCOPES.find((each) => each.scope === scope);
   if (words !== undefined) return counted(count, words.one, words.many);
   return `${counted(count, 'combination')} of ${scope.split('+').join(' and ')}`;
 }
 
-/** Which counter it is, as one text: a key of lists, and what an address keeps of it. */
+/** Key of a counter, for lists and URLs. */
 export function counterId({ of, window, unit }: Counter): string {
   return new URLSearchParams({ ...of, window, unit }).toString();
 }
 
-/** The counter that a text of `counterId` names; `undefined` for any other text, which may stand in an address. */
+/** Parses a text of `counterId`; `undefined` for any other text, as it comes from a URL. */
 export function counterOf(id: string): Counter | undefined {
-  const said = Object.fromEntries(new URLSearchParams(id));
-  const window = (['day', 'week', 'month', 'minute', 'open'] as const).find((each) => each === said.window);
-  const unit = (['usd', 'requests', 'tokens'] as const).find((each) => each === said.unit);
-  const of = Object.fromEntries(SCOPES.flatMap(({ scope }) => (said[scope] ? [[scope, said[scope]]] : [])));
+  const fields = Object.fromEntries(new URLSearchParams(id));
+  const window = LIMIT_WINDOWS.find((each) => each === fields.window);
+  const unit = (['usd', 'requests', 'tokens'] as const).find((each) => each === fields.unit);
+  const of = Object.fromEntries(SCOPES.flatMap(({ scope }) => (fields[scope] ? [[scope, fields[scope]]] : [])));
   if (window === undefined || unit === undefined || Object.keys(of).length === 0) return undefined;
   return { of, window, unit };
 }

@@ -1,4 +1,5 @@
 import { useEffect, useId, useRef, useState } from 'react';
+import { isSpendWindow, perWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { type InputOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import type { CountedLimit, Grant, LimitInForce, LimitRule, WrittenLimit } from '../operations.ts';
 import {
@@ -29,6 +30,7 @@ import {
 import { amountField, OperationForm, Panel } from '../parts/dialog.tsx';
 import { Field, type Option } from '../parts/field.tsx';
 import { type Columns, ListPage } from '../parts/table.tsx';
+import { rangeOfWindow } from '../ranges.ts';
 import {
   amountsWords,
   amountWords,
@@ -42,33 +44,32 @@ import {
   type Scope,
   useWhose,
   whoseWords,
-  windowWords,
 } from './limit-words.ts';
 
 type Keys = Partial<Record<Scope, string>>;
 
-/** One counter: how much of its limit is used, how long it lasts, and where the limit comes from. */
+/** One counter: utilization, forecast, and the origin of its limit. */
 function CounterCard({ limit }: { limit: LimitInForce }) {
   const whose = useWhose(limit);
   const { window, resets_at, forecast, room, unit, reserved, in_flight } = limit;
   const outcome = room === 0 ? 'none_left' : forecast?.outcome;
   return (
-    <article className="limits-counter stack framed flush" aria-label={`${whose} ${windowWords(window)}`}>
+    <article className="limits-counter stack framed flush" aria-label={`${whose} ${perWindow(window)}`}>
       <header className="row spread any">
         <h3>
-          {whose} <span className="soft">{windowWords(window)}</span>
+          {whose} <span className="soft">{perWindow(window)}</span>
         </h3>
-        {outcome === 'none_left' && <Badge tone="alarm">Nothing left</Badge>}
-        {outcome === 'ends' && <Badge tone="warn">Ends before it resets</Badge>}
+        {outcome === 'none_left' && <Badge tone="alarm">Exhausted</Badge>}
+        {outcome === 'ends' && <Badge tone="warn">Exhausted before reset</Badge>}
       </header>
       <Used limit={limit} label="Used" />
       <p className="soft small">
-        {resets_at === null ? 'Counts only what is under way.' : say`Resets ${ago(resets_at)}, ${longAt(resets_at)}.`}{' '}
+        {resets_at === null ? 'Concurrent requests.' : say`Resets ${ago(resets_at)}, ${longAt(resets_at)}.`}{' '}
         {forecast?.outcome !== 'none_left' && forecast?.words}
         {reserved > 0 &&
           window !== 'open' &&
-          // It comes back where they cost less.
-          ` ${amountWords(reserved, unit)} are reserved by ${counted(in_flight, 'request')} in flight.`}
+          // Reservations in excess of the cost are released.
+          ` ${amountWords(reserved, unit)} reserved by ${counted(in_flight, 'request')} in flight.`}
       </p>
       <Origin limit={limit} />
       <Actions limit={limit} />
@@ -76,15 +77,15 @@ function CounterCard({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** What can be done about a limit. */
+/** Actions on a limit. */
 function Actions({ limit }: { limit: LimitInForce }) {
   const [, change] = usePageSearch();
   const { person, time_zone } = useSession();
-  const { of, window, unit, resets_at } = limit;
+  const { of, window } = limit;
   const whose = counterWords(limit);
   const id = counterId(limit);
-  // A developer sees what they spent themselves.
-  const has_usage = unit === 'usd' && resets_at !== null && (person.is_admin || of.user === person.email);
+  // Developers see only their own usage.
+  const has_usage = isSpendWindow(window) && (person.is_admin || of.user === person.email);
   return (
     <div className="limits-actions row">
       {!person.is_admin && limit.limit !== null && (
@@ -94,15 +95,15 @@ function Actions({ limit }: { limit: LimitInForce }) {
       )}
       {person.is_admin && (
         <>
-          <Button aria-label={`Give a grant for ${whose}`} onClick={() => change({ grant: id })}>
-            Give a grant
+          <Button aria-label={`Raise limit temporarily for ${whose}`} onClick={() => change({ grant: id })}>
+            Raise limit temporarily
           </Button>
-          <Opens kind="quiet" aria-label={`Set the limit of ${whose}`} shows={<SetDialog limit={limit} />}>
-            Set the limit
+          <Opens kind="quiet" aria-label={`Set limit of ${whose}`} shows={<SetDialog limit={limit} />}>
+            Set limit
           </Opens>
           {limit.set !== null && (
-            <Opens kind="quiet" aria-label={`Take back the limit of ${whose}`} shows={<ClearDialog limit={limit} />}>
-              Take back
+            <Opens kind="quiet" aria-label={`Reset limit of ${whose}`} shows={<ClearDialog limit={limit} />}>
+              Reset limit
             </Opens>
           )}
         </>
@@ -111,7 +112,7 @@ function Actions({ limit }: { limit: LimitInForce }) {
         <To
           page={[
             '/usage',
-            { ...of, ...rangeOf(window, resets_at, time_zone), by: of.model === undefined ? 'model' : 'day' },
+            { ...of, ...rangeOfWindow(window, time_zone), by: of.model === undefined ? 'model' : 'day' },
           ]}
           className="button quiet"
           aria-label={`Usage of ${whose}`}
@@ -123,16 +124,7 @@ function Actions({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** The window as the page of usage has it in its address. */
-function rangeOf(window: LimitInForce['window'], resets_at: string, time_zone: string) {
-  if (window === 'day') return { range: 'today' };
-  if (window === 'month') return { range: 'month' };
-  // Noon of the first day, however long the days since were.
-  const noon = new Date(Date.parse(resets_at) - 6.5 * 86_400_000);
-  return { since: noon.toLocaleDateString('en-CA', { timeZone: time_zone }) };
-}
-
-/** A bar of what is used, with the amounts in words. */
+/** Utilization bar with the amounts. */
 function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   const { unit, spent, reserved, room, in_flight, window } = limit;
   const used = window === 'open' ? in_flight : spent;
@@ -140,7 +132,7 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
     const is_for_some = limit.rules.some(({ mode }) => mode === 'enforce');
     return (
       <p>
-        {amountWords(used, unit)}, {is_for_some ? 'limited for some requests.' : 'without a limit.'}
+        {amountWords(used, unit)}, {is_for_some ? 'limited for some requests.' : 'unlimited.'}
       </p>
     );
   }
@@ -150,7 +142,7 @@ function Used({ limit, label }: { limit: LimitInForce; label: string }) {
   return <Meter label={label} share={limit.limit === 0 ? 1 : taken / limit.limit} words={words} />;
 }
 
-/** Where a limit comes from: rules of gateway.yaml, what was set in their place, what was granted on top. */
+/** Origin of a limit: rules of gateway.yaml, an override, temporary raises. */
 function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: LimitInForce }) {
   const because = (reason: string | null) => (reason === null ? '.' : `: ${reason}`);
   const by = (who: string | null, otherwise: string) => (who === null ? otherwise : ` by ${who}`);
@@ -158,7 +150,7 @@ function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: Limit
     <Lines
       className="soft small any"
       of={[
-        !counted && 'No limit of gateway.yaml counts this: what is set or granted has no effect.',
+        !counted && 'gateway.yaml does not count this: overrides and raises have no effect.',
         set !== null &&
           say`Set to ${amountWords(set.limit, unit)}${by(set.set_by, '')}, ${timeAt(set.set_at)}${because(set.reason)}`,
         ...grants.map(
@@ -181,53 +173,53 @@ function Origin({ limit: { rules, set, grants, unit, counted } }: { limit: Limit
 
 type Written = Pick<WrittenLimit, 'rule' | 'mode' | 'always' | 'limit' | 'by_group' | 'condition'>;
 
-/** By which rule, and for which requests. */
+/** Name of a rule, and the requests it applies to. */
 function OfRule({ rule: written, is_replaced = false }: { rule: Written; is_replaced?: boolean }) {
   const { rule, mode, always, limit, by_group, condition } = written;
   return (
     <>
       {' by '}
       <code>{rule}</code>
-      {mode === 'shadow' && ', only reported'}
-      {is_replaced && ', replaced by what was set'}
+      {mode === 'shadow' && ', shadow'}
+      {is_replaced && ', overridden'}
       {!is_replaced && condition === null && !(always || limit === null || by_group !== null) && ', for some requests'}
       {!is_replaced && condition !== null && say`, for requests where ${mono(condition)}`}
     </>
   );
 }
 
-/** Whose limits an address asks for. */
+/** Scopes in the URL. */
 function scopesIn(search: PageSearch): Keys {
   return Object.fromEntries(SCOPES.flatMap(({ scope }) => (search[scope] ? [[scope, search[scope]]] : [])));
 }
 
 const CLEARED = { ...Object.fromEntries(SCOPES.map(({ scope }) => [scope, undefined])), grants_after: undefined };
 
-/** Looks for the limits of one person, team or whatever is counted. */
+/** Search for the limits of one scope. */
 function Finder() {
   const [search] = usePageSearch();
   const found = SCOPES.find(({ scope }) => search[scope])?.scope;
   const text = (found && search[found]) ?? '';
-  // Who comes back by the address or the browser's buttons finds the fields as they were.
+  // The key resets the fields when the URL changes.
   return <FinderForm key={`${found} ${text}`} scope={found ?? 'user'} text={text} />;
 }
 
-function FinderForm(given: { scope: Scope; text: string }) {
+function FinderForm(initial: { scope: Scope; text: string }) {
   const [, change] = usePageSearch();
-  const [scope, setScope] = useState(given.scope);
-  const [text, setText] = useState(given.text);
+  const [scope, setScope] = useState(initial.scope);
+  const [text, setText] = useState(initial.text);
   return (
     <form
       className="filters"
       role="search"
-      aria-label="Look for limits"
+      aria-label="Find limits"
       onSubmit={(event) => {
         event.preventDefault();
         change({ ...CLEARED, [scope]: text.trim() });
       }}
     >
       <Field
-        label="Limits of a"
+        label="Scope"
         value={scope}
         onValue={(value) => setScope(value as Scope)}
         options={SCOPES.map((each) => [each.scope, each.one])}
@@ -239,7 +231,7 @@ function FinderForm(given: { scope: Scope; text: string }) {
         onValue={setText}
       />
       <Button type="submit">Show</Button>
-      {given.text !== '' && (
+      {initial.text !== '' && (
         <Button kind="quiet" onClick={() => change(CLEARED)}>
           Show all
         </Button>
@@ -249,14 +241,14 @@ function FinderForm(given: { scope: Scope; text: string }) {
 }
 
 const GRANT_COLUMNS: Columns<Grant> = [
-  { title: 'For', cell: counterWords },
-  { title: 'More', cell: ({ amount, unit }) => amountWords(amount, unit) },
-  { title: 'Why', cell: ({ reason }) => reason ?? soft('no reason given') },
+  { title: 'Limit', cell: counterWords },
+  { title: 'Raised by', cell: ({ amount, unit }) => amountWords(amount, unit) },
+  { title: 'Reason', cell: ({ reason }) => reason ?? soft('none') },
   { title: 'By', cell: ({ granted_by }) => granted_by ?? 'an administrator' },
   { title: 'Until', cell: ({ expires_at, revoked_at }) => <TimeText at={revoked_at ?? expires_at} /> },
 ];
 
-/** Grants, the newest first: who gave what to whom, why and until when. */
+/** Temporary raises (grants), newest first. */
 function Grants({ of }: { of: Keys }) {
   const [{ ended }, change] = usePageSearch();
   const { is_admin } = useSession().person;
@@ -268,7 +260,7 @@ function Grants({ of }: { of: Keys }) {
         checked={is_all}
         onChange={({ target }) => change({ ended: target.checked ? 'true' : undefined, grants_after: undefined })}
       />
-      Show ended ones, too
+      Show ended
     </label>
   );
   const columns: Columns<Grant> = [
@@ -284,7 +276,7 @@ function Grants({ of }: { of: Keys }) {
           <span className="row-actions">
             <Opens
               kind="quiet"
-              aria-label={`Revoke the grant for ${whoseWords(grant.of)}`}
+              aria-label={`Revoke the raise for ${whoseWords(grant.of)}`}
               shows={<RevokeGrant grant={grant} />}
             >
               Revoke
@@ -297,16 +289,13 @@ function Grants({ of }: { of: Keys }) {
     <ListPage
       operation="listGrants"
       input={{ ...of, ended: is_all ? 'true' : 'false' }}
-      title="Grants"
+      title="Temporary raises"
       actions={toggle}
       page={25}
       turn="grants_after"
       lines={3}
       columns={columns}
-      empty={[
-        is_all ? 'Nothing was granted yet' : 'Nothing is granted now',
-        'A grant is room on top of a limit, for a time.',
-      ]}
+      empty={[is_all ? 'No temporary raises yet' : 'No active temporary raises']}
     />
   );
 }
@@ -318,18 +307,17 @@ function RevokeGrant({ grant }: { grant: Grant }) {
       operation="revokeGrant"
       input={{ id }}
       done={({ now }) => {
-        const left = now.room === null ? 'nothing limits it' : `${amountWords(now.room, unit)} are left`;
+        const left = now.room === null ? 'unlimited' : `${amountWords(now.room, unit)} left`;
         return [`Revoked ${amountWords(amount, unit)} for ${counterWords(grant)}: ${left} now.`];
       }}
-      title={`Revoke the grant for ${whoseWords(of)}`}
+      title={`Revoke the raise for ${whoseWords(of)}`}
       action={`Revoke ${amountWords(amount, unit)}`}
       kind="danger"
     >
       <p>
-        {granted_by} granted {amountWords(amount, unit)} more {windowWords(window)} until{' '}
+        {granted_by} granted {amountWords(amount, unit)} more {perWindow(window)} until{' '}
         <TimeText at={expires_at} form="long" />
-        {reason === null ? '' : `: ${reason}`}. The next request goes without it, and is refused where that much is
-        spent.
+        {reason === null ? '' : `: ${reason}`}. This takes effect with the next request.
       </p>
     </OperationForm>
   );
@@ -338,17 +326,17 @@ function RevokeGrant({ grant }: { grant: Grant }) {
 interface LimitsProps {
   readonly title: string;
   readonly of?: Keys;
-  /** Which of them, the first ones first. */
+  /** Filters and sorts the limits. */
   readonly chosen?: (limits: readonly LimitInForce[]) => readonly LimitInForce[];
-  /** What to say where there are none, and why. */
+  /** Empty state. */
   readonly empty: readonly [title: string, why: string];
 }
 
-/** At first so many, where only some are chosen. */
+/** Limits shown before "Show all". */
 const SHOWN = 6;
 
-/** Limits of somebody or something as cards; those of whoever looks, or of everybody, where nobody is named. */
-function Limits({ title, of = {}, chosen, empty: [nothing, why] }: LimitsProps) {
+/** Limits as cards: of the given scopes, by default one's own or, for administrators, all. */
+function Limits({ title, of = {}, chosen, empty: [empty_title, empty_hint] }: LimitsProps) {
   const [is_long, setLong] = useState(false);
   const query = useOperation('listLimits', of, { every_seconds: 15 });
   return (
@@ -360,7 +348,7 @@ function Limits({ title, of = {}, chosen, empty: [nothing, why] }: LimitsProps) 
           const also = chosen === undefined ? written : [];
           return (
             <>
-              {found.length + also.length === 0 && <EmptyState title={nothing}>{why}</EmptyState>}
+              {found.length + also.length === 0 && <EmptyState title={empty_title}>{empty_hint}</EmptyState>}
               <div className="fitted widest">
                 {(is_cut && !is_long ? found.slice(0, SHOWN) : found).map((limit) => (
                   <CounterCard key={counterId(limit)} limit={limit} />
@@ -380,36 +368,36 @@ function Limits({ title, of = {}, chosen, empty: [nothing, why] }: LimitsProps) 
   );
 }
 
-/** The limits of gateway.yaml that the same requests come under, and that count by something else. */
+/** Other limits of gateway.yaml that apply to the same requests. */
 function AlsoWritten({ written }: { written: readonly WrittenLimit[] }) {
   return (
     <>
-      <h3>Also for these requests</h3>
+      <h3>Other limits for these requests</h3>
       <Lines
         className="soft small any"
         of={written.map((rule) => {
           const each = rule.scope.replace('+rule', '').replaceAll('+', ' and ');
-          return say`${amountsWords(rule, rule.unit)} for each ${each} ${windowWords(rule.window)}${<OfRule rule={rule} />}`;
+          return say`${amountsWords(rule, rule.unit)} for each ${each} ${perWindow(rule.window)}${<OfRule rule={rule} />}`;
         })}
       />
     </>
   );
 }
 
-/** Those of which something is used, the fullest first. */
+/** Limits in use, the highest utilization first. */
 function nearest(limits: readonly LimitInForce[]): readonly LimitInForce[] {
   const used = ({ spent, reserved }: LimitInForce) => spent + reserved;
-  // A limit of nothing is used up.
+  // A limit of 0 is exhausted.
   const share = (each: LimitInForce) => (each.limit === 0 ? Number.POSITIVE_INFINITY : used(each) / each.limit!);
   return limits.filter((each) => each.limit !== null && used(each) > 0).toSorted((a, b) => share(b) - share(a));
 }
 
-/** Those whose limit was set, or that have room granted. */
+/** Limits with an override or a temporary raise. */
 function changed(limits: readonly LimitInForce[]): readonly LimitInForce[] {
   return limits.filter(({ set, grants }) => set !== null || grants.length > 0);
 }
 
-/** The limits of gateway.yaml in words, with what they count and refused today. */
+/** Rules of gateway.yaml in words, with today's counts. */
 function Rules() {
   const query = useOperation('listLimitRules', {}, { every_seconds: 30 });
   return (
@@ -417,9 +405,9 @@ function Rules() {
       <Loaded query={query} lines={6}>
         {({ rules, since }) =>
           rules.length === 0 ? (
-            <EmptyState title="There are no limits yet">
-              Write one into gateway.yaml, such as <code>spend_limits: {'{ defaults: { user_daily_usd: 50 } }'}</code>.
-              Everything is counted without one, too.
+            <EmptyState title="No limits yet">
+              Add one to gateway.yaml, such as <code>spend_limits: {'{ defaults: { user_daily_usd: 50 } }'}</code>.
+              Usage is counted without limits, too.
             </EmptyState>
           ) : (
             <ul className="bare ruled any">
@@ -441,7 +429,7 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
         <p>
           <To page={['/config', { rule: rule.rule }]}>{rule.rule}</To>
         </p>
-        {rule.mode === 'shadow' && <Badge tone="info">Only reported</Badge>}
+        {rule.mode === 'shadow' && <Badge tone="info">Shadow</Badge>}
       </div>
       {rule.limits.map((limit) => (
         <p key={limit.words}>
@@ -459,30 +447,22 @@ function Rule({ rule, since }: { rule: LimitRule; since: string }) {
   );
 }
 
-/** What windows are called now, and the range of the usage page for those it has a name for. */
-const WHEN: Readonly<Record<CountedLimit['window'], readonly [words: string, range?: string]>> = {
-  day: ['today', 'today'],
-  week: ['this week'],
-  month: ['this month', 'month'],
-  minute: ['this minute'],
-  open: ['now'],
-};
-
-/** How many a limit counts, and for how many it is nearly or wholly used. */
-function Counted({ limit: { scope, window, unit, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
-  const [when, range] = WHEN[window];
+/** Number of counters of a limit, and how many are exhausted or nearly so. */
+function Counted({ limit: { scope, window, counted, nearly_none, none_left } }: { limit: CountedLimit }) {
+  const { time_zone } = useSession();
+  const when = WINDOWS[window].now;
   if (counted === 0) return <span className="soft"> · none {when}</span>;
   const words = `${howMany(counted, scope)} ${when}`;
   return (
     <span className="soft">
       {' · '}
-      {range === undefined || unit !== 'usd' ? (
+      {!isSpendWindow(window) ? (
         words
       ) : (
-        <To page={['/usage', { by: scope.replaceAll('+', ','), range }]}>{words}</To>
+        <To page={['/usage', { by: scope.replaceAll('+', ','), ...rangeOfWindow(window, time_zone) }]}>{words}</To>
       )}
-      {nearly_none > 0 && `, ${nearly_none} nearly at the end`}
-      {none_left > 0 && `, ${none_left} with nothing left`}
+      {nearly_none > 0 && `, ${nearly_none} nearly exhausted`}
+      {none_left > 0 && `, ${none_left} exhausted`}
     </span>
   );
 }
@@ -490,35 +470,35 @@ function Counted({ limit: { scope, window, unit, counted, nearly_none, none_left
 function Refused({ rule, since }: { rule: LimitRule; since: string }) {
   const { mode, refused, refused_people, would_refuse } = rule;
   if (mode === 'shadow') {
-    if (would_refuse === 0) return <p className="soft small">It would have refused nothing today.</p>;
-    return <p className="small">It would have refused {counted(would_refuse, 'request')} today.</p>;
+    if (would_refuse === 0) return <p className="soft small">Would have refused no requests today.</p>;
+    return <p className="small">Would have refused {counted(would_refuse, 'request')} today.</p>;
   }
   if (refused === 0) return null;
   const error = rule.limits[0]?.unit === 'usd' ? 'spend_limit_exceeded' : 'rate_limit_exceeded';
   return (
     <p className="small">
       Refused {counted(refused, 'request')} of {howMany(refused_people, 'user')} today.{' '}
-      <To page={['/requests', { error, since }]}>See what such limits refused</To>
+      <To page={['/requests', { error, since }]}>Show refused requests</To>
     </p>
   );
 }
 
-/** Limits: rules in words, what is nearest to its end, what was set and granted; for developers their own. */
+/** Limits page: highest utilization, rules, overrides, temporary raises; for developers their own limits. */
 export function Page() {
   const [search, change] = usePageSearch();
   const { time_zone, person } = useSession();
   const of = person.is_admin ? scopesIn(search) : {};
   const is_of_all = person.is_admin && Object.keys(of).length === 0;
-  const asked = person.is_admin ? undefined : counterOf(search.ask ?? '');
+  const requested = person.is_admin ? undefined : counterOf(search.ask ?? '');
   const what = person.is_admin
-    ? 'What may be spent, what is left, and who was given more.'
-    : 'What you may spend, and what is left.';
+    ? 'Limits, their utilization, overrides and temporary raises.'
+    : 'Your limits and what is left.';
   return (
     <>
       <PageHead title="Limits" intro={`${what} Days begin at midnight, ${time_zone}.`}>
         {person.is_admin && (
           <Button kind="primary" onClick={() => change({ grant: 'new' })}>
-            Give a grant
+            Raise limit temporarily
           </Button>
         )}
       </PageHead>
@@ -526,46 +506,46 @@ export function Page() {
       {is_of_all ? (
         <>
           <Limits
-            title="Nearest to their end"
+            title="Highest utilization"
             chosen={nearest}
-            empty={['Nothing that is limited was spent yet', 'Requests count here as soon as there are some.']}
+            empty={['No limited usage yet', 'Limits appear here with the first request.']}
           />
           <Rules />
           <Limits
-            title="Changed by hand"
+            title="Changed at run time"
             chosen={changed}
-            empty={['Everything is as gateway.yaml says', 'No limit was set, and nothing is granted.']}
+            empty={['No changes', 'All limits are those of gateway.yaml.']}
           />
         </>
       ) : (
         <Limits
           title={person.is_admin ? whoseWords(of) : 'Yours'}
           of={of}
-          empty={['Nothing is counted here yet', 'Nothing was spent in this window, and no limit is for it.']}
+          empty={['Nothing counted yet', 'There is no usage in the current windows, and no limit applies.']}
         />
       )}
       <Grants of={of} />
       {person.is_admin && search.grant !== undefined && (
         <GrantDialog
           key={search.grant}
-          given={counterOf(search.grant)}
+          fixed={counterOf(search.grant)}
           amount={search.amount ?? ''}
           onClose={() => change({ grant: undefined, amount: undefined })}
         />
       )}
-      {asked !== undefined && <AskDialog counter={asked} onClose={() => change({ ask: undefined })} />}
+      {requested !== undefined && <AskDialog counter={requested} onClose={() => change({ ask: undefined })} />}
     </>
   );
 }
 
-const LATE_MS = 250;
+const DEBOUNCE_MS = 250;
 
-/** A value once it has stayed the same for a moment, so that not every key that is pressed asks the gateway. */
-function useLate<Value>(value: Value): Value {
+/** Debounces a value, so that not every keystroke sends a request. */
+function useDebounced<Value>(value: Value): Value {
   const [late, setLate] = useState(value);
   const text = JSON.stringify(value);
   useEffect(() => {
-    const timer = setTimeout(() => setLate(text === undefined ? (undefined as Value) : JSON.parse(text)), LATE_MS);
+    const timer = setTimeout(() => setLate(text === undefined ? (undefined as Value) : JSON.parse(text)), DEBOUNCE_MS);
     return () => clearTimeout(timer);
   }, [text]);
   return late;
@@ -575,7 +555,7 @@ interface Kind extends Pick<Counter, 'window' | 'unit'> {
   readonly scope: string;
 }
 
-/** Counted whatever gateway.yaml limits. */
+/** Counters that exist without limits in gateway.yaml. */
 const ALWAYS: readonly Kind[] = [
   { scope: 'user', window: 'day', unit: 'usd' },
   { scope: 'team', window: 'month', unit: 'usd' },
@@ -584,10 +564,10 @@ const LABELS: Readonly<Record<Scope, string>> = {
   user: 'E-mail address',
   team: 'Team',
   project: 'Project',
-  token: 'Id of the access token',
-  model: 'Id of the model',
+  token: 'Access token id',
+  model: 'Model id',
   upstream: 'Upstream',
-  rule: 'Rule that counts only what it is for',
+  rule: 'Rule with its own counters',
 };
 const UNITS = { usd: 'USD', requests: 'Requests', tokens: 'Tokens' } as const;
 
@@ -596,24 +576,24 @@ interface Choice {
   readonly keys: Keys;
 }
 
-/** The counter that is meant, once it is said whose. */
+/** The chosen counter; `undefined` until all keys are filled in. */
 function chosenCounter({ kind: { scope, window, unit }, keys }: Choice): Counter | undefined {
   const of = Object.fromEntries(scope.split('+').map((each) => [each, keys[each as Scope]?.trim() ?? '']));
   return Object.values(of).every((key) => key !== '') ? { of, window, unit } : undefined;
 }
 
-/** Asks which counter is meant: of what gateway.yaml counts, and whose. */
+/** Fields to choose a counter. */
 function ChooseCounter({ choice: { kind, keys }, onChoose }: { choice: Choice; onChoose: (choice: Choice) => void }) {
   const rules = useOperation('listLimitRules', {});
   const written = [...ALWAYS, ...(rules.data?.rules.flatMap(({ limits }) => limits) ?? [])];
   const kinds = new Map([...written, ...written.flatMap(withinShared)].map((each) => [idOf(each), each]));
   const people_id = useId();
-  const typed = useLate(keys.user?.trim() || undefined);
+  const typed = useDebounced(keys.user?.trim() || undefined);
   const people = useOperation('listPeople', { search: typed, limit: 10 }, { enabled: typed !== undefined });
   return (
     <>
       <Field
-        label="Which limit"
+        label="Limit"
         value={idOf(kind)}
         onValue={(id) => onChoose({ kind: kinds.get(id)!, keys })}
         options={[...kinds].map(([id, each]) => [id, kindWords(each)])}
@@ -638,7 +618,7 @@ function ChooseCounter({ choice: { kind, keys }, onChoose }: { choice: Choice; o
   );
 }
 
-/** What one person can be granted within a limit that several share. */
+/** The counter of one person within a shared limit. */
 function withinShared(kind: Kind): Kind[] {
   const scopes = kind.scope.split('+');
   return scopes.includes('user') || scopes.includes('token') ? [] : [{ ...kind, scope: `user+${kind.scope}` }];
@@ -646,7 +626,7 @@ function withinShared(kind: Kind): Kind[] {
 
 function kindWords({ scope, window, unit }: Kind): string {
   const who = scope.split('+').map((each) => (each === 'user' ? 'person' : each));
-  return `${UNITS[unit]} of one ${who.join(' and ')}, ${windowWords(window)}`;
+  return `${UNITS[unit]} of one ${who.join(' and ')}, ${perWindow(window)}`;
 }
 
 function idOf({ scope, window, unit }: Kind): string {
@@ -664,28 +644,28 @@ const SPANS: readonly Option[] = [
 ];
 
 const amountOf = (unit: Counter['unit']) => amountField(unit === 'usd' ? 'number' : 'integer');
-const moreWords = (unit: Counter['unit']) => (unit === 'usd' ? 'How much more, in USD' : `How many more ${unit}`);
+const moreWords = (unit: Counter['unit']) => `Raise by (${unit === 'usd' ? 'USD' : unit})`;
 const REASON = {
-  label: 'Why',
+  label: 'Reason',
   required: true,
   maxLength: 200,
-  hint: 'Kept in the list of changes, for whoever asks later.',
+  hint: 'Recorded in the audit log.',
 };
 
-/** Gives room on top of a limit: to whom, how much, until when and why; what it changes is shown before. */
-function GrantDialog(props: { given: Counter | undefined; amount: string; onClose: () => void }) {
-  const { given, amount, onClose } = props;
+/** Raises a limit temporarily, with a preview. */
+function GrantDialog(props: { fixed: Counter | undefined; amount: string; onClose: () => void }) {
+  const { fixed, amount, onClose } = props;
   const [choice, choose] = useState<Choice>({ kind: ALWAYS[0]!, keys: {} });
-  const counter = given ?? chosenCounter(choice);
+  const counter = fixed ?? chosenCounter(choice);
   const [much, setMuch] = useState(amount.trim());
   const { time_zone } = useSession();
-  const { window, unit } = given ?? choice.kind;
+  const { window, unit } = fixed ?? choice.kind;
   const request =
     counter === undefined || !(Number(much) > 0)
       ? undefined
       : ({ ...counter.of, window, [unit]: Number(much) } as InputOf<'previewGrant'>);
   const preview = usePreview(request, JSON.stringify(counter));
-  const spans = window === 'minute' || window === 'open' ? SPANS : [UNTIL_RESET, ...SPANS];
+  const spans = isSpendWindow(window) ? [UNTIL_RESET, ...SPANS] : SPANS;
   const [first] = spans === SPANS ? SPANS[1]! : UNTIL_RESET;
   const untilOf = (span = first!) => {
     if (span === 'reset' && spans !== SPANS) return preview.data?.before.resets_at ?? null;
@@ -703,7 +683,7 @@ function GrantDialog(props: { given: Counter | undefined; amount: string; onClos
         const until = untilOf(span);
         return {
           span: {
-            label: 'For how long',
+            label: 'Duration',
             options: spans,
             initial: first,
             hint: until !== null && say`Ends ${longAt(until)}`,
@@ -713,21 +693,20 @@ function GrantDialog(props: { given: Counter | undefined; amount: string; onClos
       }}
       done={({ grant: { expires_at } }) => {
         const end = longTime(new Date(expires_at), time_zone);
-        return [`Granted ${amountWords(Number(much), unit)} more for ${counterWords(counter!)}, until ${end}.`];
+        return [`Raised ${counterWords(counter!)} by ${amountWords(Number(much), unit)} until ${end}.`];
       }}
       onClose={onClose}
-      title="Give a grant"
-      action={request === undefined ? 'Give the grant' : `Grant ${amountWords(Number(much), unit)} more`}
+      title="Raise limit temporarily"
+      action={request === undefined ? 'Raise limit' : `Raise by ${amountWords(Number(much), unit)}`}
       is_busy={(values) => request !== undefined && untilOf(values.span) === null && preview.error === null}
     >
       {(field) => (
         <>
-          <p className="soft">A grant is room on top of a limit, for a time. It holds from the next request on.</p>
-          {given === undefined ? (
+          {fixed === undefined ? (
             <ChooseCounter choice={choice} onChoose={choose} />
           ) : (
             <p>
-              For <strong>{whoseWords(given.of)}</strong> {windowWords(given.window)}
+              Limit of <strong>{whoseWords(fixed.of)}</strong> {perWindow(fixed.window)}
             </p>
           )}
           <div className="fitted">
@@ -735,7 +714,7 @@ function GrantDialog(props: { given: Counter | undefined; amount: string; onClos
             {field('span')}
           </div>
           {field('reason')}
-          <Preview wanted={request !== undefined} preview={preview} />
+          <Preview is_complete={request !== undefined} preview={preview} />
         </>
       )}
     </OperationForm>
@@ -744,9 +723,9 @@ function GrantDialog(props: { given: Counter | undefined; amount: string; onClos
 
 type Preview = ReturnType<typeof usePreview>;
 
-/** What a grant changes. While an amount is typed that of the one before stays, but never that of another counter. */
+/** Preview of a raise. Keeps the last preview of the same counter while an amount is typed. */
 function usePreview(request: InputOf<'previewGrant'> | undefined, counter: string | undefined) {
-  const late = useLate(request);
+  const late = useDebounced(request);
   const { data, error, isPlaceholderData } = useOperation('previewGrant', late ?? ({} as InputOf<'previewGrant'>), {
     enabled: late !== undefined,
   });
@@ -759,16 +738,16 @@ function usePreview(request: InputOf<'previewGrant'> | undefined, counter: strin
   };
 }
 
-function Preview({ wanted, preview: { data, error } }: { wanted: boolean; preview: Preview }) {
+function Preview({ is_complete, preview: { data, error } }: { is_complete: boolean; preview: Preview }) {
   return (
     <div className="stack boxed flush" aria-live="polite">
-      {!wanted && <p className="soft small">What it changes is shown here once it is said for whom and how much.</p>}
-      {wanted && error !== null && <ProblemBox problem={error} />}
-      {wanted && error === null && data === undefined && <Skeleton lines={3} label="Working out what it changes" />}
-      {wanted && error === null && data !== undefined && (
+      {!is_complete && <p className="soft small">Fill in limit and amount to see a preview.</p>}
+      {is_complete && error !== null && <ProblemBox problem={error} />}
+      {is_complete && error === null && data === undefined && <Skeleton lines={3} label="Loading the preview" />}
+      {is_complete && error === null && data !== undefined && (
         <>
           <Used limit={data.before} label="Now" />
-          <Used limit={data.after} label="With the grant" />
+          <Used limit={data.after} label="With the raise" />
           {data.after.forecast !== null && <p className="soft small">{data.after.forecast.words}</p>}
           {data.notes.map((note) => (
             <p key={note} className="limits-note">
@@ -798,13 +777,12 @@ function SetDialog({ limit }: { limit: LimitInForce }) {
         },
         reason: REASON,
       })}
-      done={(_, sent) => [`The limit of ${whose} is ${amountWords(sent[unit]!, unit)} from now on.`]}
-      title={`Set the limit of ${whose}`}
-      action="Set the limit"
+      done={(_, sent) => [`The limit of ${whose} is now ${amountWords(sent[unit]!, unit)}.`]}
+      title={`Set limit of ${whose}`}
+      action="Set limit"
     >
       <p className="soft">
-        It takes the place of what gateway.yaml says for this counter, until you clear it. For a time only, give a grant
-        instead.
+        Overrides gateway.yaml for this counter until you reset it. For a limited time, raise the limit temporarily.
       </p>
       <Used limit={limit} label="Now" />
       <Origin limit={limit} />
@@ -812,7 +790,7 @@ function SetDialog({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** The limit that a new one takes the place of; grants stay on top of it. */
+/** The limit that a new one replaces; temporary raises stay on top. */
 function withoutGrants({ set, rules }: LimitInForce): number | undefined {
   if (set !== null) return set.limit;
   const enforced = rules.flatMap(({ mode, always, limit }) =>
@@ -824,10 +802,10 @@ function withoutGrants({ set, rules }: LimitInForce): number | undefined {
 function lessThanSpent({ spent, reserved, unit, window, grants }: LimitInForce, much: string): string {
   const amount = Number(much);
   if (much === '' || Number.isNaN(amount)) return '';
-  if (amount === 0) return 'A limit of nothing refuses every request it is for.';
+  if (amount === 0) return 'A limit of 0 refuses every request.';
   const granted = grants.reduce((sum, grant) => sum + grant.amount, 0);
   if (window === 'open' || amount + granted > spent + reserved) return '';
-  return `${amountWords(spent + reserved, unit)} are used already: further requests will be refused until it resets.`;
+  return `${amountWords(spent + reserved, unit)} are already used: requests will be refused until the reset.`;
 }
 
 function ClearDialog({ limit }: { limit: LimitInForce }) {
@@ -838,11 +816,11 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
       operation="clearLimit"
       input={{ ...of, window, unit }}
       done={({ now }) => {
-        const limit_now = now.limit === null ? 'nothing limits it' : `its limit is ${amountWords(now.limit, unit)}`;
-        return [`Took back the limit of ${whose}: ${limit_now} now.`];
+        const limit_now = now.limit === null ? 'unlimited' : amountWords(now.limit, unit);
+        return [`Reset the limit of ${whose}: ${limit_now} now.`];
       }}
-      title={`Take back the limit of ${whose}`}
-      action="Take it back"
+      title={`Reset limit of ${whose}`}
+      action="Reset limit"
       kind="danger"
     >
       {set !== null && (
@@ -852,10 +830,10 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
         </p>
       )}
       {rules.every(({ mode }) => mode !== 'enforce') ? (
-        <p>gateway.yaml has no limit for it, so nothing limits it from the next request on.</p>
+        <p>gateway.yaml has no limit for it: from the next request it is unlimited.</p>
       ) : (
         <>
-          <p>From the next request on gateway.yaml decides again:</p>
+          <p>From the next request, gateway.yaml applies again:</p>
           <Origin limit={{ ...limit, set: null, grants: [] }} />
         </>
       )}
@@ -863,7 +841,7 @@ function ClearDialog({ limit }: { limit: LimitInForce }) {
   );
 }
 
-/** A message to whoever gives grants, with a link that opens the grant for them; nothing is sent from here. */
+/** Text of a request to an administrator, with a link to the form; nothing is sent from here. */
 function AskDialog({ counter, onClose }: { counter: Counter; onClose: () => void }) {
   const [typed, setTyped] = useState('');
   const [reason, setReason] = useState('');
@@ -875,15 +853,15 @@ function AskDialog({ counter, onClose }: { counter: Counter; onClose: () => void
   const more = much === undefined ? 'more' : `${amountWords(Number(much), unit)} more`;
   const used =
     limit?.limit == null ? '' : ` ${amountWords(limit.spent, unit)} of ${amountWords(limit.limit, unit)} are used.`;
-  const why = reason === '' ? '' : ` Why: ${reason}`;
+  const why = reason === '' ? '' : ` Reason: ${reason}`;
   const grant = new URLSearchParams({ grant: counterId(counter), ...(much !== undefined && { amount: much }) });
   const text = `${person.name ?? person.email} asks for ${more} for ${counterWords(counter)}.${used}${why}\n${public_url}/console/limits?${grant}`;
   return (
     <Panel onClose={onClose} title="Ask for more">
-      <p className="soft">Send this to an administrator. The link opens the grant for them; they decide.</p>
+      <p className="soft">Send this to an administrator. The link opens the form for them.</p>
       <div className="fitted">
         <Field label={moreWords(unit)} inputMode="decimal" value={typed} onValue={setTyped} />
-        <Field label="Why" value={reason} onValue={setReason} />
+        <Field label="Reason" value={reason} onValue={setReason} />
       </div>
       <CopyBlock text={text} label="Message to an administrator" />
     </Panel>

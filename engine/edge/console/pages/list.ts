@@ -2,7 +2,7 @@ import type { ComponentType } from 'react';
 import type { IconName } from '../parts/basic.tsx';
 
 interface PageEntry {
-  /** Below the console's own path. */
+  /** Path below the console. */
   readonly path: string;
   readonly title: string;
   readonly icon: IconName;
@@ -12,7 +12,7 @@ interface PageEntry {
 
 const mySessions = () => import('./people.tsx').then(({ MySessions }) => ({ Page: MySessions }));
 
-/** All pages, in the order of the list beside them. A new page is a file here and an entry in this list. */
+/** All pages, in the order of the navigation. A new page is a file here and an entry in this list. */
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Home', icon: 'home', for_admins: false, load: () => import('./home.tsx') },
   { path: '/requests', title: 'Requests', icon: 'requests', for_admins: false, load: () => import('./requests.tsx') },
@@ -33,7 +33,7 @@ export const PAGES: readonly PageEntry[] = [
   { path: '/sessions', title: 'My sessions', icon: 'sessions', for_admins: false, load: mySessions },
 ];
 
-/** Gets all pages before they are asked for, once there is nothing else to do: they are there when the gateway is away. */
+/** Preloads all pages when the browser is idle, so that they work while the gateway is unreachable. */
 export function preloadPages(): void {
   const whenIdle = window.requestIdleCallback ?? ((run: () => void) => setTimeout(run, 2000));
   whenIdle(() => {

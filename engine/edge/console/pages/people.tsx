@@ -42,18 +42,18 @@ const PEOPLE_COLUMNS: Columns<Person> = [
     sort: ({ client_sessions, console_sessions }) => client_sessions + console_sessions,
   },
   { title: 'Access tokens', cell: 'tokens', sort: 'tokens', is_number: true },
-  { title: 'To know', cell: (person) => <States person={person} /> },
+  { title: 'Notes', cell: (person) => <States person={person} /> },
 ];
 
 type Sessions = Pick<Person, 'client_sessions' | 'console_sessions'>;
 
-/** `2 programs, 1 browser`, without what there is none of. */
+/** Sessions in words: `2 programs, 1 browser`. */
 function sessionsInWords({ client_sessions: programs, console_sessions: browsers }: Sessions): string {
   const parts = [programs > 0 && counted(programs, 'program'), browsers > 0 && counted(browsers, 'browser')];
-  return parts.filter((part) => part !== false).join(', ') || 'nothing';
+  return parts.filter((part) => part !== false).join(', ') || 'none';
 }
 
-/** The first groups of somebody; all of them are the title. */
+/** The first groups; the title has all. */
 function Groups({ groups, shown = 3 }: { groups: readonly string[]; shown?: number }) {
   if (groups.length === 0) return <span className="soft">none</span>;
   const rest = groups.length - shown;
@@ -72,8 +72,8 @@ function States({ person: { is_admin, own_tokens_suspended, open_to_sign_in, ref
     <span className="badges row any">
       {is_admin && <Badge tone="info">Administrator</Badge>}
       {own_tokens_suspended && <Badge tone="warn">Tokens suspended</Badge>}
-      {open_to_sign_in && <Badge tone="warn">Address is free</Badge>}
-      {refused_at !== null && <Badge tone="warn">Refused lately</Badge>}
+      {open_to_sign_in && <Badge tone="warn">Address unassigned</Badge>}
+      {refused_at !== null && <Badge tone="warn">Recently refused</Badge>}
     </span>
   );
 }
@@ -82,14 +82,14 @@ type Refused = AnswerOf<'listRefusedSignIns'>['refused_sign_ins'][number];
 
 const REFUSED_COLUMNS: Columns<Refused> = [
   { title: 'When', cell: 'at' },
-  { title: 'Who', cell: ({ email }) => email || soft('without an address') },
-  { title: 'Why', cell: (refused) => <Why refused={refused} /> },
-  { title: 'With', cell: ({ client }) => client || soft('not told') },
+  { title: 'Who', cell: ({ email }) => email || soft('no address') },
+  { title: 'Reason', cell: (refused) => <Why refused={refused} /> },
+  { title: 'Client', cell: ({ client }) => client || soft('unknown') },
   { title: 'From', cell: 'client_address' },
 ];
 const OWN_REFUSED_COLUMNS = REFUSED_COLUMNS.filter((column) => column && column.title !== 'Who');
 
-/** Who was turned away lately, and why; of one person where one is named. */
+/** Recent refused sign-ins, of all people or one. */
 function RefusedSignIns({ user }: { user?: string }) {
   return (
     <ListPage
@@ -99,21 +99,21 @@ function RefusedSignIns({ user }: { user?: string }) {
       is_part={user !== undefined}
       lines={2}
       columns={user === undefined ? REFUSED_COLUMNS : OWN_REFUSED_COLUMNS}
-      empty={['No sign-in was refused in the last 14 days.']}
+      empty={['No refused sign-ins in the last 14 days']}
     />
   );
 }
 
 const REASONS: Readonly<Record<Refused['refused'], string>> = {
-  email_missing: 'The identity provider told no e-mail address.',
+  email_missing: 'The identity provider sent no e-mail address.',
   email_unverified: 'The identity provider has not verified the e-mail address.',
-  email_domain: 'The address is at none of the allowed domains.',
-  group: 'In none of the groups that are let in.',
-  claims_unusable: 'What the identity provider told cannot be read.',
-  too_many_groups: 'In more groups than the gateway can keep.',
+  email_domain: 'The domain of the address is not allowed.',
+  group: 'Not in any allowed group.',
+  claims_unusable: 'The claims of the identity provider are invalid.',
+  too_many_groups: 'In more groups than the gateway can store.',
   other_account: 'The address belongs to another account.',
-  other_provider: 'The address belongs to an account of the identity provider before.',
-  administrator_made: 'Administrators made access tokens for the address, which signing in does not take over.',
+  other_provider: 'The address belongs to an account of the previous identity provider.',
+  administrator_made: 'Administrators created access tokens for the address; a sign-in does not take them over.',
 };
 
 function Why({ refused: { refused, detail, groups, expected } }: { refused: Refused }) {
@@ -123,7 +123,7 @@ function Why({ refused: { refused, detail, groups, expected } }: { refused: Refu
       <span className="soft small">{detail}</span>
       {expected.length > 0 && (
         <span className="small">
-          Let in: <Groups groups={expected} /> Came: <Groups groups={groups} />
+          Required: <Groups groups={expected} /> Received: <Groups groups={groups} />
         </span>
       )}
     </div>
@@ -136,14 +136,13 @@ function EndAll({ person }: { person: Person }) {
     <OperationForm
       operation="endSessions"
       input={{ user: email }}
-      done={({ sessions }) => [`Ended of ${email}: ${counted(sessions, 'session')}.`]}
+      done={({ sessions }) => [`Ended ${counted(sessions, 'session')} of ${email}.`]}
       title={`End all sessions of ${email}?`}
       action="End all sessions"
       kind="danger"
     >
       <p>
-        Signed out within a second: {sessionsInWords(person)}. Access tokens go on working, and {email} can sign in
-        again.
+        Signs out within a second: {sessionsInWords(person)}. Access tokens stay valid, and {email} can sign in again.
       </p>
     </OperationForm>
   );
@@ -159,32 +158,32 @@ function Deprovision({ person: { email, tokens, own_tokens, ...sessions } }: { p
           label: 'Access tokens',
           options: [
             ['all', `Revoke all (${tokens})`],
-            ['self_service', `Revoke those of their own making (${own_tokens})`],
+            ['self_service', `Revoke self-created (${own_tokens})`],
             ['none', 'Keep all'],
           ],
-          hint: 'What is revoked cannot be brought back.',
+          hint: 'This cannot be undone.',
         },
-        because: { label: 'Reason', hint: 'For the list of changes. May be left empty.' },
+        because: { label: 'Reason', hint: 'Optional; recorded in the audit log.' },
       }}
       done={({ sessions: ended, tokens: revoked, service_tokens }) => {
-        const words = `Ended of ${email}: ${counted(ended, 'session')}, ${counted(revoked, 'access token')}.`;
+        const words = `Deprovisioned ${email}: ${counted(ended, 'session')} ended, ${counted(revoked, 'access token')} revoked.`;
         const names = service_tokens.map(({ name }) => name).join(', ');
         if (service_tokens.length === 0) return [words];
-        return [`${words} Still in force are service tokens that they answer for: ${names}.`, 'alarm'];
+        return [`${words} Their service tokens are still valid: ${names}.`, 'alarm'];
       }}
-      title={`Take away the access of ${email}?`}
-      action="Take away access"
+      title={`Deprovision ${email}?`}
+      action="Deprovision"
       kind="danger"
     >
       <p>
-        {counted(sessions.client_sessions + sessions.console_sessions, 'session')} end within a second. Whoever the
-        identity provider still lets in can sign in again: disable the account there first.
+        Ends {counted(sessions.client_sessions + sessions.console_sessions, 'session')} within a second. First disable
+        the account at the identity provider, otherwise the person can sign in again.
       </p>
     </OperationForm>
   );
 }
 
-/** Asks to which account an address is to go. */
+/** Reassigns an address to another account. */
 function Rebind({ person }: { person: Person }) {
   const { email, subject: former, tokens, client_sessions, console_sessions } = person;
   return (
@@ -195,41 +194,41 @@ function Rebind({ person }: { person: Person }) {
         to: {
           label: 'To',
           options: [
-            ['next', 'The next account that signs in with the address'],
-            ['subject', 'One account, by its identifier'],
+            ['next', 'Next account that signs in with the address'],
+            ['subject', 'Account with an identifier'],
           ],
         },
         ...(to === 'subject' && {
           subject: {
-            label: 'Identifier of the account',
+            label: 'Account identifier',
             required: true,
-            hint: 'What the identity provider calls it: the claim sub.',
+            hint: 'The claim sub of the identity provider.',
           },
         }),
         tokens: {
-          label: `Access tokens (${tokens} in force)`,
+          label: `Access tokens (${tokens} active)`,
           options: [
-            ['', "Revoke them where they may be somebody else's"],
-            ['keep', 'Keep them: it is the same person'],
-            ['revoke', 'Revoke them: it is another person'],
+            ['', 'Revoke if they may belong to another person'],
+            ['keep', 'Keep: it is the same person'],
+            ['revoke', 'Revoke: it is another person'],
           ],
-          hint: "They may be somebody else's where another account of the same identity provider had the address.",
+          hint: 'They may belong to another person if another account of the same identity provider had the address.',
         },
       })}
       done={({ sessions, tokens: revoked }, { subject }) => {
         const whose = subject === undefined ? 'the next account that signs in with it' : `the account ${subject}`;
         return [
-          `${email} goes to ${whose}. Ended: ${counted(sessions, 'session')}, ${counted(revoked, 'access token')}.`,
+          `Reassigned ${email} to ${whose}: ${counted(sessions, 'session')} ended, ${counted(revoked, 'access token')} revoked.`,
         ];
       }}
-      title={`Give ${email} to another account?`}
-      action="Give the address away"
+      title={`Reassign ${email} to another account?`}
+      action="Reassign address"
       kind="danger"
     >
       <p>
         {former === null ? 'No account has the address yet. ' : `The account ${former} loses the address. `}
-        {counted(client_sessions + console_sessions, 'session')} end within a second. Limits, and what was spent, stay
-        with the address.
+        Ends {counted(client_sessions + console_sessions, 'session')} within a second. Limits and spending stay with the
+        address.
       </p>
     </OperationForm>
   );
@@ -277,7 +276,7 @@ function SessionTable({ user, ended = false }: { user: string; ended?: boolean }
       is_part
       lines={2}
       columns={SESSION_COLUMNS}
-      empty={['Signed in nowhere', 'Sessions begin when somebody signs in, here or in a terminal.']}
+      empty={['No sessions', 'Sessions begin with a sign-in, here or in a terminal.']}
     />
   );
 }
@@ -294,7 +293,7 @@ function Program({ session }: { session: Session }) {
       <span className="soft small">from {client_address}</span>
       {refused_at !== null && (
         <span className="small">
-          A copy of its credentials was refused <TimeText at={refused_at} form="relative" />, from {refused_from}.
+          Copied credentials were refused <TimeText at={refused_at} form="relative" />, from {refused_from}.
         </span>
       )}
     </span>
@@ -302,16 +301,16 @@ function Program({ session }: { session: Session }) {
 }
 
 function programOf({ client }: Session): string {
-  return client === '' ? 'a program that did not say its name' : client;
+  return client === '' ? 'an unknown program' : client;
 }
 
 function EndSession({ session }: { session: Session }) {
   const { id, kind, current } = session;
   const ends = current
-    ? 'It is the one you use now: this browser is signed out.'
+    ? 'This is your current session: this browser is signed out.'
     : kind === 'console'
       ? `${programOf(session)} is signed out of the console within a second.`
-      : `${programOf(session)} loses access within a second, and asks to sign in again. Access tokens stay.`;
+      : `${programOf(session)} loses access within a second and must sign in again. Access tokens stay valid.`;
   return (
     <OperationForm
       operation="endSession"
@@ -326,7 +325,7 @@ function EndSession({ session }: { session: Session }) {
   );
 }
 
-/** One person: account, groups, sessions, refusals, and what an administrator can end. */
+/** One person: account, groups, sessions, refused sign-ins, actions. */
 function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }) {
   const people = useOperation('listPeople', { user: email });
   return (
@@ -334,7 +333,7 @@ function PersonDrawer({ email, onClose }: { email: string; onClose: () => void }
       <Loaded query={people}>
         {({ people: [person] }) =>
           person === undefined ? (
-            <EmptyState title="Nobody here has this address">They never signed in, nor had an access token.</EmptyState>
+            <EmptyState title="Unknown address">It has never signed in or had an access token.</EmptyState>
           ) : (
             <PersonDetails person={person} />
           )
@@ -354,7 +353,7 @@ function PersonDetails({ person }: { person: Person }) {
         <SessionTable user={email} ended={with_ended} />
         <div className="row">
           <Button kind="quiet" aria-pressed={with_ended} onClick={() => showEnded(!with_ended)}>
-            {with_ended ? 'Hide sessions that ended' : 'Show sessions that ended'}
+            {with_ended ? 'Hide ended sessions' : 'Show ended sessions'}
           </Button>
           {client_sessions + console_sessions > 0 && <Opens shows={<EndAll person={person} />}>End all sessions</Opens>}
         </div>
@@ -362,12 +361,12 @@ function PersonDetails({ person }: { person: Person }) {
       <Part title="Refused sign-ins">
         <RefusedSignIns user={email} />
       </Part>
-      <Part title="When somebody leaves, or an account changes">
+      <Part title="When a person leaves or an account changes">
         <div className="row">
           <Opens kind="danger" shows={<Deprovision person={person} />}>
-            Take away access
+            Deprovision
           </Opens>
-          <Opens shows={<Rebind person={person} />}>Give the address to another account</Opens>
+          <Opens shows={<Rebind person={person} />}>Reassign address</Opens>
         </div>
       </Part>
     </div>
@@ -378,16 +377,16 @@ function PersonFacts({ person }: { person: Person }) {
   const { name, groups, issuer, subject, signed_in_at, tokens, own_tokens, own_tokens_suspend_at, email } = person;
   const { is_admin, own_tokens_suspended, open_to_sign_in, refused_at } = person;
   const suspends = own_tokens_suspend_at && say`; suspended ${ago(own_tokens_suspend_at)} unless verified before`;
-  const is_odd = is_admin || own_tokens_suspended || open_to_sign_in || refused_at !== null;
+  const has_notes = is_admin || own_tokens_suspended || open_to_sign_in || refused_at !== null;
   return (
     <Facts
       of={{
         Name: name,
-        'To know': is_odd && <States person={person} />,
+        Notes: has_notes && <States person={person} />,
         Groups: <Groups groups={groups} shown={20} />,
         Account:
           subject === null ? (
-            soft('none yet: nobody signed in with the address')
+            soft('none yet: no sign-in with the address')
           ) : (
             <span className="people-name stack near any">
               <code>{subject}</code>
@@ -395,7 +394,7 @@ function PersonFacts({ person }: { person: Person }) {
             </span>
           ),
         'Last verified': signed_in_at === null ? soft('never') : <TimeText at={signed_in_at} form="long" />,
-        'Access tokens': say`${tokens} in force, ${own_tokens} of their own making${suspends}`,
+        'Access tokens': say`${tokens} active, ${own_tokens} self-created${suspends}`,
         More: (
           <span className="badges row any">
             {['Requests', 'Tokens', 'Limits', 'Policies'].map((title) => (
@@ -410,14 +409,14 @@ function PersonFacts({ person }: { person: Person }) {
   );
 }
 
-/** Everybody the gateway knows, what they are signed in with, and who was turned away. */
+/** People page: people with their sessions, and refused sign-ins. */
 export function Page() {
   const [{ search, user }, change] = usePageSearch();
   return (
     <>
       <PageHead
         title="People"
-        intro="Everybody the gateway knows: what they are signed in with, and what can be ended."
+        intro="Everyone who has signed in or has an access token, with their sessions and tokens."
       />
       <Card>
         <ListPage
@@ -425,18 +424,13 @@ export function Page() {
           input={{ search }}
           title="People"
           is_part
-          filters={[
-            { name: 'search', label: 'Find somebody', placeholder: 'Part of an address or a name', maxLength: 200 },
-          ]}
+          filters={[{ name: 'search', label: 'Search', placeholder: 'Part of an address or name', maxLength: 200 }]}
           page={50}
           columns={PEOPLE_COLUMNS}
           keyOf={({ email }) => email}
           opens="user"
-          narrowed={['Nobody is called that', 'Try a shorter part of the address.']}
-          empty={[
-            'Nobody has signed in or had an access token yet',
-            'People appear here when they sign in, or when you make an access token for their address.',
-          ]}
+          narrowed={['No matching people', 'Try a shorter part of the address.']}
+          empty={['No people yet', 'People appear here with their first sign-in or access token.']}
         />
       </Card>
       <RefusedSignIns />
@@ -445,14 +439,14 @@ export function Page() {
   );
 }
 
-/** Where whoever looks is signed in, and how to end that. */
+/** Page of one's own sessions. */
 export function MySessions() {
   const { person } = useSession();
   return (
     <>
       <PageHead
         title="My sessions"
-        intro="Programs and browsers that are signed in as you. Do you not know one of them? End it, and tell your administrator."
+        intro="Programs and browsers that are signed in as you. If you do not recognize one, end it and tell your administrator."
       >
         <Opens shows={<EndOthers />}>Sign out everywhere else</Opens>
       </PageHead>
@@ -469,15 +463,15 @@ function EndOthers() {
       operation="endSessions"
       input={{ keep: 'current' }}
       done={({ sessions }) => [
-        sessions === 0 ? 'There was no other session.' : `Ended ${counted(sessions, 'session')}.`,
+        sessions === 0 ? 'There were no other sessions.' : `Ended ${counted(sessions, 'session')}.`,
       ]}
       title="Sign out everywhere else?"
       action="Sign out everywhere else"
       kind="danger"
     >
       <p>
-        Programs and other browsers that are signed in as you lose access within a second, and ask you to sign in again.
-        This browser stays, and so do your access tokens.
+        Programs and other browsers that are signed in as you lose access within a second. This browser stays signed in,
+        and your access tokens stay valid.
       </p>
     </OperationForm>
   );

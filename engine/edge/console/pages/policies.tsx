@@ -23,17 +23,17 @@ import {
 import { Field } from '../parts/field.tsx';
 import { type Columns, DataTable, ListPage } from '../parts/table.tsx';
 
-/** A part of the page that a link further down asks something else of: whoever does is moved there. */
-function Asked({ label, asked, children }: { label: string; asked: string; children: ReactNode }) {
+/** A section that scrolls into view and gets focus when its subject changes by a link elsewhere on the page. */
+function FocusSection({ label, subject, children }: { label: string; subject: string; children: ReactNode }) {
   const box = useRef<HTMLDivElement>(null);
-  const before = useRef(asked);
+  const before = useRef(subject);
   useEffect(() => {
-    if (before.current === asked) return;
-    before.current = asked;
+    if (before.current === subject) return;
+    before.current = subject;
     if (box.current?.contains(document.activeElement)) return;
     box.current?.scrollIntoView({ block: 'start' });
     box.current?.focus({ preventScroll: true });
-  }, [asked]);
+  }, [subject]);
   return (
     <div ref={box} tabIndex={-1} role="group" aria-label={label} className="policy-part">
       {children}
@@ -41,7 +41,7 @@ function Asked({ label, asked, children }: { label: string; asked: string; child
   );
 }
 
-/** A link to the same page with something else in its address. */
+/** A link to this page with other query parameters. */
 function Here({ search, children }: { search: object; children: ReactNode }) {
   const [before] = usePageSearch();
   return (
@@ -55,12 +55,12 @@ type Effective = AnswerOf<'getEffectivePolicy'>;
 type Origin = Effective['origins'][number];
 type Fetched = NonNullable<Effective['fetched']>;
 
-/** What is known of the clients of somebody, in a word. */
+/** State of a person's clients, in words. */
 const FETCHED: Readonly<Record<Fetched, readonly [tone: Tone, word: string]>> = {
-  current: ['good', 'Has them'],
-  older: ['warn', 'Has older ones'],
-  never: ['plain', 'Never asked'],
-  nothing_meant: ['plain', 'None meant'],
+  current: ['good', 'Up to date'],
+  older: ['warn', 'Outdated'],
+  never: ['plain', 'Never fetched'],
+  nothing_meant: ['plain', 'No policy'],
 };
 
 const NONE = <span className="soft">none</span>;
@@ -68,7 +68,7 @@ const NONE = <span className="soft">none</span>;
 const SETTING_COLUMNS: Columns<Origin> = [
   {
     title: 'Setting',
-    cell: ({ path, is_item }) => say`${mono(path.join('.'))}${is_item && small(' (one of a list)')}`,
+    cell: ({ path, is_item }) => say`${mono(path.join('.'))}${is_item && small(' (list item)')}`,
     sort: ({ path }) => path.join('.'),
   },
   { title: 'Value', cell: ({ value }) => <code className="any">{JSON.stringify(value)}</code> },
@@ -85,20 +85,20 @@ const SETTING_COLUMNS: Columns<Origin> = [
     sort: 'policy',
   },
   {
-    title: 'In place of',
-    cell: ({ replaces }) => (replaces.length === 0 ? soft('nothing') : `that of ${replaces.join(', ')}`),
+    title: 'Overrides',
+    cell: ({ replaces }) => (replaces.length === 0 ? soft('none') : replaces.join(', ')),
   },
 ];
 
 const keyOf = ({ path, value }: Origin) => `${path.join('\u0000')} ${JSON.stringify(value)}`;
 
-/** Which policies somebody gets and why, every setting with where it is from, and whether their clients have them. */
+/** Effective policies of a person: reasons, settings with their origins, and the state of their clients. */
 function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: boolean }) {
   const { user, policies, settings, origins, models, models_policy, enabled } = effective;
   if (!enabled) {
     return (
-      <EmptyState title="Managed policies are not handed out.">
-        <code>policies.managed</code> of gateway.yaml says where they are and who gets which.
+      <EmptyState title="Managed policies are disabled">
+        Configure <code>policies.managed</code> in gateway.yaml.
       </EmptyState>
     );
   }
@@ -106,12 +106,12 @@ function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: 
     <div className="stack">
       <WhoAsks effective={effective} is_own={is_own} />
       {settings === null ? (
-        <EmptyState title={is_own ? 'No policy is meant for you.' : `No policy is meant for ${user}.`}>
-          Clients go on with their own settings.
+        <EmptyState title={is_own ? 'No policy applies to you' : `No policy applies to ${user}`}>
+          Clients use their own settings.
         </EmptyState>
       ) : (
         <>
-          <h3>Policies, the last one having the last word</h3>
+          <h3>Policies, later ones override earlier ones</h3>
           <ol className="stack">
             {policies.map(({ name, summary, because, file }) => (
               <li key={name}>
@@ -122,18 +122,18 @@ function EffectivePolicy({ effective, is_own }: { effective: Effective; is_own: 
           </ol>
           {models !== null && (
             <p>
-              Only these models may be used, says {models_policy}:{' '}
+              Allowed models, by {models_policy}:{' '}
               {models.length === 0 ? 'none' : models.map((model) => <code key={model}>{model} </code>)}
             </p>
           )}
           <h3>Settings</h3>
           {origins.length === 0 ? (
-            <p className="soft">These policies set nothing.</p>
+            <p className="soft">These policies have no settings.</p>
           ) : (
-            <DataTable label="Settings and where each is from" columns={SETTING_COLUMNS} rows={origins} keyOf={keyOf} />
+            <DataTable label="Settings with their origins" columns={SETTING_COLUMNS} rows={origins} keyOf={keyOf} />
           )}
           <details>
-            <summary>As clients get them</summary>
+            <summary>JSON for clients</summary>
             <CopyBlock label="Settings as JSON" text={JSON.stringify(settings, null, 2)} />
           </details>
         </>
@@ -151,7 +151,7 @@ function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean 
         Person: `${user}${is_own ? ' (you)' : ''}`,
         Groups:
           groups_from === 'question'
-            ? `${named}, as asked for`
+            ? `${named} (preview)`
             : signed_in_at === null
               ? `${named}: never signed in`
               : say`${named}, as of the sign-in ${ago(signed_in_at)}`,
@@ -160,7 +160,7 @@ function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean 
             <FetchedBadge fetched={fetched} />{' '}
             {fetched_at !== null && (
               <span className="soft">
-                asked last <TimeText at={fetched_at} form="relative" />
+                last fetched <TimeText at={fetched_at} form="relative" />
               </span>
             )}
           </>
@@ -170,15 +170,15 @@ function WhoAsks({ effective, is_own }: { effective: Effective; is_own: boolean 
   );
 }
 
-/** Whether the clients of somebody have the settings meant for them. */
+/** Whether a person's clients have their current settings. */
 function FetchedBadge({ fetched }: { fetched: Fetched }) {
   const [tone, word] = FETCHED[fetched];
   return <Badge tone={tone}>{word}</Badge>;
 }
 
 function reasonOf({ by, name }: Effective['policies'][number]['because']): string {
-  if (by === 'default') return 'is meant for everybody';
-  return by === 'group' ? `is meant for members of ${name}` : `is meant for addresses at ${name}`;
+  if (by === 'default') return 'for everyone';
+  return by === 'group' ? `for members of ${name}` : `for addresses at ${name}`;
 }
 
 const PEOPLE_COLUMNS: Columns<AnswerOf<'listPolicyPeople'>['people'][number]> = [
@@ -186,7 +186,7 @@ const PEOPLE_COLUMNS: Columns<AnswerOf<'listPolicyPeople'>['people'][number]> = 
   { title: 'Groups', cell: ({ groups }) => groups.join(', ') || NONE },
   { title: 'Policies', cell: ({ policies }) => policies.join(', ') || NONE },
   { title: 'Clients', cell: ({ fetched }) => <FetchedBadge fetched={fetched} /> },
-  { title: 'Asked last', cell: ({ fetched_at }) => <When at={fetched_at} /> },
+  { title: 'Last fetched', cell: ({ fetched_at }) => <When at={fetched_at} /> },
 ];
 
 type Policy = AnswerOf<'listPolicies'>['policies'][number];
@@ -211,45 +211,45 @@ const POLICY_COLUMNS: Columns<Policy> = [
   },
   {
     title: 'Priority',
-    cell: ({ is_default, priority }) => (is_default ? soft('below all') : priority),
+    cell: ({ is_default, priority }) => (is_default ? soft('lowest') : priority),
     is_number: true,
   },
   { title: 'File', cell: ({ file, version }) => <span className="any">{`${file}, version ${version}`}</span> },
 ];
 
 function audienceOf({ is_default, groups, email_domains }: Policy): string {
-  if (is_default) return 'everybody';
+  if (is_default) return 'everyone';
   const words = [...groups, ...email_domains.map((domain) => `addresses at ${domain}`)];
-  return words.length === 0 ? 'nobody' : words.join(', ');
+  return words.length === 0 ? 'no one' : words.join(', ');
 }
 
-/** What somebody gets, or would get in other groups; the question is in the address. */
+/** Preview of a person's settings, optionally in other groups; the inputs are in the URL. */
 function Preview() {
   const [{ user = '', groups = '' }, change] = usePageSearch();
   const { email } = useSession().person;
-  const [asked, ask] = useState({ user, groups });
-  useEffect(() => ask({ user, groups }), [user, groups]);
+  const [typed, setTyped] = useState({ user, groups });
+  useEffect(() => setTyped({ user, groups }), [user, groups]);
   const query = useOperation('getEffectivePolicy', { user: user || email, ...(groups !== '' && { groups }) });
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    change({ user: asked.user.trim(), groups: asked.groups.trim() });
+    change({ user: typed.user.trim(), groups: typed.groups.trim() });
   };
   return (
-    <Asked label="What somebody gets" asked={user}>
-      <Card title="What somebody gets">
+    <FocusSection label="Effective policy" subject={user}>
+      <Card title="Effective policy">
         <form className="filters wide" onSubmit={submit}>
           <Field
             label="E-mail address"
             type="email"
-            value={asked.user}
+            value={typed.user}
             placeholder={email}
-            onValue={(value) => ask({ ...asked, user: value })}
+            onValue={(value) => setTyped({ ...typed, user: value })}
           />
           <Field
-            label="Groups, with commas between"
-            value={asked.groups}
-            placeholder="those of the sign-in"
-            onValue={(value) => ask({ ...asked, groups: value })}
+            label="Groups, comma-separated"
+            value={typed.groups}
+            placeholder="groups of the last sign-in"
+            onValue={(value) => setTyped({ ...typed, groups: value })}
           />
           <Button type="submit" kind="primary">
             Preview
@@ -259,11 +259,11 @@ function Preview() {
           {(effective) => <EffectivePolicy effective={effective} is_own={effective.user === email} />}
         </Loaded>
       </Card>
-    </Asked>
+    </FocusSection>
   );
 }
 
-/** Every policy, what somebody gets of them, and everybody with the policies meant for them. */
+/** Policies, preview of a person's settings, and people with their policies. */
 function AdminPage() {
   const [{ policy }, change] = usePageSearch();
   return (
@@ -271,36 +271,34 @@ function AdminPage() {
       <ListPage
         operation="listPolicies"
         title="Policies"
-        note="In the order in which they are laid over each other: mappings merge, deny lists are united, everything else is replaced."
+        note="In order of precedence, lowest first: mappings and deny lists merge, other values are replaced."
         every_seconds={60}
         rows={({ enabled, policies }) => (enabled ? policies : [])}
         columns={POLICY_COLUMNS}
         keyOf={({ name }) => name}
         empty={({ enabled }) => [
-          enabled ? 'There are no policies.' : 'Managed policies are not handed out.',
-          say`Put a file into a directory and name it under ${mono('policies.managed.directory')} in gateway.yaml; clients ask for their settings when they start and every hour.`,
+          enabled ? 'No policies' : 'Managed policies are disabled',
+          say`Add policy files to the directory ${mono('policies.managed.directory')} of gateway.yaml; clients fetch their settings at start and every hour.`,
         ]}
       />
       <Preview />
-      <Asked label="People" asked={policy ?? ''}>
+      <FocusSection label="People" subject={policy ?? ''}>
         <ListPage
           operation="listPolicyPeople"
           input={{ policy }}
           title={policy ? `People with ${policy}` : 'People'}
-          actions={
-            policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show everybody</Button>
-          }
+          actions={policy && <Button onClick={() => change({ policy: undefined, after: undefined })}>Show all</Button>}
           page={25}
           columns={PEOPLE_COLUMNS}
           keyOf={({ user }) => user}
-          empty={['Nobody is here yet.', 'People appear when they sign in, or have an access token.']}
+          empty={['No people yet', 'People appear here with their first sign-in or access token.']}
         />
-      </Asked>
+      </FocusSection>
     </>
   );
 }
 
-/** Which managed settings people get: of everybody for administrators, for others their own. */
+/** Policies page: for administrators all policies, for others their own settings. */
 export function Page() {
   const { is_admin } = useSession().person;
   return (
@@ -308,9 +306,7 @@ export function Page() {
       <PageHead
         title="Policies"
         intro={
-          is_admin
-            ? 'Settings that clients get from the gateway: who gets which, and from where.'
-            : 'Settings that your clients get from the gateway, and from where.'
+          is_admin ? 'Managed settings of clients, by person.' : 'Managed settings of your clients, with their origins.'
         }
       />
       {is_admin ? <AdminPage /> : <OwnPolicy />}
@@ -321,7 +317,7 @@ export function Page() {
 function OwnPolicy() {
   const query = useOperation('getEffectivePolicy', {});
   return (
-    <Card title="What your clients get">
+    <Card title="Settings of your clients">
       <Loaded query={query}>{(effective) => <EffectivePolicy effective={effective} is_own />}</Loaded>
     </Card>
   );

@@ -42,13 +42,13 @@ import { Panel } from '../parts/dialog.tsx';
 import { clearedFilters, type Filter, Filters, type Option } from '../parts/field.tsx';
 import { type Columns, DataTable, Files } from '../parts/table.tsx';
 
-/** Filters of the address as the admin API takes them. */
+/** Filters of the URL as parameters of the admin API. */
 type RequestFilters = Readonly<Partial<Record<string, string>>> & { readonly outcome?: 'refused' | 'failed' };
 
-/** How requests ended, as one can ask for it: `outcome` or `status` of the address. */
+/** Options of the result filter: `outcome` or `status` in the URL. */
 const RESULTS: readonly Option[] = [
   ['', 'Any'],
-  ['refused', 'Refused or given up'],
+  ['refused', 'Refused or failed'],
   ['failed', 'Any error'],
   '2xx',
   '4xx',
@@ -58,7 +58,7 @@ const RESULTS: readonly Option[] = [
 
 const isOutcome = (value: string | undefined) => value === 'refused' || value === 'failed';
 
-/** What the list can be narrowed down by, with the result that the address asks for. */
+/** Filters of the list. */
 function filtersFor({ outcome, status = '' }: RequestFilters, is_admin: boolean): readonly Filter[] {
   const result = outcome ?? status;
   const is_listed = RESULTS.some((each) => [each].flat()[0] === result);
@@ -90,36 +90,36 @@ function filtersFor({ outcome, status = '' }: RequestFilters, is_admin: boolean)
 
 const NAMES = Object.keys(clearedFilters(filtersFor({}, true)));
 
-/** What an address asks for; what no gateway would take is left out. */
+/** Filters of the URL, without invalid ones. */
 function filtersOf(search: PageSearch): RequestFilters {
-  const asked: PageSearch = { ...search, ...(search.failed === 'yes' && { outcome: 'failed' }), failed: undefined };
-  const takes = (name: string, value: string) =>
+  const all: PageSearch = { ...search, ...(search.failed === 'yes' && { outcome: 'failed' }), failed: undefined };
+  const isValid = (name: string, value: string) =>
     name === 'status' ? /^[1-5](\d\d|xx)$/.test(value) : name !== 'outcome' || isOutcome(value);
   return Object.fromEntries(
     NAMES.flatMap((name) => {
-      const value = asked[name]?.trim();
-      return value && takes(name, value) ? [[name, value]] : [];
+      const value = all[name]?.trim();
+      return value && isValid(name, value) ? [[name, value]] : [];
     }),
   );
 }
 
 type RequestRow = AnswerOf<'listRequests'>['requests'][number];
 
-/** More than this many are not kept: the list below has them. */
+/** Live requests kept in memory; the list below has older ones. */
 const KEPT_MAX = 200;
 
-/** How the live list is doing: `mending` while it tries to get back, `ended` where it will not. */
-type LiveState = 'off' | 'opening' | 'live' | 'mending' | 'ended';
+/** State of the live view. */
+type LiveState = 'off' | 'opening' | 'live' | 'reconnecting' | 'ended';
 
-/** New requests that fit, the newest first, while `is_on`. What was missed in between comes when the connection is back. */
+/** New matching requests, newest first, while `is_on`. After a reconnect the server sends the missed ones. */
 function useLive(
   filters: RequestFilters,
   is_on: boolean,
 ): { readonly rows: readonly RequestRow[]; readonly state: LiveState } {
   const [rows, setRows] = useState<readonly RequestRow[]>([]);
   const [state, setState] = useState<LiveState>('off');
-  const { since: _since, until: _until, ...wanted } = filters;
-  const address = addressOf('watchRequests', wanted);
+  const { since: _since, until: _until, ...live_filters } = filters;
+  const address = addressOf('watchRequests', live_filters);
   const waiting = useRef<RequestRow[]>([]);
   useEffect(() => {
     setRows([]);
@@ -127,18 +127,18 @@ function useLive(
     if (!is_on) return setState('off');
     setState('opening');
     const source = new EventSource(address);
-    // Many may come at once: they are drawn together.
+    // Batches renders when many requests arrive at once.
     const timer = setInterval(() => {
       const fresh = waiting.current.splice(0).reverse();
       if (fresh.length > 0) setRows((before) => [...fresh, ...before].slice(0, KEPT_MAX));
     }, 400);
     source.onopen = () => setState('live');
-    source.onerror = () => setState(source.readyState === EventSource.CLOSED ? 'ended' : 'mending');
+    source.onerror = () => setState(source.readyState === EventSource.CLOSED ? 'ended' : 'reconnecting');
     source.addEventListener('request', ({ data }) => {
       try {
         waiting.current.push(JSON.parse(data) as RequestRow);
       } catch {
-        // Half an event, of a connection that was cut.
+        // A truncated event of a closed connection.
       }
     });
     source.addEventListener('ended', () => {
@@ -160,7 +160,7 @@ function resultOf({ status, error, aborted }: Ended): readonly [tone: Tone, word
   if (status === null) return ['plain', 'no status'];
   if (status < 400) return ['good', String(status)];
   if (error === null) return ['alarm', `${status} failed`];
-  return status < 500 ? ['warn', `${status} refused`] : ['alarm', `${status} given up`];
+  return status < 500 ? ['warn', `${status} refused`] : ['alarm', `${status} failed`];
 }
 
 function Result({ request }: { request: Ended }) {
@@ -171,7 +171,7 @@ function Result({ request }: { request: Ended }) {
 const NOTHING = <span className="soft">–</span>;
 const count = (of: number | null) => (of === null ? NOTHING : short(of));
 
-/** Requests, the newest first; each opens by the button of its time. */
+/** Columns of the list; the time opens a request. */
 const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
   { title: 'Time', cell: 'at' },
   is_admin
@@ -190,7 +190,7 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
   {
     title: 'Upstream',
     cell: ({ upstream, attempts }) =>
-      upstream === null ? NOTHING : say`${upstream}${attempts > 1 && soft(` after ${attempts - 1} other`)}`,
+      upstream === null ? NOTHING : say`${upstream}${attempts > 1 && soft(` after ${attempts - 1} failed`)}`,
   },
   { title: 'In', cell: ({ input_tokens }) => count(input_tokens), is_number: true },
   {
@@ -207,7 +207,7 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
         NOTHING
       ) : (
         <>
-          {cost_estimated && <span title="Estimated: the upstream did not say what was used">≈ </span>}
+          {cost_estimated && <span title="Estimated: the upstream did not report usage">≈ </span>}
           {usd(cost_usd)}
         </>
       ),
@@ -217,12 +217,12 @@ const columnsFor = (is_admin: boolean): Columns<RequestRow> => [
 ];
 const COLUMNS = { admin: columnsFor(true), own: columnsFor(false) };
 
-/** The model a client asked for, what the upstream was asked for and what answered, each where it is another name. */
+/** Requested, sent and answering model, where they differ. */
 function ModelPath({ request: { asked_model, sent_model, answered_model } }: { request: RequestRow }) {
-  const asked = [asked_model, sent_model, answered_model].filter((name) => name !== null);
-  const names = asked.filter((name, i) => i === 0 || name !== asked[i - 1]);
+  const all = [asked_model, sent_model, answered_model].filter((name) => name !== null);
+  const names = all.filter((name, i) => i === 0 || name !== all[i - 1]);
   if (names.length === 0) return NOTHING;
-  const words = 'What the client asked for, and what was sent or answered under another name';
+  const words = 'Requested model, then the model sent upstream or answering';
   return (
     <span className="any" title={names.length === 1 ? undefined : words}>
       {names.join(' → ')}
@@ -237,13 +237,13 @@ const ENDS: Readonly<Record<Trace['stages'][number]['end'], readonly [words: str
   ran: ['ran', 'plain'],
   answered: ['answered', 'good'],
   skipped: ['skipped', 'plain'],
-  shadow: ['shadow: only recorded', 'info'],
-  refused: ['refused it', 'warn'],
+  shadow: ['shadow', 'info'],
+  refused: ['refused', 'warn'],
   failed: ['failed', 'alarm'],
-  left_out: ['failed and was left out', 'alarm'],
+  left_out: ['failed, skipped', 'alarm'],
 };
 
-/** Every decision about a request, in the order in which it was made. */
+/** Decision trace of a request, in order. */
 function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | null }) {
   const { rules, attempts, dropped, shadow, config } = trace;
   const routing = rules.filter(({ kind }) => kind === 'routing');
@@ -256,7 +256,7 @@ function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | n
       {attempts.length + dropped.length > 0 && (
         <Part title="Attempts">
           <Lines of={attempts.map(({ words }) => words)} />
-          <Lines of={dropped.map((words) => `Not asked: ${words}`)} className="bare stack any soft" />
+          <Lines of={dropped.map((words) => `Not tried: ${words}`)} className="bare stack any soft" />
         </Part>
       )}
       {routing.length > 0 && (
@@ -270,7 +270,7 @@ function TraceView({ trace, refused_by }: { trace: Trace; refused_by: string | n
         </Part>
       )}
       {shadow.length > 0 && (
-        <Part title="Would have acted, but is in shadow mode">
+        <Part title="Shadow mode: would have acted">
           <Lines of={shadow} />
         </Part>
       )}
@@ -283,18 +283,18 @@ function Limits({ trace: { limits } }: { trace: Trace }) {
   const { is_admin } = useSession().person;
   if (limits.length === 0) return null;
   return (
-    <Part title={limits.every(({ refused }) => refused) ? 'Limits without room' : 'Limits'}>
+    <Part title={limits.every(({ refused }) => refused) ? 'Exceeded limits' : 'Limits'}>
       <ul className="bare stack">
         {limits.map(({ rule, scope, key, limit, spent, reserved, after, resets_at, words, changed }) => (
           <li key={`${rule} ${scope} ${key}`}>
             <Meter label={rule} words={words} share={limit > 0 ? (after ?? spent + reserved) / limit : 1} />
             {changed !== null && <p className="small">{changed}</p>}
             <p className="soft small">
-              {resets_at !== null && say`Begins again ${longAt(resets_at)}. `}
+              {resets_at !== null && say`Resets ${longAt(resets_at)}. `}
               {(scope === 'user' || scope === 'team') && is_admin && (
-                <To page={['/limits', { [scope]: key }]}>See this limit, or grant more</To>
+                <To page={['/limits', { [scope]: key }]}>Show or raise this limit</To>
               )}
-              {!is_admin && <To page={['/limits']}>See your limits</To>}
+              {!is_admin && <To page={['/limits']}>Show your limits</To>}
             </p>
           </li>
         ))}
@@ -306,7 +306,7 @@ function Limits({ trace: { limits } }: { trace: Trace }) {
 function Stages({ trace: { stages, pipeline } }: { trace: Trace }) {
   if (stages.length === 0) return null;
   return (
-    <Part title={pipeline === null ? 'Stages' : `Stages of the pipeline ${pipeline}`}>
+    <Part title={pipeline === null ? 'Stages' : `Stages of pipeline ${pipeline}`}>
       <ol className="requests-stages bare ruled">
         {stages.map(({ id, end, ms, condition, reasons, file, line }) => {
           const [words, tone] = ENDS[end];
@@ -332,7 +332,7 @@ function Reasons({ reasons }: { reasons: readonly Reason[] }) {
   return <Lines of={lines} className="requests-reasons bare any" />;
 }
 
-const HELD = (held: boolean | null) => (held === null ? 'not asked' : held ? 'applied' : 'did not apply');
+const matchWords = (held: boolean | null) => (held === null ? 'not evaluated' : held ? 'matched' : 'did not match');
 
 interface RulesProps {
   readonly rules: Trace['rules'];
@@ -347,7 +347,7 @@ function Rules({ rules, version, decided }: RulesProps) {
       {rules.map(({ name, mode, held, condition, effect, reasons, file, line }) => (
         <li key={name} className={name === decided ? 'decided' : undefined}>
           <p>
-            {name === decided ? <Badge tone="info">decided</Badge> : soft(HELD(held))} <strong>{name}</strong>{' '}
+            {name === decided ? <Badge tone="info">decided</Badge> : soft(matchWords(held))} <strong>{name}</strong>{' '}
             {mode === 'shadow' && '(shadow) '}
             {effect}
           </p>
@@ -371,25 +371,25 @@ function Rules({ rules, version, decided }: RulesProps) {
 function Version({ trace: { config, rules_known } }: { trace: Trace }) {
   const { is_admin } = useSession().person;
   if (config === null) {
-    return <p className="soft small">This record is of a time when stages and limits were not kept.</p>;
+    return <p className="soft small">This record predates recorded stages and limits.</p>;
   }
   const name = <code>{config}</code>;
   return (
     <p className="soft small">
-      Decided by the configuration{' '}
+      Decided by configuration{' '}
       {is_admin && rules_known ? <To page={['/config', { version: config }]}>{name}</To> : name}
-      {rules_known ? '.' : ', which is not in force any more: how its rules are worded is not known here.'}
+      {rules_known ? '.' : ', which is no longer active; its rules are not available.'}
     </p>
   );
 }
 
-/** What would become of the request by the configuration in force, asked for on demand. */
+/** Replay of the request under the active configuration, on demand. */
 function WhatIf({ id }: { id: string }) {
-  const [is_asked, ask] = useState(false);
-  const query = useOperation('explainRequest', { id }, { enabled: is_asked });
+  const [is_enabled, enable] = useState(false);
+  const query = useOperation('explainRequest', { id }, { enabled: is_enabled });
   return (
-    <Part title="And now?">
-      {is_asked ? (
+    <Part title="Replay">
+      {is_enabled ? (
         <div aria-live="polite">
           <Loaded query={query} lines={3}>
             {(replay) => <Replay replay={replay} />}
@@ -397,9 +397,9 @@ function WhatIf({ id }: { id: string }) {
         </div>
       ) : (
         <>
-          <p className="soft">By the rules and limits as they are at this moment. Nothing is sent.</p>
+          <p className="soft">Evaluates the request with the current rules and limits. Nothing is sent.</p>
           <div>
-            <Button onClick={() => ask(true)}>What would happen now?</Button>
+            <Button onClick={() => enable(true)}>What would happen now?</Button>
           </div>
         </>
       )}
@@ -419,7 +419,7 @@ function Replay({ replay: { words, limits, rules, upstreams } }: { replay: Answe
           .filter(({ held }) => held !== null)
           .map(({ name, held, effect, reasons }) => (
             <>
-              The rule {name} {held ? `holds: ${effect}` : 'does not hold'}
+              Rule {name} {held ? `matches: ${effect}` : 'does not match'}
               <Reasons reasons={reasons} />
             </>
           ))}
@@ -431,11 +431,11 @@ function Replay({ replay: { words, limits, rules, upstreams } }: { replay: Answe
 
 type Found = AnswerOf<'getRequest'>;
 
-/** One request beside the list: why it ended so, then everything that decided. */
+/** One request: its outcome and decision trace. */
 function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
   const query = useOperation('getRequest', { id });
   return (
-    <Panel kind="drawer" onClose={onClose} title="Why this request ended this way">
+    <Panel kind="drawer" onClose={onClose} title="Request">
       <Loaded query={query} lines={12}>
         {({ request, trace, ledger, record }) => (
           <div key={id} className="stack far any flush">
@@ -452,9 +452,9 @@ function RequestDrawer({ id, onClose }: { id: string; onClose: () => void }) {
             <WhatIf id={request.id} />
             <Ledger rows={ledger} />
             <details>
-              <summary>The record as it was kept</summary>
-              <p className="soft small">No text of a prompt is in it.</p>
-              <CopyBlock label="The record" text={JSON.stringify(record, null, 2)} />
+              <summary>Audit record</summary>
+              <p className="soft small">It contains no prompt text.</p>
+              <CopyBlock label="Audit record" text={JSON.stringify(record, null, 2)} />
             </details>
           </div>
         )}
@@ -477,37 +477,37 @@ function RequestFacts({ request }: { request: RequestRow }) {
           (team !== null || project !== null) && [team ?? 'no team', project ?? 'no project'].join(', '),
         Token: token_id !== null && user !== null && <To page={['/tokens', { user }]}>{token_name ?? token_id}</To>,
         Client: client !== null && `${client} ${client_version ?? ''}`,
-        Took: `${took(duration_ms)}${ttfb_ms === null ? '' : `, first byte after ${took(ttfb_ms)}`}`,
+        Duration: `${took(duration_ms)}${ttfb_ms === null ? '' : `, first byte after ${took(ttfb_ms)}`}`,
         Tokens:
           input_tokens === null
-            ? 'none were counted'
-            : say`${num(input_tokens)} in, ${num(cache_read_tokens ?? 0)} from the cache, ${num(cache_write_tokens ?? 0)} into it, ${num(output_tokens ?? 0)} out`,
+            ? 'not counted'
+            : say`${num(input_tokens)} input, ${num(cache_read_tokens ?? 0)} cache read, ${num(cache_write_tokens ?? 0)} cache write, ${num(output_tokens ?? 0)} output`,
         Cost: cost_usd !== null && say`${usd(cost_usd)}${cost_estimated && ' (estimated)'}`,
       }}
     />
   );
 }
 
-/** Client asked, gateway sent, provider returned. */
+/** Requested, sent and returned model. */
 function Path({ request, bytes }: { request: RequestRow; bytes: string | null }) {
   const { asked_model, sent_model, answered_model, upstream, client, attempts } = request;
   const steps = [
-    [`${client ?? 'The client'} asked for`, asked_model],
-    // A request that was refused on its way has a route, and was sent nowhere.
+    [`${client ?? 'Client'} requested`, asked_model],
+    // A refused request may have a route without having been sent.
     ...(attempts === 0
-      ? [[upstream === null ? 'The gateway asked' : `Meant for ${upstream}`, 'not sent']]
+      ? [[upstream === null ? 'Sent upstream' : `Routed to ${upstream}`, 'not sent']]
       : [
-          [`The gateway asked ${upstream ?? 'nobody'} for`, sent_model],
-          [`${upstream ?? 'Nobody'} answered with`, answered_model],
+          [`Sent to ${upstream ?? 'no upstream'}`, sent_model],
+          [`Answered by ${upstream ?? 'no upstream'}`, answered_model],
         ]),
   ];
   return (
-    <Part title="Asked, sent, answered">
+    <Part title="Models">
       <ol className="bare fitted any">
         {steps.map(([who, what]) => (
           <li key={who} className="stack near framed">
             <span className="soft small">{who}</span>
-            <strong>{what ?? 'nothing'}</strong>
+            <strong>{what ?? 'none'}</strong>
           </li>
         ))}
       </ol>
@@ -519,21 +519,21 @@ function Path({ request, bytes }: { request: RequestRow; bytes: string | null })
 function Ledger({ rows: [first, ...later] }: { rows: Found['ledger'] }) {
   if (first === undefined) return null;
   const { cost_from } = first;
-  const source = cost_from === 'upstream' ? 'what the upstream reported' : (cost_from ?? 'an unknown source');
+  const source = cost_from === 'upstream' ? 'usage of the upstream' : (cost_from ?? 'unknown source');
   const total = later.reduce((sum, { cost_usd }) => sum + cost_usd, first.cost_usd);
   const line = ({ cost_usd, at }: Found['ledger'][number], words: string) =>
     say`${usd(cost_usd)}${words}, ${longAt(at)}`;
   return (
     <Part title="Charged">
       <Lines
-        of={[line(first, `, by ${source}`), ...later.map((row) => line(row, ` put right by ${row.by ?? 'somebody'}`))]}
+        of={[line(first, `, by ${source}`), ...later.map((row) => line(row, ` adjusted by ${row.by ?? 'unknown'}`))]}
       />
-      {later.length > 0 && <p>Together {usd(total)}.</p>}
+      {later.length > 0 && <p>Total {usd(total)}.</p>}
     </Part>
   );
 }
 
-/** Which requests there were, and why each ended as it did. */
+/** Requests page: the list with filters, a live view, and decision traces. */
 export function Page() {
   const { person, time_zone } = useSession();
   const [search, change] = usePageSearch();
@@ -546,7 +546,7 @@ export function Page() {
     <>
       <PageHead
         title="Requests"
-        intro={`${person.is_admin ? 'Every request' : 'Your requests'}, and why each was served, refused or priced as it was. Times are ${time_zone}.`}
+        intro={`${person.is_admin ? 'All requests' : 'Your requests'} with their routing, refusals and costs. Times are in ${time_zone}.`}
       >
         <Button aria-pressed={is_live} onClick={() => change({ live: is_live ? undefined : 'yes' })}>
           <Icon name={is_live ? 'pause' : 'play'} />
@@ -572,23 +572,23 @@ export function Page() {
 
 const LIVE_WORDS: Readonly<Record<LiveState, readonly [tone: Tone, words: string]>> = {
   off: ['plain', ''],
-  opening: ['plain', 'Live view begins.'],
+  opening: ['plain', 'Connecting.'],
   live: ['good', 'Live: new requests appear at the top.'],
-  mending: ['warn', 'The connection was lost; it is being mended, and what was missed comes then.'],
-  ended: ['alarm', 'The live view has ended: your session is over, or too many are open. Stop it and begin again.'],
+  reconnecting: ['warn', 'Connection lost, reconnecting. Missed requests will follow.'],
+  ended: ['alarm', 'The live view has ended: your session is over, or too many are open. Stop and start it again.'],
 };
 
 const PAGE_ROWS = 50;
 
-/** What was listed so far and the way further back, below what came since. */
+/** List of requests with infinite scrolling, below the live ones. */
 function List({ input, live_rows }: { input: object; live_rows: readonly RequestRow[] }) {
   const [search, change] = usePageSearch();
   const { is_admin } = useSession().person;
-  const question = { ...input, limit: PAGE_ROWS };
+  const page_input = { ...input, limit: PAGE_ROWS };
   const query = useInfiniteQuery<AnswerOf<'listRequests'>, ProblemError>({
-    queryKey: ['listRequests', question],
+    queryKey: ['listRequests', page_input],
     queryFn: ({ pageParam, signal }) =>
-      call('listRequests', { ...question, ...(typeof pageParam === 'string' && { after: pageParam }) }, signal),
+      call('listRequests', { ...page_input, ...(typeof pageParam === 'string' && { after: pageParam }) }, signal),
     initialPageParam: undefined,
     getNextPageParam: ({ next }) => next,
   });
@@ -620,7 +620,7 @@ function List({ input, live_rows }: { input: object; live_rows: readonly Request
           </Button>
           {last.searched_to !== null && (
             <span className="soft small">
-              Looked back to <TimeText at={last.searched_to} form="long" />.
+              Searched back to <TimeText at={last.searched_to} form="long" />.
             </span>
           )}
         </div>
@@ -631,11 +631,9 @@ function List({ input, live_rows }: { input: object; live_rows: readonly Request
 
 function Nothing({ is_filtered }: { is_filtered: boolean }) {
   if (is_filtered) {
-    return <EmptyState title="No request is like this.">Take a filter away, or look at a longer time.</EmptyState>;
+    return <EmptyState title="No matching requests">Remove a filter or choose a longer period.</EmptyState>;
   }
   return (
-    <EmptyState title="There are no requests yet.">
-      Set up a client with an access token; its first request appears here within a second.
-    </EmptyState>
+    <EmptyState title="No requests yet">Set up a client; its first request appears here within a second.</EmptyState>
   );
 }

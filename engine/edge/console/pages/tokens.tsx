@@ -34,20 +34,20 @@ const LIVES: readonly Option[] = [
 ];
 const EXPIRES = { label: 'Expires', initial: String(90 * DAY_SECONDS) } as const;
 
-/** How long a token that was replaced works on. */
+/** Grace periods of a replaced token. */
 const OVERLAPS: readonly Option[] = [
-  [String(DAY_SECONDS), 'for a day'],
-  ['3600', 'for an hour'],
-  [String(7 * DAY_SECONDS), 'for a week'],
-  ['0', 'not at all: it leaked'],
+  [String(DAY_SECONDS), 'a day'],
+  ['3600', 'an hour'],
+  [String(7 * DAY_SECONDS), 'a week'],
+  ['0', 'revoked at once (leaked)'],
 ];
 
-/** What states look like, and what they mean where their word alone does not say. */
+/** Colours of states, and explanations where needed. */
 const STATES: Readonly<Record<ServiceToken['state'] | Token['state'], readonly [tone: Tone, means?: string]>> = {
   active: ['good'],
-  replaced: ['info', 'Works until it expires; another has taken its place.'],
+  replaced: ['info', 'Rotated; valid until it expires.'],
   suspended: ['warn', 'Refused until its owner signs in again.'],
-  unowned: ['warn', 'Its owner is no administrator any more; rotate it to take it over.'],
+  unowned: ['warn', 'Its owner is no longer an administrator; rotate it to take it over.'],
   revoked: ['plain'],
   expired: ['plain'],
 };
@@ -63,7 +63,7 @@ function State({ token, children }: { token: Token | ServiceToken; children?: Re
   );
 }
 
-/** What can be done to each token that is in force. */
+/** Actions on an active token. */
 const ACTIONS: Column<Token | ServiceToken> = {
   title: 'Actions',
   cell: (token) =>
@@ -88,12 +88,12 @@ interface Made {
   readonly group?: string;
 }
 
-/** A token that has just been made, for the only time it is shown; one of a group with how clients are set up with it. */
+/** Shows a new token, once; an access token with client setup. */
 function MadeDialog({ made, title, onClose }: { made: Made; title: string; onClose?: () => void }) {
   return (
     <Panel onClose={onClose} title={title}>
       <p>
-        <strong>Copy it now.</strong> It is shown this once, and kept nowhere.
+        <strong>Copy it now.</strong> It is not stored and cannot be shown again.
       </p>
       <CopyBlock text={made.token} label="The new token" />
       {made.group !== undefined && <NextSteps group={made.group} />}
@@ -130,7 +130,7 @@ interface TokenDialog {
 
 const isOfModels = (token: Token | ServiceToken): token is Token => 'group' in token;
 
-/** Puts a new token in the place of one, which works on for a while. */
+/** Rotates a token; the old one stays valid for a grace period. */
 function RotateDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
   return (
@@ -139,28 +139,28 @@ function RotateDialog({ token }: TokenDialog) {
       input={{ id: token.id }}
       fields={{
         overlap_seconds: {
-          label: 'The old one works on',
+          label: 'Old token stays valid for',
           options: OVERLAPS,
-          hint: 'Long enough to bring the new one everywhere.',
+          hint: 'Long enough to deploy the new token everywhere.',
         },
       }}
       done={(made) => ({
         shows: <MadeDialog made={made} title={`New token ${of_models ? 'for' : 'of'} ${made.name}`} />,
       })}
       title={of_models ? `Rotate ${token.name}` : `Rotate the token of ${token.name}`}
-      action="Make the new token"
+      action="Create the new token"
     >
       <p>
         {of_models
-          ? 'A new token with the same owner, group, name and end takes the place of this one.'
-          : 'A new token with the same name and rights takes its place, and you answer for it.'}
+          ? 'Creates a new token with the same owner, group, name and expiry.'
+          : 'Creates a new token with the same name and scopes; you become its owner.'}
       </p>
       {of_models && <Used token={token} />}
     </OperationForm>
   );
 }
 
-/** Ends a token, and says what stops working. */
+/** Revokes a token, after a warning. */
 function RevokeDialog({ token }: TokenDialog) {
   const of_models = isOfModels(token);
   return (
@@ -169,7 +169,7 @@ function RevokeDialog({ token }: TokenDialog) {
       input={{ id: token.id }}
       done={(answer) => {
         if (!of_models) return [`Revoked the token of ${token.name}.`];
-        const others = 'also_revoked' in answer && answer.also_revoked.length > 0 ? ', and what it replaced' : '';
+        const others = 'also_revoked' in answer && answer.also_revoked.length > 0 ? ' and the tokens it replaced' : '';
         return [`Revoked ${token.name} of ${token.user}${others}.`];
       }}
       title={of_models ? `Revoke ${token.name}` : `Revoke the token of ${token.name}`}
@@ -179,15 +179,15 @@ function RevokeDialog({ token }: TokenDialog) {
       {of_models ? (
         <>
           <p>
-            Every client that uses <code>{token.prefix}…</code> of {token.user} is refused within a second. This cannot
-            be taken back; to change the token without a break, rotate it.
+            Clients that use <code>{token.prefix}…</code> of {token.user} are refused within a second. This cannot be
+            undone; to replace the token without downtime, rotate it.
           </p>
           <Used token={token} />
         </>
       ) : (
         <p>
-          Programs that use <code>{token.prefix}…</code> may no more: {token.scopes.join(', ')}. This cannot be taken
-          back.
+          Programs that use <code>{token.prefix}…</code> lose these scopes: {token.scopes.join(', ')}. This cannot be
+          undone.
         </p>
       )}
     </OperationForm>
@@ -195,7 +195,7 @@ function RevokeDialog({ token }: TokenDialog) {
 }
 
 function Used({ token: { last_used_at } }: { token: Token }) {
-  if (last_used_at === null) return <p className="soft">It was never used, so nothing stops working.</p>;
+  if (last_used_at === null) return <p className="soft">Never used.</p>;
   return (
     <p className="soft">
       Last used <TimeText at={last_used_at} form="relative" />, <TimeText at={last_used_at} form="long" />.
@@ -207,39 +207,43 @@ interface Creating {
   readonly onClose: () => void;
 }
 
-/** Makes an access token: what it is for, which models it opens, how long it lives; then shows it once. */
+/** Creates an access token and shows it once. */
 function CreateDialog({ group: wanted, onClose }: Creating & { group: string | undefined }) {
   const { person, sign_in } = useSession();
   const groups = useOperation('listTokenGroups', {});
   const open = groups.data?.token_groups.filter(({ may_make }) => may_make) ?? [];
   const names = open.map(({ name }) => name);
   const chosen = (group = wanted) => open.find(({ name }) => name === group) ?? open[0];
-  // Whoever came by the link of a command is nobody who could own a token.
+  // A session by link is not a person and cannot own a token.
   const must = sign_in === 'link';
-  const opens = (models: readonly string[] = []) =>
-    models.length === 0 ? 'Opens no model.' : `Opens ${models.join(', ')}.`;
+  const modelsOf = (models: readonly string[] = []) => `Models: ${models.join(', ') || 'none'}.`;
   const owner = {
     label: 'Owner',
     required: must,
     placeholder: must ? undefined : person.email,
-    hint: 'A person, or the address of a machine such as ci@example.com. Somebody who has not signed in yet is let in under People afterwards.',
+    hint: 'E-mail address of a person, or of a machine such as ci@example.com. To let the person sign in later, reassign the address under People.',
   };
   return (
     <OperationForm
       operation="createToken"
       fields={({ group }) => ({
         name: {
-          label: 'What is it for?',
-          hint: 'Such as the device it will live on: laptop.',
+          label: 'Name',
+          hint: 'Device or purpose, such as laptop.',
           maxLength: 120,
         },
         ...(open.length > 0 && {
-          group: { label: 'Token group', options: names, initial: chosen()!.name, hint: opens(chosen(group)!.models) },
+          group: {
+            label: 'Token group',
+            options: names,
+            initial: chosen()!.name,
+            hint: modelsOf(chosen(group)!.models),
+          },
         }),
         expires_in_seconds: { ...EXPIRES, options: [...LIVES, ['', 'never']] },
         ...(person.is_admin && {
           user: owner,
-          team: { label: 'Team whose limits it shares' },
+          team: { label: 'Team (for limits and usage)' },
           project: { label: 'Project' },
         }),
       })}
@@ -263,7 +267,7 @@ function CreateDialog({ group: wanted, onClose }: Creating & { group: string | u
           {field('expires_in_seconds')}
           {person.is_admin && (
             <details open={must || undefined}>
-              <summary>{must ? 'Whose it is' : 'For somebody else, a team or a project'}</summary>
+              <summary>{must ? 'Owner' : 'Another owner, a team or a project'}</summary>
               <div className="stack">{['user', 'team', 'project'].map(field)}</div>
             </details>
           )}
@@ -273,31 +277,31 @@ function CreateDialog({ group: wanted, onClose }: Creating & { group: string | u
   );
 }
 
-/** What each scope allows; the compiler asks for the words of a new one. */
+/** Descriptions of scopes. */
 const SCOPES: Readonly<Record<ServiceScope, string>> = {
   'tokens:read': 'see access tokens and token groups',
-  'tokens:write': 'make, rotate and revoke access tokens',
+  'tokens:write': 'create, rotate and revoke access tokens',
   'sessions:read': 'see sessions',
   'sessions:write': 'end sessions',
   'people:read': 'see people and refused sign-ins',
-  'people:write': 'deprovision and rebind people',
+  'people:write': 'deprovision and reassign people',
   'limits:read': 'see limits and grants',
-  'limits:write': 'set limits, give and revoke grants',
+  'limits:write': 'set limits, grant and revoke temporary raises',
   'upstreams:read': 'see upstreams',
   'upstreams:write': 'drain and resume upstreams',
   'usage:read': 'see usage and costs',
-  'requests:read': 'see requests and how they were decided',
-  'changes:read': 'see who changed what',
+  'requests:read': 'see requests and their decision traces',
+  'changes:read': 'see the audit log of changes',
 };
 
-/** Makes a service token: for which program, with which rights; then shows it once. */
+/** Creates a service token and shows it once. */
 function CreateServiceToken({ onClose }: Creating) {
   return (
     <OperationForm
       operation="createServiceToken"
       fields={{
-        name: { label: 'Which program is it for?', hint: 'Such as the nightly cost report.' },
-        scopes: { label: 'What may it do?', choices: SCOPES },
+        name: { label: 'Program', hint: 'Such as nightly cost report.' },
+        scopes: { label: 'Scopes', choices: SCOPES },
         expires_in_seconds: { ...EXPIRES, options: LIVES },
       }}
       done={(made) => ({
@@ -317,8 +321,8 @@ function TokenGroups() {
       <Loaded query={query} lines={4}>
         {({ token_groups }) =>
           token_groups.length === 0 ? (
-            <EmptyState title="You are a member of no token group">
-              An administrator adds one of your groups to the members of a token group in gateway.yaml.
+            <EmptyState title="You are not in any token group">
+              Ask your administrator to add one of your groups to a token group in gateway.yaml.
             </EmptyState>
           ) : (
             <ul className="fitted wide bare any">
@@ -333,7 +337,7 @@ function TokenGroups() {
   );
 }
 
-/** As many models as are named before the rest is counted. */
+/** Models listed before the rest is counted. */
 const NAMED = 6;
 
 function Group({ group }: { group: TokenGroup }) {
@@ -350,11 +354,11 @@ function Group({ group }: { group: TokenGroup }) {
           <Badge tone="warn">Not in gateway.yaml</Badge>
         </p>
       )}
-      <p>{models.length === 0 ? 'Opens no model.' : `Opens ${models.slice(0, NAMED).join(', ')}${more}.`}</p>
+      <p>{models.length === 0 ? 'No models.' : `Models: ${models.slice(0, NAMED).join(', ')}${more}.`}</p>
       <p className="soft small">{whoMayMake(group, is_admin)}</p>
       <p className="small">
         <button type="button" className="row-button" onClick={() => change({ group: name, after: undefined })}>
-          {counted(in_force, 'token')} in force
+          {counted(in_force, 'active token')}
         </button>
         {suspended > 0 && `, ${suspended} of them suspended`}
         {last_used_at !== null && say`, last used ${ago(last_used_at)}`}
@@ -377,23 +381,23 @@ function whoMayMake(
   { is_configured, members, is_for_everybody_else, may_make }: TokenGroup,
   is_admin: boolean,
 ): string {
-  if (!is_configured) return 'Its tokens may use nothing; revoke them, or add the group again.';
-  if (!is_admin) return may_make ? 'You may make tokens in it.' : 'An administrator made your tokens in it.';
-  const who = [...members, ...(is_for_everybody_else ? ['everybody who is in no group'] : [])];
-  return who.length === 0 ? 'Only administrators make tokens in it.' : `May make tokens: ${who.join(', ')}.`;
+  if (!is_configured) return 'Its tokens have no models; revoke them, or add the group again.';
+  if (!is_admin) return may_make ? 'You can create tokens in it.' : 'An administrator created your tokens in it.';
+  const who = [...members, ...(is_for_everybody_else ? ['everyone in no other token group'] : [])];
+  return who.length === 0 ? 'Only administrators can create tokens.' : `Can create tokens: ${who.join(', ')}.`;
 }
 
 const STATE_FILTER: readonly Option[] = [
-  ['in_force', 'in force'],
+  ['in_force', 'not ended'],
   'active',
   'suspended',
-  ['replaced', 'replaced, still working'],
+  ['replaced', 'replaced, still valid'],
   'expired',
   'revoked',
   'all',
 ];
 
-/** Access tokens, the newest first, narrowed by what the address says. */
+/** Access tokens, newest first, with the filters of the URL. */
 function TokenList() {
   const [search, change] = usePageSearch();
   const { is_admin } = useSession().person;
@@ -428,16 +432,16 @@ function TokenList() {
       page={50}
       columns={[...columnsFor(is_admin), ACTIONS]}
       narrowed={[
-        'No token is like that',
+        'No matching tokens',
         <Button
           key="all"
           kind="quiet"
           onClick={() => change({ user: '', group: '', search: '', state: '', after: '' })}
         >
-          Show all that are in force
+          Clear filters
         </Button>,
       ]}
-      empty={['There are no tokens yet', 'Create one for each device or purpose.']}
+      empty={['No tokens yet', 'Create one per device or purpose.']}
     />
   );
 }
@@ -468,7 +472,7 @@ function columnsFor(is_admin: boolean): Columns<Token> {
       cell: ({ user, self_service, created_by }) => (
         <>
           <To page={['/people', { user }]}>{user}</To>
-          {!self_service && <span className="line soft small">made by {created_by}</span>}
+          {!self_service && <span className="line soft small">created by {created_by}</span>}
         </>
       ),
     },
@@ -479,7 +483,7 @@ function columnsFor(is_admin: boolean): Columns<Token> {
         <State token={token}>
           {token.suspends_at !== null && (
             <span className="line soft small">
-              is suspended <TimeText at={token.suspends_at} form="relative" /> unless its owner signs in
+              suspended <TimeText at={token.suspends_at} form="relative" /> unless its owner signs in
             </span>
           )}
         </State>
@@ -492,15 +496,15 @@ function columnsFor(is_admin: boolean): Columns<Token> {
 
 const SERVICE_COLUMNS: Columns<ServiceToken> = [
   { title: 'Program', cell: (token) => <Named token={token} /> },
-  { title: 'May', cell: 'scopes' },
-  { title: 'Answers for it', cell: ({ owner, created_by }) => owner ?? created_by },
+  { title: 'Scopes', cell: 'scopes' },
+  { title: 'Owner', cell: ({ owner, created_by }) => owner ?? created_by },
   { title: 'State', cell: (token) => <State token={token} /> },
   { title: 'Last used', cell: ({ last_used_at }) => <When at={last_used_at} /> },
   { title: 'Expires', cell: ({ expires_at }) => <TimeText at={expires_at} form="relative" /> },
   ACTIONS,
 ];
 
-/** Access tokens per group, and for administrators the service tokens of programs. */
+/** Tokens page: access tokens per group, and for administrators service tokens. */
 export function Page() {
   const [search, change] = usePageSearch();
   const { is_admin } = useSession().person;
@@ -512,8 +516,8 @@ export function Page() {
         title="Tokens"
         intro={
           is_admin
-            ? 'Access tokens are for the models; service tokens are for programs that use the admin API.'
-            : 'Credentials for your clients, one for each device or purpose.'
+            ? 'Access tokens are for models, service tokens for programs that use the admin API.'
+            : 'Credentials for your clients, one per device or purpose.'
         }
       >
         <Button kind="primary" onClick={() => change({ create: is_service ? 'service' : 'token' })}>
@@ -535,10 +539,7 @@ export function Page() {
           operation="listServiceTokens"
           title="Service tokens"
           columns={SERVICE_COLUMNS}
-          empty={[
-            'There are no service tokens yet',
-            'A program that reads usage or makes tokens gets one of its own, with no more rights than it needs.',
-          ]}
+          empty={['No service tokens yet', 'Create one per program, with the scopes it needs.']}
         />
       ) : (
         <>

@@ -4,6 +4,7 @@ import { BarChart } from '../parts/bar-chart.tsx';
 import {
   ago,
   Badge,
+  counted,
   EmptyState,
   Facts,
   Lines,
@@ -30,24 +31,28 @@ import { type Column, type Columns, DataTable, ListPage } from '../parts/table.t
 
 type Upstream = AnswerOf<'listUpstreams'>['upstreams'][number];
 type Traffic = AnswerOf<'getUpstreamTraffic'>['upstreams'][number];
-type Trouble = AnswerOf<'listUpstreamTroubles'>['troubles'][number];
+type Incident = AnswerOf<'listUpstreamIncidents'>['incidents'][number];
 
 const STATES: Readonly<Record<Upstream['state'], { word: string; tone: Tone; means: string }>> = {
-  closed: { word: 'As it should be', tone: 'good', means: 'Requests pass.' },
-  open: { word: 'Breaker open', tone: 'alarm', means: 'It failed too often and is left out' },
-  half_open: { word: 'Being tried', tone: 'warn', means: 'One request at a time tries whether it serves again' },
-  limited: { word: 'Limited', tone: 'warn', means: 'It answered 429: the account has no room there' },
+  closed: { word: 'Available', tone: 'good', means: 'Circuit breaker closed' },
+  open: { word: 'Breaker open', tone: 'alarm', means: 'Circuit breaker open after repeated failures' },
+  half_open: { word: 'Probing', tone: 'warn', means: 'Circuit breaker half-open: probe requests only' },
+  limited: {
+    word: 'Rate-limited',
+    tone: 'warn',
+    means: 'It responded 429: the rate limit of the account is exhausted',
+  },
   credential: { word: 'Credential refused', tone: 'alarm', means: 'It refused the credential of the gateway' },
-  model_missing: { word: 'Model missing', tone: 'warn', means: 'It does not have this model' },
+  model_missing: { word: 'Model missing', tone: 'warn', means: 'It does not serve this model' },
   drained: { word: 'Drained', tone: 'info', means: 'It gets no new requests' },
-  unknown: { word: 'Unknown', tone: 'plain', means: 'Nothing is known of it here' },
+  unknown: { word: 'Unknown', tone: 'plain', means: 'This replica has no state of it' },
 };
 
-const TROUBLES: Readonly<Record<Trouble['kind'], string>> = {
-  open: 'Failed too often',
-  unreachable: 'No connection',
+const INCIDENTS: Readonly<Record<Incident['kind'], string>> = {
+  open: 'Breaker open',
+  unreachable: 'Unreachable',
   credential: 'Credential refused',
-  limited: 'Limited (429)',
+  limited: 'Rate-limited (429)',
 };
 
 const SECOND = 1000;
@@ -58,7 +63,7 @@ const UNITS = [
   ['s', SECOND],
 ] as const;
 
-/** How long something lasted, in its two largest units, such as `2 min 5 s`. */
+/** A duration in its two largest units: `2 min 5 s`. */
 function duration(ms: number): string {
   if (ms < SECOND) return `${Math.round(ms)} ms`;
   const at = UNITS.findIndex(([, size]) => ms >= size);
@@ -71,7 +76,7 @@ function duration(ms: number): string {
 
 const routeNames = (names: readonly string[]) => names.map((name) => `"${name}"`).join(', ');
 
-/** Asks why an upstream is to get no new requests, and says first what that leaves without one. */
+/** Drains an upstream; warns about routes without another one. */
 function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upstream }) {
   const left_alone = routes.filter(({ is_last }) => is_last).map((route) => route.name);
   return (
@@ -81,28 +86,28 @@ function DrainDialog({ upstream: { name, routes, in_flight } }: { upstream: Upst
       fields={{
         reason: {
           label: 'Reason',
-          hint: 'Everybody who administers the gateway reads it here. You may leave it out.',
+          hint: 'Optional; shown to all administrators.',
           maxLength: 200,
         },
       }}
       done={({ routes_without_upstream: none }) =>
         none.length === 0
-          ? [`Drained ${name}. Its routes go on with their other upstreams.`]
-          : [`Drained ${name}. Refused from now on: requests of ${routeNames(none)}.`, 'warn']
+          ? [`Drained ${name}. Its routes use their other upstreams.`]
+          : [`Drained ${name}. No upstream is left for ${routeNames(none)}: their requests are refused.`, 'warn']
       }
       title={`Drain ${name}?`}
       action={`Drain ${name}`}
       kind={left_alone.length > 0 ? 'danger' : 'primary'}
     >
       <p>
-        It gets no new requests at any replica until somebody resumes it.
-        {in_flight ? ` ${in_flight} under way at this replica go on` : ' Requests under way go on'} to their end.
+        No replica sends it new requests until it is resumed.
+        {in_flight ? ` ${counted(in_flight, 'request')} in flight at this replica` : ' Requests in flight'} will finish.
       </p>
       {left_alone.length > 0 && (
         <div className="problem" role="alert">
           <p>
-            <strong>No other upstream is left in {left_alone.length === 1 ? 'the route' : 'the routes'}</strong>{' '}
-            {routeNames(left_alone)}: all requests there are refused until it is resumed.
+            <strong>No other upstream for {left_alone.length === 1 ? 'the route' : 'the routes'}</strong>{' '}
+            {routeNames(left_alone)}: their requests are refused until it is resumed.
           </p>
         </div>
       )}
@@ -130,17 +135,17 @@ function ResumeDialog({ upstream: { name, drained, configured } }: { upstream: U
   );
 }
 
-/** The state of an upstream as a badge; where some of its models are not as they should be, that is said. */
+/** State of an upstream, or of its worst model. */
 function StateBadge({ upstream: { state, models, configured, elsewhere } }: { upstream: Upstream }) {
   if (!configured) return <Badge tone="warn">Not in gateway.yaml</Badge>;
   const worst = models.find((model) => STATES[model.state].tone === 'alarm') ?? models[0];
   const { word, tone } = STATES[state === 'closed' && worst !== undefined ? worst.state : state];
   if (state !== 'closed' || models.length + elsewhere.length === 0) return <Badge tone={tone}>{word}</Badge>;
-  if (worst === undefined) return <Badge tone="warn">Trouble at another replica</Badge>;
+  if (worst === undefined) return <Badge tone="warn">Incident at another replica</Badge>;
   return <Badge tone={tone}>{`${word} for ${models.length === 1 ? 'one model' : `${models.length} models`}`}</Badge>;
 }
 
-/** Everything that is the matter with an upstream, a line each; nothing where all is as it should be. */
+/** Incidents of an upstream, one line each. */
 function StateLines({ upstream }: { upstream: Upstream }) {
   const { state, drained, models, elsewhere, breaker, until, last_failure } = upstream;
   const is_well = state === 'closed' || state === 'drained' || state === 'unknown';
@@ -158,11 +163,11 @@ function StateLines({ upstream }: { upstream: Upstream }) {
         )),
         ...elsewhere.map(({ replica, kind, upstream_model, until: end, last }) => {
           const model = upstream_model !== null && say`, ${mono(upstream_model)}`;
-          const why = `${TROUBLES[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
-          return say`Replica ${mono(replica)}${model}: ${why}; left out there until ${timeAt(end)}`;
+          const why = `${INCIDENTS[kind].toLowerCase()}${last === null ? '' : ` (${last})`}`;
+          return say`Replica ${mono(replica)}${model}: ${why}; skipped until ${timeAt(end)}`;
         }),
-        breaker === 'shadow' && 'Its breakers only tell: requests pass whatever they say.',
-        breaker === 'off' && 'It has no breakers.',
+        breaker === 'shadow' && 'Circuit breaker in shadow mode: it blocks no requests.',
+        breaker === 'off' && 'Circuit breaker off.',
       ]}
     />
   );
@@ -186,21 +191,21 @@ const time = (title: string, name: 'p50_ms' | 'p95_ms'): Column<Model> => ({
 });
 
 const MODEL_COLUMNS: Columns<Model> = [
-  { title: 'Model there', cell: ({ upstream_model }) => <code>{upstream_model}</code>, sort: 'upstream_model' },
+  { title: 'Upstream model', cell: ({ upstream_model }) => <code>{upstream_model}</code>, sort: 'upstream_model' },
   count('Attempts', 'attempts'),
   {
-    title: 'Answered',
+    title: 'Served',
     cell: ({ served, attempts }) => share(served / attempts),
     sort: ({ served, attempts }) => served / attempts,
     is_number: true,
   },
   count('Failed', 'failed'),
-  count('Limited', 'limited'),
-  time('Half within', 'p50_ms'),
-  time('95 of 100 within', 'p95_ms'),
+  count('Rate-limited', 'limited'),
+  time('First byte p50', 'p50_ms'),
+  time('First byte p95', 'p95_ms'),
 ];
 
-/** A time of which traffic is shown, as the answer tells it. */
+/** Period of traffic, with the length of its buckets. */
 type Span = Pick<AnswerOf<'getUpstreamTraffic'>, 'since' | 'until' | 'part_seconds'>;
 
 interface TrafficProps {
@@ -208,7 +213,7 @@ interface TrafficProps {
   readonly span: Span;
 }
 
-/** Attempts over time by what came of them; the same as a table on demand. */
+/** Attempts over time by outcome. */
 function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
   const { time_zone } = useSession();
   const timeOf = (part: number) =>
@@ -223,7 +228,7 @@ function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
     <div className="upstream-bars stack">
       <BarChart
         label={`Attempts at ${upstream}`}
-        series={['Passed', 'Limited', 'Failed']}
+        series={['Served', 'Rate-limited', 'Failed']}
         bars={bars}
         format={String}
       />
@@ -236,12 +241,12 @@ function TrafficBars({ traffic: { upstream, parts }, span }: TrafficProps) {
 
 interface Shown {
   readonly upstream: Upstream;
-  /** Absent until it is known. */
+  /** Absent while it loads. */
   readonly traffic: Traffic | undefined;
   readonly span: Span | undefined;
 }
 
-/** One upstream: how it is, what went there, which routes need it, and the way to take it out. */
+/** One upstream: state, traffic, routes, drain and resume. */
 function UpstreamCard({ upstream, traffic, span }: Shown) {
   const { name, drained, in_flight, routes } = upstream;
   const id = useId();
@@ -262,7 +267,7 @@ function UpstreamCard({ upstream, traffic, span }: Shown) {
         )}
       </header>
       <StateLines upstream={upstream} />
-      {span !== undefined && traffic === undefined && <p className="soft">Nothing went there in this time.</p>}
+      {span !== undefined && traffic === undefined && <p className="soft">No requests in this period.</p>}
       {span !== undefined && traffic !== undefined && (
         <>
           <Figures traffic={traffic} span={span} in_flight={in_flight} />
@@ -292,18 +297,18 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
         look="cells large"
         of={{
           Attempts: say`${num(attempts)}${ofAll(traffic.share, ' of all')}`,
-          Answered: (
+          Served: (
             <>
               <To page={['/requests', { upstream, since, until }]}>{num(served)}</To>
               {ofAll(served / attempts)}
             </>
           ),
           Failed: num(failed),
-          'Limited (429)': num(limited),
-          'First byte, half within': took(p50_ms),
-          '95 of 100 within': took(p95_ms),
-          'Sessions that stayed': turns === 0 ? soft('none went on') : share(turns_stayed / turns),
-          'Under way here': in_flight === null ? 'unknown' : num(in_flight),
+          'Rate-limited (429)': num(limited),
+          'First byte p50': took(p50_ms),
+          'First byte p95': took(p95_ms),
+          'Session affinity': turns === 0 ? soft('no sessions') : share(turns_stayed / turns),
+          'In flight here': in_flight === null ? 'unknown' : num(in_flight),
         }}
       />
       <TrafficBars traffic={traffic} span={span} />
@@ -311,14 +316,14 @@ function Figures({ traffic, span, in_flight }: TrafficProps & { in_flight: numbe
   );
 }
 
-/** Why attempts were not answered, the most frequent reason first. */
+/** Outcomes of unsuccessful attempts, the most frequent first. */
 function Outcomes({ traffic: { upstream, outcomes, attempts }, span: { since, until } }: TrafficProps) {
   return (
     <div className="stack near">
-      <h3>What was not answered</h3>
+      <h3>Unsuccessful attempts</h3>
       <p className="soft small">
-        Most of it goes on to another upstream.{' '}
-        <To page={['/requests', { upstream, since, until, outcome: 'failed' }]}>Requests that ended here and failed</To>
+        Most of them failed over to another upstream.{' '}
+        <To page={['/requests', { upstream, since, until, outcome: 'failed' }]}>Requests that failed here</To>
       </p>
       <ul className="stack near">
         {outcomes.map(({ outcome, means, attempts: of_it }) => (
@@ -339,7 +344,7 @@ function Routes({ routes }: { routes: Upstream['routes'] }) {
       {routes.map(({ name, order, is_last }) => (
         <span key={name} className="row">
           <code>{name}</code> {ORDINALS[order - 1] ?? `place ${order}`}
-          {is_last && <Badge tone="warn">no other left</Badge>}
+          {is_last && <Badge tone="warn">last upstream</Badge>}
         </span>
       ))}
     </p>
@@ -348,7 +353,7 @@ function Routes({ routes }: { routes: Upstream['routes'] }) {
 
 const ORDINALS = ['first', 'second', 'third', 'fourth'];
 
-const TROUBLE_COLUMNS: Columns<Trouble> = [
+const INCIDENT_COLUMNS: Columns<Incident> = [
   { title: 'Began', cell: 'began_at', sort: 'began_at' },
   {
     title: 'Where',
@@ -358,12 +363,12 @@ const TROUBLE_COLUMNS: Columns<Trouble> = [
   },
   {
     title: 'What',
-    cell: ({ kind, last }) => say`${TROUBLES[kind]} ${kind !== 'limited' && soft(last)}`,
+    cell: ({ kind, last }) => say`${INCIDENTS[kind]} ${kind !== 'limited' && soft(last)}`,
     sort: 'kind',
   },
   { title: 'Lasted', cell: lasted },
   {
-    title: 'Tried in vain',
+    title: 'Failed probes',
     cell: ({ times }) => (times === 1 ? soft('never') : times === 2 ? 'once' : `${times - 1} times`),
     sort: 'times',
     is_number: true,
@@ -371,15 +376,15 @@ const TROUBLE_COLUMNS: Columns<Trouble> = [
   { title: 'Seen by', cell: ({ replica }) => <code>{replica}</code> },
 ];
 
-function lasted({ began_at, until, ended_at }: Trouble): ReactNode {
+function lasted({ began_at, until, ended_at }: Incident): ReactNode {
   const from = Date.parse(began_at);
   if (ended_at !== null) return duration(Date.parse(ended_at) - from);
-  if (Date.parse(until) > Date.now()) return <Badge tone="warn">goes on</Badge>;
+  if (Date.parse(until) > Date.now()) return <Badge tone="warn">ongoing</Badge>;
   const words = `${duration(Date.parse(until) - from)} or more`;
-  return <span title="Nothing was sent there since, or the replica is gone.">{words}</span>;
+  return <span title="No request since, or the replica has stopped.">{words}</span>;
 }
 
-/** Where requests go: how each upstream is, what went there and came of it, and the way to take one out. */
+/** Upstreams page: states, traffic, incidents, drain and resume. */
 export function Page() {
   const [search, change] = usePageSearch();
   const window = search.window === 'day' ? 'day' : 'hour';
@@ -388,9 +393,9 @@ export function Page() {
   const names = states.data?.upstreams.map(({ name }) => name) ?? [];
   return (
     <>
-      <PageHead title="Upstreams" intro="Where requests go, how each of them is, and what came of it.">
+      <PageHead title="Upstreams" intro="States, traffic and incidents of upstreams.">
         <Field
-          label="Traffic of"
+          label="Traffic"
           options={[
             ['hour', 'Last hour'],
             ['day', 'Last day'],
@@ -404,12 +409,12 @@ export function Page() {
           <div className="stack apart">
             <p className="soft small">
               {replica === null
-                ? 'No gateway is asked: only what is drained is known.'
-                : say`States as the replica ${mono(replica)} sees them, asked again every 5 seconds. What is drained holds for all; traffic is that of all replicas, by the ledger.`}
+                ? 'Outside a running gateway: only drained upstreams are known.'
+                : say`States as seen by replica ${mono(replica)}, refreshed every 5 seconds. Drains and traffic are of all replicas.`}
             </p>
             {traffic.error !== null && <ProblemBox problem={traffic.error} onRetry={() => void traffic.refetch()} />}
             {upstreams.length === 0 && (
-              <EmptyState title="There are no upstreams.">Name them under upstreams in gateway.yaml.</EmptyState>
+              <EmptyState title="No upstreams">Add them under upstreams in gateway.yaml.</EmptyState>
             )}
             {upstreams.map((upstream) => (
               <UpstreamCard
@@ -423,15 +428,15 @@ export function Page() {
         )}
       </Loaded>
       <ListPage
-        operation="listUpstreamTroubles"
+        operation="listUpstreamIncidents"
         input={{ upstream: search.upstream || undefined }}
-        title="What kept requests away"
-        note="Breakers that opened and accounts that were limited in the last 30 days, as each replica saw them itself."
+        title="Incidents"
+        note="Open breakers and rate-limited accounts in the last 30 days, as seen by each replica."
         filters={[{ name: 'upstream', label: 'Upstream', options: [['', 'All upstreams'], ...names] }]}
         every_seconds={15}
         page={25}
-        columns={TROUBLE_COLUMNS}
-        empty={['Nothing kept requests away.', 'Whatever does is written down here.']}
+        columns={INCIDENT_COLUMNS}
+        empty={['No incidents']}
       />
     </>
   );

@@ -1,4 +1,5 @@
 import { type FormEvent, type ReactNode, useMemo, useState } from 'react';
+import { REPORT_TIMES, type ReportTime } from '../../../base/contract/windows.ts';
 import { type AnswerOf, addressOf, type PageSearch, useOperation, usePageSearch, useSession } from '../api.ts';
 import { type Bar, BarChart } from '../parts/bar-chart.tsx';
 import {
@@ -30,55 +31,54 @@ import {
   placesOf,
   RANGE_TITLES,
   rangeOf,
-  type Step,
   stepOf,
   stepsBetween,
   stepWords,
   today,
 } from '../ranges.ts';
 
-/** What usage can be grouped by, with the words for it. */
+/** Dimensions of usage with their titles. */
 const DIMENSIONS = {
   user: 'Person',
   team: 'Team',
   project: 'Project',
   model: 'Model',
   upstream: 'Upstream',
-  upstream_model: 'Model as the upstream calls it',
+  upstream_model: 'Upstream model',
   protocol: 'Protocol',
   token: 'Token',
   token_group: 'Token group',
-  answered_model: 'Model that answered instead',
+  answered_model: 'Substituted model',
   service_tier: 'Service tier',
   speed: 'Speed',
   status: 'Status',
   estimated: 'Estimated',
-  hour: 'Hour',
-  day: 'Day',
-  week: 'Week',
-  month: 'Month',
+  ...(Object.fromEntries(REPORT_TIMES.map((time) => [time, `${time[0]!.toUpperCase()}${time.slice(1)}`])) as Record<
+    ReportTime,
+    string
+  >),
 } as const;
 type Dimension = keyof typeof DIMENSIONS;
 
-const NO_FILTER = new Set<Dimension>(['status', 'estimated', 'hour', 'day', 'week', 'month']);
+const NO_FILTER = new Set<Dimension>(['status', 'estimated', ...REPORT_TIMES]);
 
 const FILTERS = (Object.keys(DIMENSIONS) as Dimension[]).filter((name) => !NO_FILTER.has(name));
 
-/** What the list of requests can be narrowed down by. */
+/** Dimensions that the list of requests can filter by. */
 const OF_REQUESTS = ['user', 'team', 'project', 'token', 'token_group', 'model', 'upstream', 'status'];
 
-/** At most as many dimensions at once. */
+/** Most dimensions at once. */
 const MOST = 4;
 
 function isDimension(text: string): text is Dimension {
   return Object.hasOwn(DIMENSIONS, text);
 }
 
-function isTime(name: string): name is Step {
-  return ['hour', 'day', 'week', 'month'].includes(name);
+function isTime(name: string): name is ReportTime {
+  return (REPORT_TIMES as readonly string[]).includes(name);
 }
 
-/** What usage is grouped by, as an address says it. */
+/** Dimensions of the URL. */
 function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
   const named = (by ?? '').split(',').filter(isDimension);
   return named.length === 0 ? [fallback] : [...new Set(named)].slice(0, MOST);
@@ -86,12 +86,12 @@ function dimensionsOf({ by }: PageSearch, fallback: Dimension): Dimension[] {
 
 type Filtered = Readonly<Partial<Record<Dimension, string>>>;
 
-/** What usage is narrowed down by, as an address says it. */
+/** Filters of the URL. */
 function filtersOf(search: PageSearch): Filtered {
   return Object.fromEntries(FILTERS.flatMap((name) => (search[name] ? [[name, search[name]]] : [])));
 }
 
-/** What to group by once one knows which of something it is. */
+/** Next dimension for a drill-down. */
 function finer(by: readonly Dimension[], name: Dimension): Dimension {
   const order: readonly Dimension[] = ['team', 'user', 'model', 'token', 'upstream'];
   const rest = order.filter((each) => each !== name && !by.includes(each));
@@ -100,8 +100,8 @@ function finer(by: readonly Dimension[], name: Dimension): Dimension {
 
 const ESTIMATES: Readonly<Record<string, string>> = {
   yes: 'Estimated',
-  no: 'Told by the upstream',
-  clamped: 'More than possible',
+  no: 'Reported by the upstream',
+  clamped: 'Clamped (implausible)',
 };
 
 function valueWords(name: Dimension, value: string | null | undefined): string {
@@ -149,7 +149,7 @@ function Grouping({ by }: { by: readonly Dimension[] }) {
           <Field
             // biome-ignore lint/suspicious/noArrayIndexKey: a place keeps its focus when what is in it changes.
             key={i}
-            label={i === 0 ? 'Group by' : 'and by'}
+            label={i === 0 ? 'Group by' : 'then by'}
             value={name ?? ''}
             onValue={(value) => put(i, value)}
             options={i === 0 && by.length === 1 ? options : [['', '–'], ...options]}
@@ -175,23 +175,23 @@ function FilterBy({ filters }: { filters: Filtered }) {
     <div className="usage-filters filters">
       <form className="filters" onSubmit={add}>
         <Field
-          label="Only"
+          label="Filter"
           value={name}
           onValue={(chosen) => setName(chosen as Dimension)}
           options={FILTERS.filter((each) => is_admin || each !== 'user').map((each) => [each, DIMENSIONS[each]])}
         />
-        <Field label="is" value={value} onValue={setValue} placeholder={PLACEHOLDERS[name] ?? ''} />
+        <Field label="equals" value={value} onValue={setValue} placeholder={PLACEHOLDERS[name] ?? ''} />
         <Button type="submit">Add filter</Button>
       </form>
       {Object.keys(filters).length > 0 && (
         <ul className="row bare" aria-label="Filters">
-          {(Object.entries(filters) as [Dimension, string][]).map(([each, wanted]) => (
+          {(Object.entries(filters) as [Dimension, string][]).map(([each, filter_value]) => (
             <li key={each}>
               <Button className="any" onClick={() => change({ [each]: undefined, rows: undefined })}>
                 <span>
-                  {DIMENSIONS[each]}: <strong>{wanted}</strong>
+                  {DIMENSIONS[each]}: <strong>{filter_value}</strong>
                 </span>
-                <span className="unseen">, take this filter away</span>
+                <span className="unseen">, remove filter</span>
                 <Icon name="close" />
               </Button>
             </li>
@@ -213,18 +213,18 @@ type Usage = AnswerOf<'getUsage'>;
 const SERIES = 4;
 
 interface ChartProps {
-  readonly question: object;
+  readonly query: object;
   readonly first: Dimension;
-  readonly step: Step;
+  readonly step: ReportTime;
   readonly since: string | null;
 }
 
-/** Cost over time, split by what the table is grouped by first. */
-function UsageChart({ question, first, step, since }: ChartProps) {
+/** Cost over time, split by the first dimension of the table. */
+function UsageChart({ query, first, step, since }: ChartProps) {
   const split = isTime(first) ? undefined : first;
   const by = split === undefined ? step : `${step},${split}`;
   const compare = since === null ? {} : ({ compare: 'previous' } as const);
-  const usage = useOperation('getUsage', { ...question, ...compare, by, limit: SERIES });
+  const usage = useOperation('getUsage', { ...query, ...compare, by, limit: SERIES });
   return (
     <Card>
       <Loaded query={usage} lines={6}>
@@ -234,7 +234,7 @@ function UsageChart({ question, first, step, since }: ChartProps) {
   );
 }
 
-function Drawn({ usage, split, step }: { usage: Usage; split: Dimension | undefined; step: Step }) {
+function Drawn({ usage, split, step }: { usage: Usage; split: Dimension | undefined; step: ReportTime }) {
   const [, change] = usePageSearch();
   const { time_zone } = useSession();
   const { series, bars } = useMemo(() => barsOf(usage, split, step, time_zone), [usage, split, step, time_zone]);
@@ -248,14 +248,14 @@ function Drawn({ usage, split, step }: { usage: Usage; split: Dimension | undefi
       series={series}
       bars={bars}
       format={usdWords}
-      {...(bars.some(({ before }) => before !== undefined) && { before_name: 'The period before' })}
+      {...(bars.some(({ before }) => before !== undefined) && { before_name: 'Previous period' })}
       {...(step !== 'hour' && { onChoose: choose })}
     />
   );
 }
 
-/** A bar for each step, whether anything happened in it or not, and the names of its parts: the most expensive first. */
-function barsOf(usage: Usage, split: Dimension | undefined, step: Step, time_zone: string) {
+/** A bar for each step, including empty ones, and the series, the most expensive first. */
+function barsOf(usage: Usage, split: Dimension | undefined, step: ReportTime, time_zone: string) {
   const { rows, previous } = usage;
   const nameOf = (row: Usage['rows'][number]) =>
     split === undefined ? '' : row.others > 0 ? OTHERS : valueWords(split, row.of[split]);
@@ -281,7 +281,7 @@ function barsOf(usage: Usage, split: Dimension | undefined, step: Step, time_zon
 
 const OTHERS = 'Others';
 
-/** An amount in USD; beside a line of the chart exactly, with the places of all others there. */
+/** An amount in USD; on the axis exact, with the same decimal places as the other labels. */
 function usdWords(amount: number, step?: number): string {
   if (step === undefined) return shortUsd(amount);
   const exact = placesOf(step);
@@ -289,13 +289,17 @@ function usdWords(amount: number, step?: number): string {
   return `$${amount.toLocaleString('en', { minimumFractionDigits: places, maximumFractionDigits: places })}`;
 }
 
-function momentOf(name: string | null | undefined, step: Step): string | undefined {
+function momentOf(name: string | null | undefined, step: ReportTime): string | undefined {
   if (name === null || name === undefined) return undefined;
   const day = step === 'hour' ? name.slice(0, 10) : periodOfStep(name, step)?.since;
   return day === undefined ? undefined : `${day}T12:00:00Z`;
 }
 
-function costsBefore({ since, until, rows }: NonNullable<Usage['previous']>, step: Step, time_zone: string): number[] {
+function costsBefore(
+  { since, until, rows }: NonNullable<Usage['previous']>,
+  step: ReportTime,
+  time_zone: string,
+): number[] {
   return stepsBetween(since, until, step, time_zone).map((key) =>
     rows.filter(({ of }) => of[step] === key).reduce((sum, { sums }) => sum + sums.cost_usd, 0),
   );
@@ -303,7 +307,7 @@ function costsBefore({ since, until, rows }: NonNullable<Usage['previous']>, ste
 
 type Sums = Usage['total'];
 
-/** The total of a period in figures, each beside that of the period before. */
+/** Totals of a period, compared with the previous one. */
 function Summary({ usage: { total, previous } }: { usage: Usage }) {
   const before = previous?.total;
   const cached = total.cache_read_tokens + total.cache_write_5m_tokens + total.cache_write_1h_tokens;
@@ -314,28 +318,28 @@ function Summary({ usage: { total, previous } }: { usage: Usage }) {
       of={[
         { title: 'Cost', figure: usd(total.cost_usd), below: trend((sums) => sums.cost_usd) },
         { title: 'Requests', figure: num(total.requests), below: trend((sums) => sums.requests) },
-        { title: 'Tokens in', figure: short(tokensIn(total)), below: trend(tokensIn) },
+        { title: 'Input tokens', figure: short(tokensIn(total)), below: trend(tokensIn) },
         {
-          title: 'Tokens out',
+          title: 'Output tokens',
           figure: short(total.output_tokens),
           below: trend((of) => of.output_tokens),
         },
         {
           title: 'Cache hits',
           figure: <Ratio of={total.cache_hit_ratio} />,
-          below: cached === 0 ? 'no caching' : 'of the tokens in',
+          below: cached === 0 ? 'no caching' : 'of the input tokens',
         },
         {
           title: 'Estimated',
           figure: <Ratio of={total.cost_usd === 0 ? null : total.estimated_usd / total.cost_usd} />,
-          below: possible > 0 ? say`failures may add ${usd(possible)}` : 'of the cost',
+          below: possible > 0 ? say`failed attempts may add ${usd(possible)}` : 'of the cost',
         },
       ]}
     />
   );
 }
 
-/** A share, or a dash where there is none. */
+/** A share, or a dash. */
 function Ratio({ of }: { of: number | null }) {
   return of === null ? '–' : share(of);
 }
@@ -353,7 +357,7 @@ interface Row extends UsageRow {
   readonly share: number;
 }
 
-/** A row for each of what usage is grouped by, with what else is worth knowing of it. */
+/** Table of usage by the chosen dimensions. */
 function UsageTable({ usage }: { usage: Usage }) {
   const [search, change] = usePageSearch();
   const by = useMemo(() => usage.by.filter(isDimension), [usage]);
@@ -382,7 +386,7 @@ function rowsOf({ rows, previous, total }: Usage): Row[] {
   }));
 }
 
-/** A column of numbers; a count unless it says otherwise. */
+/** A numeric column; by default a count. */
 function numbers(title: string, of: (sums: Sums) => number, cell?: (row: Row) => ReactNode): Column<Row> {
   return {
     title,
@@ -433,7 +437,7 @@ function columnsOf(
         );
       },
     ),
-    // What nobody had needs no column; it would push others out of sight.
+    // Empty columns would push others out of sight.
     total.estimated_usd > 0 &&
       numbers('Estimated', estimated, ({ sums }) => <Ratio of={sums.estimated_usd === 0 ? null : estimated(sums)} />),
     numbers('Input', ({ input_tokens }) => input_tokens),
@@ -449,7 +453,7 @@ function columnsOf(
   ];
 }
 
-/** The address of requests of these values; `undefined` where the list of requests cannot tell them apart. */
+/** URL parameters for the requests of a row; `undefined` if the list of requests cannot filter by its values. */
 function requestsOf(names: UsageRow['of']): PageSearch | undefined {
   const is_known = ([name, value]: [string, string | null]) => value !== null && OF_REQUESTS.includes(name);
   return Object.entries(names).every(is_known) ? (names as PageSearch) : undefined;
@@ -462,7 +466,7 @@ interface NameProps {
   readonly by: readonly Dimension[];
 }
 
-/** What a row is about: a link to a finer report of it alone. */
+/** Value of a dimension, with a drill-down link. */
 function Name({ row, name, is_first, by }: NameProps) {
   const [search] = usePageSearch();
   if (row.others > 0) return is_first ? <em>{`${row.others} others`}</em> : null;
@@ -472,7 +476,7 @@ function Name({ row, name, is_first, by }: NameProps) {
   const style = isTime(name) ? 'time' : value === null ? 'soft' : '';
   if (to === undefined) return <span className={style}>{words}</span>;
   return (
-    <To page={['/usage', { ...search, ...to }]} className={style} title={`Usage of ${words} alone`}>
+    <To page={['/usage', { ...search, ...to }]} className={style} title={`Usage of ${words} only`}>
       {words}
     </To>
   );
@@ -507,11 +511,11 @@ function ToBefore({ now, before }: { now: number; before: number | undefined }) 
   );
 }
 
-/** As many rows as one looks at; the others are summed up. */
+/** Rows shown by default; the rest is summed up. */
 const ROWS = 50;
 const ALL_ROWS = 1000;
 
-/** What requests used and cost, by up to four dimensions, beside the period before. */
+/** Usage page: tokens and cost by up to four dimensions, compared with the previous period. */
 export function Page() {
   const [search] = usePageSearch();
   const { time_zone, person } = useSession();
@@ -519,18 +523,17 @@ export function Page() {
   const filters = filtersOf(search);
   const period = periodOf(search, time_zone);
   const compare = period.since === undefined ? {} : ({ compare: 'previous' } as const);
-  const question = { ...period, ...filters, by: by.join(',') };
+  const query = { ...period, ...filters, by: by.join(',') };
   const limit = search.rows === 'all' ? ALL_ROWS : ROWS;
-  const usage = useOperation('getUsage', { ...question, ...compare, limit });
+  const usage = useOperation('getUsage', { ...query, ...compare, limit });
   return (
     <>
       <PageHead
         title="Usage"
-        intro={`${person.is_admin ? 'What requests used and cost' : 'What your requests used and cost'}, from the ledger. Days begin at midnight, ${time_zone}.`}
+        intro={`${person.is_admin ? 'Tokens and cost of all requests' : 'Tokens and cost of your requests'}, from the ledger. Days begin at midnight, ${time_zone}.`}
       >
-        <Files of={{ 'Download CSV': addressOf('exportUsage', question) }} />
+        <Files of={{ 'Download CSV': addressOf('exportUsage', query) }} />
       </PageHead>
-      {/* What is asked for: a time, what to group by, and what to leave out. */}
       <div className="usage-controls">
         <Ranges />
         <Grouping by={by} />
@@ -540,8 +543,8 @@ export function Page() {
         {(answer) =>
           answer.total.requests === 0 && answer.total.cost_usd === 0 && answer.rows.length === 0 ? (
             <Card>
-              <EmptyState title="No requests in this time">
-                Choose a longer time or take a filter away. Requests appear here as soon as they are over.
+              <EmptyState title="No requests in this period">
+                Choose a longer period or remove a filter. Requests appear here when they are finished.
               </EmptyState>
             </Card>
           ) : (
@@ -552,7 +555,7 @@ export function Page() {
               </p>
               <Summary usage={answer} />
               <UsageChart
-                question={question}
+                query={query}
                 first={answer.by[0] as Dimension}
                 step={stepOf(answer.since, answer.until)}
                 since={answer.since}
@@ -567,6 +570,6 @@ export function Page() {
 }
 
 function words({ since, until }: { readonly since: string | null; readonly until: string }, time_zone: string): string {
-  if (since === null) return `everything up to ${momentWords(until, time_zone)}`;
+  if (since === null) return `all time until ${momentWords(until, time_zone)}`;
   return `${momentWords(since, time_zone)} to ${momentWords(until, time_zone, since)}`;
 }

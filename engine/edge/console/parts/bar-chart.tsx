@@ -3,35 +3,34 @@ import { roundSteps } from '../ranges.ts';
 import { Button } from './basic.tsx';
 import { type Column, type Columns, DataTable } from './table.tsx';
 
-/** One bar of a chart: a value for each series, one upon the other. */
+/** A stacked bar with a value per series. */
 export interface Bar {
   readonly key: string;
-  /** What stands below it. */
+  /** Axis label. */
   readonly name: string;
-  /** What it is called in full. */
+  /** Full name. */
   readonly title: string;
   readonly values: readonly number[];
-  /** What it was before, as a line across the bar; absent where that is not known. */
+  /** Value of the previous period, drawn as a line; absent if unknown. */
   readonly before?: number;
 }
 
 interface ChartProps {
-  /** What the chart shows, as a sentence without its end. */
   readonly label: string;
-  /** At most five names; the colours are told apart by the order in which they stand. */
+  /** Names of at most five series, in the order of the colours. */
   readonly series: readonly string[];
   readonly bars: readonly Bar[];
-  /** A value in words; with the distance of two lines across the chart, as exact as that. */
+  /** Formats a value; for the axis with the distance of the grid lines, which decides the precision. */
   readonly format: (value: number, step?: number) => string;
-  /** What `before` is called. */
+  /** Name of `before`. */
   readonly before_name?: string;
-  /** What is done when a bar is pressed; in the table the same is offered by a button. */
+  /** Called when a bar is pressed, or its button in the table. */
   readonly onChoose?: (bar: Bar) => void;
 }
 
 const total = ({ values }: Bar) => values.reduce((sum, value) => sum + value, 0);
 
-/** Bars over time, with a table that says the same to whoever cannot see them or wants the numbers. */
+/** Stacked bars over time, with the same data as an accessible table. */
 export function BarChart(props: ChartProps) {
   const { label, series, bars, format, before_name } = props;
   const [is_table, showTable] = useState(false);
@@ -77,7 +76,7 @@ export function BarChart(props: ChartProps) {
 
 function describe(bars: readonly Bar[], format: (value: number) => string): string {
   const [first, ...rest] = bars;
-  if (first === undefined) return 'there is nothing to show.';
+  if (first === undefined) return 'no data.';
   const highest = rest.reduce((found, bar) => (total(bar) > total(found) ? bar : found), first);
   return `the highest is ${highest.title} with ${format(total(highest))}. "Show as table" has all of them.`;
 }
@@ -109,7 +108,7 @@ function ChartBars({ bars, series, format, before_name, onChoose }: ChartProps) 
         ))}
       </div>
       {/* biome-ignore lint/a11y/noStaticElementInteractions: hidden from screen readers, which have the table. */}
-      {/* biome-ignore lint/a11y/useKeyWithClickEvents: whoever has a keyboard chooses in the table. */}
+      {/* biome-ignore lint/a11y/useKeyWithClickEvents: keyboard users choose in the table. */}
       <div
         className={onChoose === undefined ? 'chart-plot' : 'chart-plot can-choose'}
         onPointerMove={point}

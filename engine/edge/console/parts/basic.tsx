@@ -14,6 +14,7 @@ import {
   useState,
 } from 'react';
 import { type PageSearch, type ProblemError, useSession } from '../api.ts';
+import { dayIn, today } from '../ranges.ts';
 
 const SHAPES = {
   menu: 'M4 7h16M4 12h16M4 17h16',
@@ -40,10 +41,10 @@ const SHAPES = {
   gateway: 'M4 12h5m6 0h5M9 7v10m6-10v10',
 } as const;
 
-/** Name of a drawing. */
+/** Name of an icon. */
 export type IconName = keyof typeof SHAPES;
 
-/** A small drawing beside a word that says the same; screen readers leave it out. */
+/** A decorative icon beside a text, hidden from screen readers. */
 export function Icon({ name }: { name: IconName }) {
   return (
     <svg className="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
@@ -52,7 +53,7 @@ export function Icon({ name }: { name: IconName }) {
   );
 }
 
-/** What a state means for whoever looks. */
+/** Severity of a state. */
 export type Tone = 'good' | 'warn' | 'alarm' | 'info' | 'plain';
 
 const ICONS: Readonly<Record<Tone, IconName | undefined>> = {
@@ -63,7 +64,7 @@ const ICONS: Readonly<Record<Tone, IconName | undefined>> = {
   plain: undefined,
 };
 
-/** A state in a word or two. Its colour says nothing that its word and drawing do not. */
+/** A state in a word or two, with an icon so that colour is not the only sign. */
 export function Badge({ tone = 'plain', children }: { tone?: Tone; children: ReactNode }) {
   const icon = ICONS[tone];
   return (
@@ -74,7 +75,7 @@ export function Badge({ tone = 'plain', children }: { tone?: Tone; children: Rea
   );
 }
 
-/** How much a button weighs: one primary per view; `danger` for what cannot be taken back. */
+/** Style of a button: one primary per view; `danger` for irreversible actions. */
 export type ButtonKind = 'primary' | 'secondary' | 'danger' | 'quiet';
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
@@ -82,7 +83,7 @@ interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   readonly is_busy?: boolean;
 }
 
-/** A button. While `is_busy` it cannot be pressed and says so. */
+/** A button, disabled while `is_busy`. */
 export function Button({ kind = 'secondary', is_busy = false, className = '', disabled, ...rest }: ButtonProps) {
   return (
     <button
@@ -95,7 +96,7 @@ export function Button({ kind = 'secondary', is_busy = false, className = '', di
   );
 }
 
-/** A button that copies a text. */
+/** A button that copies a text to the clipboard. */
 export function CopyButton({ text, label = 'Copy' }: { text: string; label?: string }) {
   const [state, setState] = useState<'ready' | 'copied' | 'refused'>('ready');
   const copy = async () => {
@@ -103,7 +104,7 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
       await navigator.clipboard.writeText(text);
       setState('copied');
     } catch {
-      // Browsers keep the clipboard from pages without https; the text can be selected.
+      // Browsers block the clipboard on pages without HTTPS.
       setState('refused');
     }
     setTimeout(() => setState('ready'), 2500);
@@ -117,11 +118,11 @@ export function CopyButton({ text, label = 'Copy' }: { text: string; label?: str
   );
 }
 
-/** Text to be copied as it is, such as commands or a token. */
+/** A text to copy, such as a command or a token. */
 export function CopyBlock({ text, label }: { text: string; label: string }) {
   return (
     <div className="copy-block">
-      {/* Focus, so that whoever has no mouse can scroll and select. */}
+      {/* Focusable, so that keyboard users can scroll and select. */}
       <pre tabIndex={0} role="region" aria-label={label} className="boxed">
         <code>{text}</code>
       </pre>
@@ -130,7 +131,7 @@ export function CopyBlock({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** A bar of what is used of something, with its words beside it; more than all of it fills the bar. */
+/** A utilization bar with its text. */
 export function Meter({ label, share, words }: { label: string; share: number; words: string }) {
   const full = Math.min(1, Math.max(0, share));
   const tone = share >= 1 ? 'alarm' : share >= 0.8 ? 'warn' : 'info';
@@ -161,14 +162,14 @@ const CENTS = new Intl.NumberFormat('en', { minimumFractionDigits: 2, maximumFra
 const TINY = new Intl.NumberFormat('en', { maximumSignificantDigits: 2, maximumFractionDigits: 9 });
 const PERCENT = new Intl.NumberFormat('en', { style: 'percent', maximumFractionDigits: 1 });
 
-/** An amount in USD, rounded to what matters; the exact one is its title. Takes a decimal, as text or number. */
+/** A rounded amount in USD, with the exact one as title. */
 export const usd = (amount: string | number) => (
   <span className="number" title={`${amount} USD`}>
     {shortUsd(amount)}
   </span>
 );
 
-/** An amount in USD as text: two places, or the first digits that are not nothing of a smaller one. */
+/** An amount in USD with two decimals, below a cent with two significant digits. */
 export function shortUsd(amount: string | number): string {
   const value = Number(amount);
   const small = value !== 0 && Math.abs(value) < 0.01;
@@ -181,11 +182,11 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${WHOLE.format(count)} ${count === 1 ? one : many}`;
 }
 
-/** A whole number with its thousands apart. */
+/** A whole number with thousands separators. */
 export const num = (of: number) => <span className="number">{WHOLE.format(of)}</span>;
 /** A share between 0 and 1. */
 export const share = (of: number) => <span className="number">{PERCENT.format(of)}</span>;
-/** A large number in short; the whole one is its title. */
+/** A number in compact notation, with the whole one as title. */
 export const short = (of: number) => (
   <span className="number" title={WHOLE.format(of)}>
     {SHORT.format(of)}
@@ -202,7 +203,7 @@ const STEPS: readonly (readonly [Intl.RelativeTimeFormatUnit, seconds: number])[
 
 const FORMS = { short: shortTime, long: longTime, relative: relativeTime } as const;
 
-/** A moment in the gateway's time zone; the title says it with its zone and in UTC. */
+/** A time in the gateway's time zone; the title has it with its zone and in UTC. */
 export function TimeText({ at, form = 'short' }: { at: string; form?: keyof typeof FORMS }) {
   const { time_zone } = useSession();
   const date = new Date(at);
@@ -213,12 +214,12 @@ export function TimeText({ at, form = 'short' }: { at: string; form?: keyof type
   );
 }
 
-/** A sentence in which something is no plain text, such as a moment or a link. */
+/** Template tag for a sentence with elements, such as times or links. */
 export function say(words: TemplateStringsArray, ...parts: readonly ReactNode[]): ReactNode {
   return createElement(Fragment, null, ...words.flatMap((text, i) => [text, parts[i]]));
 }
 
-/** A list of sentences, each of its own; what is `false` is left out. */
+/** A list of lines; `false` is omitted. */
 export function Lines({ of, className = 'bare stack any' }: { of: readonly ReactNode[]; className?: string }) {
   const lines = of.filter((line) => line !== false);
   if (lines.length === 0) return null;
@@ -232,49 +233,47 @@ export function Lines({ of, className = 'bare stack any' }: { of: readonly React
   );
 }
 
-/** A moment in a sentence. */
+/** Short time, for `say`. */
 export const timeAt = (moment: string) => <TimeText at={moment} />;
-/** How long ago a moment was. */
+/** Relative time, for `say`. */
 export const ago = (moment: string) => <TimeText at={moment} form="relative" />;
-/** A moment with its zone. */
+/** Time with its zone, for `say`. */
 export const longAt = (moment: string) => <TimeText at={moment} form="long" />;
-/** A name as it is written in files. */
+/** Monospaced text. */
 export const mono = (text: ReactNode) => <code>{text}</code>;
-/** What matters less. */
+/** Muted text. */
 export const soft = (text: ReactNode) => <span className="soft">{text}</span>;
-/** What matters more. */
+/** Bold text. */
 export const strong = (text: ReactNode) => <strong>{text}</strong>;
-/** What matters less, and smaller. */
+/** Small muted text. */
 export const small = (text: ReactNode) => <span className="soft small">{text}</span>;
-/** Below what stands before it. */
+/** Small muted text on its own line. */
 export const below = (text: ReactNode) => <span className="line soft small">{text}</span>;
-/** A moment that may not have come yet. */
+/** A relative time, or a text for `null`. */
 export function When({ at, otherwise = 'never' }: { at: string | null; otherwise?: string }) {
   return at === null ? <span className="soft">{otherwise}</span> : <TimeText at={at} form="relative" />;
 }
 
-/** A moment within today as a time, another as a date with a time. */
+/** Time of day for today, else date and time. */
 export function shortTime(date: Date, time_zone: string): string {
-  const day = (of: Date) => of.toLocaleDateString('en-CA', { timeZone: time_zone });
   const time = date.toLocaleTimeString('en-GB', { timeZone: time_zone });
-  if (day(date) === day(new Date())) return time;
-  return `${day(date)} ${time.slice(0, 5)}`;
+  const day = dayIn(date, time_zone);
+  return day === today(time_zone) ? time : `${day} ${time.slice(0, 5)}`;
 }
 
-/** A moment with its date, time and zone. */
+/** Date, time and zone. */
 export function longTime(date: Date, time_zone: string): string {
-  const day = date.toLocaleDateString('en-CA', { timeZone: time_zone });
-  return `${day} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' })}`;
+  return `${dayIn(date, time_zone)} ${date.toLocaleTimeString('en-GB', { timeZone: time_zone, timeZoneName: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit' })}`;
 }
 
-/** How long ago a moment was, or how long until it comes. */
+/** Relative time: `3 minutes ago`, `in 2 hours`. */
 export function relativeTime(date: Date): string {
   const seconds = (date.getTime() - Date.now()) / 1000;
   const [unit, size] = STEPS.find(([, each]) => Math.abs(seconds) >= each) ?? ['second', 1];
   return RELATIVE.format(Math.round(seconds / size), unit);
 }
 
-/** How long something took: `0.4 ms`, `840 ms` or `2.4 s`; a dash where that is not known. */
+/** A duration: `0.4 ms`, `840 ms` or `2.4 s`; a dash for `null`. */
 export function took(ms: number | null): string {
   if (ms === null) return '–';
   if (ms >= 1000) return `${(ms / 1000).toFixed(1)} s`;
@@ -284,11 +283,11 @@ export function took(ms: number | null): string {
 interface Figure {
   readonly title: ReactNode;
   readonly figure: ReactNode;
-  /** What is worth knowing of it. */
+  /** Caption. */
   readonly below: ReactNode;
 }
 
-/** Numbers that stand out, side by side. */
+/** Key figures, side by side. */
 export function Figures({ of }: { of: readonly Figure[] }) {
   return (
     <dl className="fitted figures">
@@ -306,7 +305,7 @@ export function Figures({ of }: { of: readonly Figure[] }) {
   );
 }
 
-/** One of a few, side by side. */
+/** Segmented control: one of a few options. */
 export function Choice(props: {
   readonly label: string;
   readonly options: Readonly<Record<string, string>>;
@@ -329,14 +328,14 @@ export function Choice(props: {
   );
 }
 
-/** How much more or less it is than before, as a share of that; nothing where that is not known. */
+/** Relative change to an earlier value; empty if that is unknown. */
 export function Trend({ now, before, than = 'before' }: { now: number; before: number | undefined; than?: string }) {
   if (before === undefined) return null;
-  if (before === 0) return `nothing ${than}`;
+  if (before === 0) return `none ${than}`;
   return <span className="number">{`${trendWords(now, before)} vs. ${than}`}</span>;
 }
 
-/** A change as people say it: `+12%`, `−3.4%`, `+15×`. */
+/** A relative change in words: `+12%`, `−3.4%`, `+15×`. */
 export function trendWords(now: number, before: number): string {
   const share = (now - before) / Math.abs(before);
   const sign = share > 0 ? '+' : share < 0 ? '−' : '±';
@@ -344,7 +343,7 @@ export function trendWords(now: number, before: number): string {
   return `${sign}${size >= 10 ? `${Math.round(size)}×` : `${(size * 100).toFixed(size < 0.1 ? 1 : 0)}%`}`;
 }
 
-/** The title of a page, a sentence on what it is for, and what can be done on it. */
+/** Page header: title, intro, actions. */
 export function PageHead({ title, intro, children }: { title: string; intro?: ReactNode; children?: ReactNode }) {
   return (
     <header className="page-head">
@@ -357,7 +356,7 @@ export function PageHead({ title, intro, children }: { title: string; intro?: Re
   );
 }
 
-/** A part of a page with a title of its own. */
+/** A section of a page. */
 export function Card({ title, children, actions }: { title?: string; children: ReactNode; actions?: ReactNode }) {
   return (
     <section className="card stack">
@@ -372,7 +371,7 @@ export function Card({ title, children, actions }: { title?: string; children: R
   );
 }
 
-/** A part of a card or drawer. */
+/** A section of a card or drawer. */
 export function Part({ title, children }: { title: string; children: ReactNode }) {
   return (
     <section className="stack top flush">
@@ -382,7 +381,7 @@ export function Part({ title, children }: { title: string; children: ReactNode }
   );
 }
 
-/** What is known of something, a name and a value each; what is not known is left out. */
+/** Names with values; empty values are omitted. */
 export function Facts({ of, look = '' }: { of: Readonly<Record<string, ReactNode>>; look?: string }) {
   return (
     <dl className={`facts ${look}`}>
@@ -398,7 +397,7 @@ export function Facts({ of, look = '' }: { of: Readonly<Record<string, ReactNode
   );
 }
 
-/** A link to a page of the console, with what it shows. */
+/** A link to a page of the console, with query parameters. */
 export function To({
   page: [to, search = {}],
   ...rest
@@ -426,7 +425,7 @@ export function Tabs({ label, path, tabs }: { label: string; path: string; tabs:
           key={text}
           to={path as never}
           search={search as never}
-          // Without `exact` the router takes a tab for the one that is shown where the address says more than it.
+          // Without `exact`, the router marks a tab as active if the URL has more parameters.
           activeOptions={{ exact: true }}
           {...(is_shown && { 'aria-current': 'page' })}
         >
@@ -437,12 +436,12 @@ export function Tabs({ label, path, tabs }: { label: string; path: string; tabs:
   );
 }
 
-/** Nothing is drawn for so long, so that quick answers do not flicker. */
+/** Delay before the skeleton, so that fast responses do not flicker. */
 const QUIET_MS = 90;
 
 const LINES = Array.from({ length: 20 }, (_, i) => `line ${i + 1}`);
 
-/** Bars where text will stand. */
+/** Placeholder while content loads. */
 export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; label?: string }) {
   const [is_shown, show] = useState(false);
   useEffect(() => {
@@ -458,7 +457,7 @@ export function Skeleton({ lines = 3, label = 'Loading' }: { lines?: number; lab
   );
 }
 
-/** What went wrong, what to do, and by what an administrator finds it. */
+/** An error with its request id and a retry button. */
 export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetry?: () => void }) {
   const { message, request_id, status } = problem;
   return (
@@ -466,7 +465,7 @@ export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetr
       <Icon name="alarm" />
       <div>
         <p>{message}</p>
-        {status === 0 && <p className="soft">Check the network; a gateway that restarts is back within seconds.</p>}
+        {status === 0 && <p className="soft">Check your network. A restarting gateway is back within seconds.</p>}
         {request_id !== undefined && <p className="soft small">Request {request_id}</p>}
         {onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>}
       </div>
@@ -474,7 +473,7 @@ export function ProblemBox({ problem, onRetry }: { problem: ProblemError; onRetr
   );
 }
 
-/** What to say where there is nothing yet, and how to begin. */
+/** Empty state: a title and a hint. */
 export function EmptyState({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="empty">
@@ -484,7 +483,7 @@ export function EmptyState({ title, children }: { title: string; children?: Reac
   );
 }
 
-/** What an operation answers, once it has; before that a skeleton, and a problem with a way to try again instead. */
+/** Content of a query: skeleton, error with retry, or data. */
 export function Loaded<Answer>({
   query,
   lines = 5,
@@ -512,14 +511,14 @@ type Notify = (text: string, tone?: Tone) => void;
 const NotifyContext = createContext<Notify>(() => {});
 const SHOWN_MS = 8000;
 
-/** Where what was just done is said, to eyes and screen readers alike. */
+/** Area for notices, announced by screen readers. */
 export function NoticeArea({ children }: { children: ReactNode }) {
   const [notice, setNotice] = useState<{ text: string; tone: Tone } | undefined>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const notify = useCallback<Notify>((text, tone = 'good') => {
     clearTimeout(timer.current);
     setNotice({ text, tone });
-    // What went wrong stays until it was read.
+    // Alarms stay until closed.
     if (tone !== 'alarm') timer.current = setTimeout(() => setNotice(undefined), SHOWN_MS);
   }, []);
   return (
@@ -539,22 +538,22 @@ export function NoticeArea({ children }: { children: ReactNode }) {
   );
 }
 
-/** Says what was done, in a sentence that goes away by itself; with `alarm`, what went wrong, until it is closed. */
+/** Shows a notice for some seconds; an `alarm` stays until closed. */
 export function useNotify(): Notify {
   return use(NotifyContext);
 }
 
 const ShowContext = createContext<(dialog: ReactNode) => void>(() => {});
 
-/** How the dialog or drawer around is closed. */
+/** Closes the enclosing dialog or drawer. */
 export const CloseContext = createContext<() => void>(() => {});
 
-/** Closes the dialog or drawer around. */
+/** Closes the enclosing dialog or drawer. */
 export function useClose(): () => void {
   return use(CloseContext);
 }
 
-/** Where the dialogs of `Opens` stand: they outlast the row they were opened from, which what they do may take away. */
+/** Renders the dialogs of `Opens` outside their rows, as their action may remove the row. */
 export function DialogArea({ children }: { children: ReactNode }) {
   const [shown, show] = useState<ReactNode>();
   return (

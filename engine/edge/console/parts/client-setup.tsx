@@ -13,12 +13,12 @@ interface Setup {
 }
 
 /**
- * How each client is set up for this gateway: commands to copy. With an access token they ask for it or have its variable named; by
- * sign-in the client runs the gateway's program for its token.
+ * Commands that set up each client for this gateway. With an access token, they read it from a variable or a prompt; with sign-in, the
+ * client runs the gateway's program as key helper.
  */
 export function ClientSetup({ model, credential }: Setup) {
   const { client_url, client_sha256, client_profile } = useSession();
-  // The program is the gateway's own, which npx runs without asking a registry, and it knows where it is from.
+  // npx runs the gateway's own package without a registry; the package contains the gateway's address.
   const program = `npx --yes ${quoted(client_url)}`;
   const commandOf = ({ client, with_token }: (typeof CLIENTS)[number]) => {
     const command = `${program} client ${client} --model ${quoted(model)}`;
@@ -30,21 +30,21 @@ export function ClientSetup({ model, credential }: Setup) {
     <div className="stack">
       {client_profile === null && (
         <p className="soft small">
-          These commands write neutral names, which claude, codex and grok do not read. For those add{' '}
-          <code>--profile shipped</code>, or have your administrator set <code>server.profile: shipped</code>.
+          These commands write neutral names. For claude, codex and grok add <code>--profile shipped</code>, or ask your
+          administrator to set <code>server.profile: shipped</code>.
         </p>
       )}
       {credential === 'sign-in' ? (
         <Part title="First, sign in">
-          <p className="soft small">Run this in a shell. It takes Node.js 20 or later, and opens your browser.</p>
+          <p className="soft small">Run this in a shell with Node.js 20 or later. It opens your browser.</p>
           <CopyBlock label="Command that signs in" text={`${program} login`} />
         </Part>
       ) : (
         <Part title="First, the token">
           <p className="soft small">
-            Run this in a shell, paste the token and press Enter. The coding CLI needs no such thing.
+            Run this in a shell, paste the token and press Enter. Not needed for the coding CLI.
           </p>
-          {/* Asked for without being shown, and never in the history of the shell. */}
+          {/* Reads the token without echo, so that it is not in the shell history. */}
           <CopyBlock label="Command that asks for the token" text="read -rs GATEWAY_TOKEN && export GATEWAY_TOKEN" />
         </Part>
       )}
@@ -57,7 +57,7 @@ export function ClientSetup({ model, credential }: Setup) {
         <details>
           <summary>Check the program before you run it</summary>
           <p className="soft small">
-            This downloads it and compares its SHA-256. Then write <code>./client.tgz</code> in place of the address.
+            Downloads it and compares its SHA-256. Then use <code>./client.tgz</code> in place of the URL.
           </p>
           <CopyBlock
             label="Command that checks the program"

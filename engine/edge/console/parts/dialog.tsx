@@ -17,20 +17,19 @@ import { Field, type Option } from './field.tsx';
 
 interface PanelProps {
   readonly title: string;
-  /** Of one that the page's address opens; others close themselves. */
+  /** For a dialog opened by the URL; others close themselves. */
   readonly onClose?: (() => void) | undefined;
   readonly children: ReactNode;
 }
 
 /**
- * A dialog in the middle of the page, or a drawer beside it, which is the whole page where that is narrow. Escape closes it, and
- * focus returns to where it was.
+ * A modal dialog, or a drawer, which is full-screen on narrow screens. Escape closes it and returns the focus.
  */
 export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps & { kind?: 'dialog' | 'drawer' }) {
   const body = useRef<HTMLDivElement>(null);
   const around = useClose();
   const close = onClose ?? around;
-  // Whoever has a keyboard begins with what is asked; on a touch screen a keyboard would hide what it is about.
+  // Focuses the first field, except on touch screens, where the keyboard would cover the dialog.
   const firstField = (by: string) =>
     by === 'touch' ? true : (body.current?.querySelector<HTMLElement>('input, select, textarea') ?? true);
   return (
@@ -55,43 +54,43 @@ export function Panel({ title, onClose, children, kind = 'dialog' }: PanelProps 
   );
 }
 
-/** One field of a form. What it may hold is what the operation says of its name; one of no such name is for the form alone. */
+/** A field of a form, validated by the operation's field of the same name; other fields are local to the form. */
 interface FormField extends Omit<InputHTMLAttributes<HTMLInputElement>, 'value' | 'onChange'> {
   readonly label: string;
   readonly hint?: ReactNode;
   readonly options?: readonly Option[];
-  /** Checkboxes, of which any number may be chosen: values and their words. */
+  /** Checkboxes: values with their texts. */
   readonly choices?: Readonly<Record<string, string>>;
-  /** What it holds at first; otherwise the first of its options, or nothing. */
+  /** Initial value; by default the first option or empty. */
   readonly initial?: string | undefined;
 }
 
 type Fields = Readonly<Record<string, FormField>>;
 type Values = Readonly<Record<string, string>>;
-/** What something is, or how that follows from what was typed. */
-type Following<Type> = Type | ((values: Values) => Type);
+/** A value, or a function of the form's values. */
+type Derived<Type> = Type | ((values: Values) => Type);
 
 interface OperationFormProps<Name extends OperationName> extends Omit<PanelProps, 'children'> {
   readonly operation: Name;
-  /** What goes with the fields; a function says all of it, or `undefined` while nothing can be done yet. */
+  /** Input in addition to the fields; a function returns the whole input, or `undefined` while it is incomplete. */
   readonly input?: Partial<InputOf<Name>> | ((values: Values) => InputOf<Name> | undefined);
-  readonly fields?: Following<Fields>;
-  /** What is said when the form has closed; an element takes its place. */
+  readonly fields?: Derived<Fields>;
+  /** Notice after success, or an element that replaces the form. */
   readonly done: (
     answer: AnswerOf<Name>,
     sent: InputOf<Name>,
   ) => readonly [text: string, tone?: Tone] | { readonly shows: ReactNode };
-  /** What the button says: a verb with its object. */
-  readonly action: Following<string>;
+  /** Text of the submit button. */
+  readonly action: Derived<string>;
   readonly kind?: ButtonKind;
-  readonly is_busy?: Following<boolean>;
-  /** What stands before the fields; a function places them itself. */
+  readonly is_busy?: Derived<boolean>;
+  /** Content before the fields, or a function that places the fields. */
   readonly children?: ReactNode | ((field: (name: string) => ReactNode, values: Values) => ReactNode);
 }
 
 /**
- * A dialog that asks for an operation's fields, or for a yes, and carries the operation out. Where that is refused it stays open,
- * with the reason beside the field it is about.
+ * A form or confirmation that runs an operation. On an error it stays open and shows the message, beside its field if the message
+ * names one.
  */
 export function OperationForm<Name extends OperationName>(props: OperationFormProps<Name>) {
   const { operation, input = {}, fields = {}, done, action, kind = 'primary', is_busy = false, children } = props;
@@ -102,7 +101,7 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
   const [typed, setTyped] = useState<Values>({});
   const [after, showAfter] = useState<ReactNode>();
   const known = OPERATIONS[operation].fields ?? {};
-  const described = follow(fields, typed);
+  const described = derive(fields, typed);
   const values = Object.fromEntries(
     Object.entries(described).map(([name, field]) => [name, currentValue(field, typed[name])]),
   );
@@ -124,10 +123,10 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
     if (sent === undefined) return;
     change.mutate(sent, {
       onSuccess(answer) {
-        const said = done(answer, sent);
-        if ('shows' in said) return showAfter(said.shows);
+        const result = done(answer, sent);
+        if ('shows' in result) return showAfter(result.shows);
         close();
-        notify(...said);
+        notify(...result);
       },
     });
   };
@@ -142,8 +141,8 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
         )}
         <div className="row end">
           <Button onClick={close}>Cancel</Button>
-          <Button type="submit" kind={kind} is_busy={follow(is_busy, values) || change.isPending}>
-            {follow(action, values)}
+          <Button type="submit" kind={kind} is_busy={derive(is_busy, values) || change.isPending}>
+            {derive(action, values)}
           </Button>
         </div>
       </form>
@@ -151,22 +150,22 @@ export function OperationForm<Name extends OperationName>(props: OperationFormPr
   );
 }
 
-function follow<Type>(following: Following<Type>, values: Values): Type {
-  return typeof following === 'function' ? (following as (values: Values) => Type)(values) : following;
+function derive<Type>(derived: Derived<Type>, values: Values): Type {
+  return typeof derived === 'function' ? (derived as (values: Values) => Type)(values) : derived;
 }
 
-/** What a field holds: what was typed or chosen, as long as that can be chosen. */
+/** Value of a field: the typed one, if it is still an option. */
 function currentValue({ initial, options }: FormField, typed: string | undefined): string {
   const choices = options?.map((each) => (typeof each === 'string' ? each : each[0]));
   const value = typed !== undefined && choices?.includes(typed) !== false ? typed : initial;
   return value ?? choices?.[0] ?? '';
 }
 
-/** What was typed, as the operation takes it; what is empty is left out. */
+/** Typed values as input of the operation, without empty ones. */
 function inputOf(known: Readonly<Record<string, DescribedField>>, values: Values): object {
-  const said = Object.entries(values).filter(([name, value]) => name in known && value.trim() !== '');
+  const filled = Object.entries(values).filter(([name, value]) => name in known && value.trim() !== '');
   return Object.fromEntries(
-    said.map(([name, value]) => {
+    filled.map(([name, value]) => {
       const { type } = known[name]!;
       if (type === 'array') return [name, value.split(' ')];
       return [name, type === 'number' || type === 'integer' ? Number(value) : value.trim()];
@@ -174,7 +173,7 @@ function inputOf(known: Readonly<Record<string, DescribedField>>, values: Values
   );
 }
 
-/** A field for a number: of money with fractions of a cent. */
+/** Attributes of a number field; `number` allows decimals. */
 export function amountField(type: DescribedField['type']) {
   const pattern = type === 'integer' ? ' *[0-9]{1,12} *' : ' *[0-9]{1,7}([.][0-9]{1,9})? *';
   return { inputMode: 'decimal', pattern, title: 'Digits, such as 20' } as const;

@@ -3,20 +3,19 @@ import { type PageSearch, usePageSearch } from '../api.ts';
 import { dayAfter, isDay } from '../ranges.ts';
 import { Button } from './basic.tsx';
 
-/** One of a choice: its value, and its words where they are others. */
+/** An option: a value, with its text if that differs. */
 export type Option = string | readonly [value: string, text: string];
 
 interface FieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, 'onChange'> {
   readonly label: string;
   readonly hint?: ReactNode;
-  /** What is wrong with what it holds. */
   readonly error?: string | undefined;
-  /** What there is to choose from; without them the field holds a text. */
+  /** Options of a select; absent: a text input. */
   readonly options?: readonly Option[] | undefined;
   readonly onValue: (value: string) => void;
 }
 
-/** A field with its label, a hint below, and what is wrong with it. */
+/** A field with label, hint and error. */
 export function Field({ label, hint, error, options, onValue, ...rest }: FieldProps) {
   const id = useId();
   const field = {
@@ -57,11 +56,11 @@ export function Field({ label, hint, error, options, onValue, ...rest }: FieldPr
   );
 }
 
-/** A text that takes effect with Enter, or when its field is left. */
+/** A text input that applies on Enter or blur. */
 function SearchField({ value, onValue, ...rest }: FieldProps & { readonly value: string }) {
   const [text, setText] = useState(value);
   const [set_before, setBefore] = useState(value);
-  // A link or the browser's buttons may have changed it; the field stays the same one, and keeps its focus.
+  // The URL may have changed; resets the text without losing focus.
   if (set_before !== value) {
     setBefore(value);
     setText(value);
@@ -80,31 +79,31 @@ function SearchField({ value, onValue, ...rest }: FieldProps & { readonly value:
   );
 }
 
-/** One thing that a list is narrowed down by, which is in the page's address. */
+/** A filter of a list, stored in the URL. */
 export interface Filter {
-  /** What the address calls it. */
+  /** URL parameter. */
   readonly name: string;
   readonly label: string;
   readonly options?: readonly Option[];
   readonly is_date?: boolean;
-  /** Of a date: people name the last day, and the address has the day after. */
+  /** End date: the field shows the last day, the URL has the day after (exclusive). */
   readonly is_end?: boolean;
   readonly placeholder?: string;
   readonly maxLength?: number;
   /** Whether it is behind "More filters". */
   readonly is_minor?: boolean;
-  /** What it holds, where that is more than what the address has by its name. */
+  /** Value, if it is not that of the URL parameter. */
   readonly value?: string;
-  /** What its value is in the address. */
+  /** URL parameters for a value. */
   readonly searchFor?: (value: string) => PageSearch;
 }
 
-/** The names that filters have in an address, each without a value. */
+/** URL parameters that clear the filters. */
 export function clearedFilters(of: readonly Filter[]): PageSearch {
   return Object.fromEntries(of.flatMap(({ name, searchFor }) => Object.entries(searchFor?.('') ?? { [name]: '' })));
 }
 
-/** What a list is narrowed down by: in the page's address, so that a link shows the same. */
+/** Filters of a list, stored in the URL so that a link shows the same list. */
 export function Filters({
   of,
   clear,
@@ -112,9 +111,9 @@ export function Filters({
   children,
 }: {
   readonly of: readonly Filter[];
-  /** What the button says that takes all of them away; there is none without. */
+  /** Text of the button that clears all filters; absent: no button. */
   readonly clear?: string | undefined;
-  /** What leaves the address with each change, such as the page one was at. */
+  /** URL parameters reset by each change, such as the cursor. */
   readonly resets?: PageSearch;
   readonly children?: ReactNode;
 }) {
@@ -149,7 +148,7 @@ function FilterField({ filter, resets }: { filter: Filter; resets: PageSearch })
   const value = filter.value ?? search[name] ?? '';
   const set = (text: string) => change({ ...(searchFor?.(text) ?? { [name]: text }), ...resets });
   if (options !== undefined) return <Field {...{ label, options, value }} onValue={set} />;
-  // A link from another page may name a moment.
+  // A link from another page may contain a time.
   if (!is_date || value.includes('T')) {
     return (
       <SearchField label={label.replace(' (included)', '')} {...{ value, placeholder, maxLength }} onValue={set} />

@@ -9,35 +9,35 @@ type Key<Row> = keyof Row & string;
 /** One column of a table. */
 export interface Column<Row> {
   readonly title: string;
-  /** Its title, unless several have the same. */
+  /** By default the title. */
   readonly id?: string;
-  /** What stands in it: a field of the row, or what is made of it. */
+  /** Content: a field of the row, or a function. */
   readonly cell: Key<Row> | ((row: Row) => ReactNode);
-  /** What rows are sorted by; without it the column cannot be sorted by. */
+  /** Sort key; absent: not sortable. */
   readonly sort?: Key<Row> | ((row: Row) => string | number);
-  /** Numbers stand at the right. */
+  /** Right-aligned. */
   readonly is_number?: boolean;
 }
 
-/** The columns of a table; what is `false` is left out. */
+/** Columns of a table; `false` is omitted. */
 export type Columns<Row> = readonly (Column<Row> | false)[];
 
 interface TableProps<Row> {
-  /** What the table holds, for those who do not see it. */
+  /** Accessible name. */
   readonly label: string;
   readonly columns: Columns<Row>;
   readonly rows: readonly Row[];
-  /** By their id unless it says otherwise. */
+  /** By default the id. */
   readonly keyOf?: ((row: Row) => string) | undefined;
-  /** What is done when a row is chosen, by its button in the first column. */
+  /** Called by the button in the first column. */
   readonly onOpen?: ((row: Row) => void) | undefined;
   readonly isOpen?: ((row: Row) => boolean) | undefined;
 }
 
-/** So many rows are drawn at once: thousands would make a browser slow. */
+/** Rows rendered at once; thousands would slow down the browser. */
 const AT_ONCE = 100;
 
-/** A table that sorts by its columns; on a narrow screen each row is a block of names and values. */
+/** A sortable table; on narrow screens each row is a block of names and values. */
 export function DataTable<Row extends object>(props: TableProps<Row>) {
   const { label, columns, rows, keyOf = idOf, onOpen, isOpen } = props;
   const [sorting, sortBy] = useState<Sorting | undefined>();
@@ -48,7 +48,7 @@ export function DataTable<Row extends object>(props: TableProps<Row>) {
   return (
     <>
       <div className="table-scroll" role="region" aria-label={label} tabIndex={0}>
-        {/* The roles stay what they are where the style makes blocks of the rows. */}
+        {/* Explicit roles survive `display: block` on narrow screens. */}
         <table role="table">
           <thead role="rowgroup">
             <tr role="row">
@@ -72,7 +72,7 @@ export function DataTable<Row extends object>(props: TableProps<Row>) {
                         {cellOf(column, row)}
                       </button>
                     ) : (
-                      // One thing beside its title, where the row is a block.
+                      // One element beside the title on narrow screens.
                       <div>{cellOf(column, row)}</div>
                     )}
                   </td>
@@ -95,7 +95,7 @@ function idOf(row: object): string {
   return String((row as { readonly id: unknown }).id);
 }
 
-/** A field of a row as people read it: a moment, a number, a list, or its text. */
+/** A field of a row: a time, number, list or text. */
 function cellOf<Row>({ cell }: Column<Row>, row: Row): ReactNode {
   if (typeof cell === 'function') return cell(row);
   const value: unknown = row[cell];
@@ -105,7 +105,7 @@ function cellOf<Row>({ cell }: Column<Row>, row: Row): ReactNode {
 }
 
 interface Sorting {
-  /** Of the column. */
+  /** Column id. */
   readonly id: string;
   readonly is_descending: boolean;
 }
@@ -148,41 +148,41 @@ function HeadCell<Row>({
   );
 }
 
-/** What stands in the place of a list without entries: a title, and how there come to be some. */
+/** Empty state of a list: a title and a hint. */
 type Empty = readonly [title: string, more?: ReactNode];
 
 interface ListPageProps<Name extends OperationName> extends Omit<TableProps<RowOf<Name>>, 'label' | 'rows'> {
   readonly operation: Name;
   readonly input?: InputOf<Name>;
-  /** What the list is called; above it unless it is part of something else. */
+  /** Title of the card, and accessible name of the table. */
   readonly title: string;
+  /** Without a card of its own. */
   readonly is_part?: boolean;
   readonly note?: ReactNode;
   /** Beside the title. */
   readonly actions?: ReactNode;
   readonly filters?: readonly Filter[];
-  /** What the button says that takes all filters away. */
+  /** Text of the button that clears all filters. */
   readonly clear?: string;
   readonly empty: Empty | ((answer: AnswerOf<Name>) => Empty);
-  /** The same where filters are set. */
+  /** Empty state with active filters. */
   readonly narrowed?: Empty;
-  /** Which entries of the answer, where not all of its list. */
+  /** Rows of the response; by default its list. */
   readonly rows?: (answer: AnswerOf<Name>) => readonly RowOf<Name>[];
-  /** So many entries on a page; all of them without. */
+  /** Page size; absent: no paging. */
   readonly page?: number;
-  /** What the address calls the beginning of a page; as the operation does unless it says otherwise. */
+  /** URL parameter of the cursor; by default that of the operation. */
   readonly turn?: string;
-  /** What the address calls the open entry. */
+  /** URL parameter of the open entry. */
   readonly opens?: string;
   readonly drawer?: (row: RowOf<Name>, close: () => void) => ReactNode;
   readonly every_seconds?: number;
-  /** Of the skeleton. */
+  /** Lines of the skeleton. */
   readonly lines?: number;
 }
 
 /**
- * The list that an operation answers: narrowed, paged and with one entry open beside it by the page's address, with what is said
- * where there is nothing.
+ * The list of an operation. Filters, cursor and open entry are in the URL; shows an empty state without entries.
  */
 export function ListPage<Name extends OperationName>(props: ListPageProps<Name>) {
   const { operation, input, title, filters, empty, narrowed, page, drawer, keyOf = idOf, lines = 5 } = props;
@@ -193,13 +193,14 @@ export function ListPage<Name extends OperationName>(props: ListPageProps<Name>)
   const from = begin === 'before' && !/^\d{1,15}$/.test(search[turn] ?? '') ? undefined : search[turn];
   const paged = page === undefined ? {} : { limit: page, [begin]: begin === 'before' && from ? Number(from) : from };
   const every = props.every_seconds === undefined ? {} : { every_seconds: props.every_seconds };
-  const asked = useOperation(operation, { ...input, ...paged } as InputOf<Name>, every);
+  const list_query = useOperation(operation, { ...input, ...paged } as InputOf<Name>, every);
   const listOf = (answer: AnswerOf<Name>) => answer[list_name as keyof AnswerOf<Name>] as readonly RowOf<Name>[];
   const rowsOf = props.rows ?? listOf;
   const is_narrowed = Object.keys(clearedFilters(filters ?? [])).some((name) => search[name]);
   const emptyOf = (answer: AnswerOf<Name>) => (typeof empty === 'function' ? empty(answer) : empty);
-  const nothing = ([words, more]: Empty) => <EmptyState title={words}>{more}</EmptyState>;
-  const open = asked.data && opens ? rowsOf(asked.data).find((row) => keyOf(row) === search[opens]) : undefined;
+  const emptyState = ([words, more]: Empty) => <EmptyState title={words}>{more}</EmptyState>;
+  const open =
+    list_query.data && opens ? rowsOf(list_query.data).find((row) => keyOf(row) === search[opens]) : undefined;
   const list = (
     <>
       {props.note !== undefined && <p className="soft small">{props.note}</p>}
@@ -210,11 +211,11 @@ export function ListPage<Name extends OperationName>(props: ListPageProps<Name>)
           resets={{ [turn]: undefined, ...(opens !== undefined && { [opens]: undefined }) }}
         />
       )}
-      <Loaded query={asked} lines={lines}>
+      <Loaded query={list_query} lines={lines}>
         {(answer) => (
           <>
             {rowsOf(answer).length === 0 ? (
-              nothing((is_narrowed && narrowed) || emptyOf(answer))
+              emptyState((is_narrowed && narrowed) || emptyOf(answer))
             ) : (
               <DataTable
                 label={title}
@@ -247,7 +248,7 @@ interface Paged {
   readonly next?: string | number | null;
 }
 
-/** The way to the next page of a list and back to its first; the part of the address that is named says where a page begins. */
+/** Buttons to the next and the first page; `name` is the URL parameter of the cursor. */
 function Turn({ name, next }: { name: string; next: string | number | null }) {
   const [search, change] = usePageSearch();
   if (search[name] === undefined && next === null) return null;
@@ -259,7 +260,7 @@ function Turn({ name, next }: { name: string; next: string | number | null }) {
   );
 }
 
-/** Links to files: what each is called, and its address. */
+/** Download links by title. */
 export function Files({ of }: { of: Readonly<Record<string, string>> }) {
   return (
     <div className="row">

@@ -4,7 +4,7 @@ import { closest, listed } from '../../../base/kit/text/suggest.ts';
 import { isTable, tablesIn, valueAt } from '../../client-files/broken-file.ts';
 import { type ClientSpec, type Credential, isWindow } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
-import type { Desk, Diagnosis } from '../desk.ts';
+import type { Diagnosis, Workstation } from '../workstation.ts';
 import { keyIn, readKeyText, readVariableText } from './credential-text.ts';
 import {
   helperOf,
@@ -20,13 +20,13 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** What the build CLI is told by its file. */
-export function readBuildCli(desk: Desk, sources: Sources): Reading {
+/** Reads the build CLI's configuration. */
+export function readBuildCli(workstation: Workstation, sources: Sources): Reading {
   const { values, paths } = sources;
   const entries = tablesIn(values.model);
   const of_gateway = entries.filter(([, { base_url }]) => base_url !== undefined);
   if (of_gateway.length === 0) return {};
-  const named = desk.env[desk.names.build_cli.model_variable] || valueAt(values, ['models', 'default']);
+  const named = workstation.env[workstation.names.build_cli.model_variable] || valueAt(values, ['models', 'default']);
   const aliases = entries.map(([alias]) => alias);
   const alike = closest(String(named), aliases);
   const [alias, entry] =
@@ -39,7 +39,7 @@ export function readBuildCli(desk: Desk, sources: Sources): Reading {
       .filter(([, { base_url }]) => root_url !== undefined && rootOf(base_url) === root_url)
       .map(([name, values]) => {
         const { model, context_window, name: display_name } = values;
-        const { credential, fault, ...key } = readKey(desk, sources, name, values);
+        const { credential, fault, ...key } = readKey(workstation, sources, name, values);
         const window = windowOf(context_window);
         const spec: ClientSpec = {
           root_url: root_url!,
@@ -49,11 +49,11 @@ export function readBuildCli(desk: Desk, sources: Sources): Reading {
           context_window: isWindow(window) ? window : USUAL_WINDOW,
           ...(typeof display_name === 'string' && { display_name }),
         };
-        // Where another entry is asked for, its key may be there by then.
+        // A model that is not selected may lack its key for now.
         const faults = fault === undefined || (name !== alias && values.api_key === undefined) ? [] : [fault];
         return { ...key, spec, faults };
       });
-  // An entry without an address of its own is a model that the client knows, and asks its vendor for.
+  // An entry without base_url is a built-in model, which the client requests from its vendor.
   if (alias === undefined || entry?.base_url === undefined) {
     const [root_url, ...more] = new Set(of_gateway.map(([, { base_url }]) => rootOf(base_url)));
     const others = more.length === 0 ? readAll(root_url) : [];
@@ -73,7 +73,7 @@ export function readBuildCli(desk: Desk, sources: Sources): Reading {
 
 function noDefault(where: string, aliases: readonly string[]): Diagnosis {
   return failed(
-    'default in [models] names no entry [model.<alias>]: the client asks its vendor for a model, and wants a sign-in in a browser',
+    'default in [models] names no entry [model.<alias>]: the client uses its vendor and requires a browser sign-in',
     `set default in [models] to the alias of an entry: ${listed(aliases.map(printableLine))}`,
     { id: 'build_cli.default_model', title: 'default model of the build CLI', where },
   );
@@ -84,12 +84,12 @@ interface Key extends Pick<Reading, 'token' | 'helper'> {
   readonly fault?: Diagnosis;
 }
 
-/** Where the client takes its key from, in the order in which it goes by it. */
-function readKey(desk: Desk, sources: Sources, alias: string, entry: Fields): Key {
+/** The client's key, searched in the client's own order. */
+function readKey(workstation: Workstation, sources: Sources, alias: string, entry: Fields): Key {
   const {
     env,
     names: { build_cli: names },
-  } = desk;
+  } = workstation;
   const { api_key, auth_provider } = entry;
   const literal = keyIn(api_key);
   if (literal !== undefined) return { credential: { token: literal }, token: literal };
@@ -99,13 +99,13 @@ function readKey(desk: Desk, sources: Sources, alias: string, entry: Fields): Ke
   const variables = read.flatMap((text) => ('name' in text ? [text.name] : []));
   const set = variables.find((name) => keyIn(env[name]) !== undefined);
   if (set !== undefined) return { credential: { variable: set }, token: keyIn(env[set]) };
-  const astray = read.flatMap((text) => ('key' in text ? [text.key] : []));
-  if (astray.length > 0) return { credential: { token: astray[0]! } };
+  const misplaced = read.flatMap((text) => ('key' in text ? [text.key] : []));
+  if (misplaced.length > 0) return { credential: { token: misplaced[0]! } };
   if (typeof auth_provider === 'string') {
     const path = ['auth_provider', auth_provider];
     const source = sources.find(path)?.source;
     const helper = source && helperOf(valueAt(sources.values, path), placeOf(source, path));
-    // What others print may be JSON, which only the client reads.
+    // Other helpers may print JSON, which only the client can parse.
     const is_ours = helper !== undefined && 'args' in helper.command && helper.command.args.includes('token');
     if (helper !== undefined) return { ...(is_ours && { helper }) };
   }
@@ -114,30 +114,30 @@ function readKey(desk: Desk, sources: Sources, alias: string, entry: Fields): Ke
   const [variable] = variables;
   const credential = variable === undefined ? undefined : { variable };
   const general = [names.key_variable, names.older_key_variable].find((name) => keyIn(env[name]) !== undefined);
-  const has_session = isSignedIn(desk);
-  // A sign-in at the vendor comes before the last of the ways to a key.
+  const has_session = isSignedIn(workstation);
+  // A vendor sign-in takes precedence over the general key variables.
   if (general !== undefined && !has_session) return { credential, token: keyIn(env[general]) };
   const unset =
     variable === undefined
       ? api_key === undefined
         ? 'the entry has neither api_key nor env_key'
-        : 'api_key holds no key'
+        : 'api_key contains no key'
       : `${listed(variables)} of env_key is not set here`;
   const then = has_session
-    ? 'the client sends the sign-in to its vendor instead, which the gateway cannot take and should not see'
-    : 'there is no sign-in either, and the client wants one in a browser';
+    ? 'the client would send its vendor login to the gateway'
+    : 'the client requires a browser sign-in';
   const ignored = names.ignored_variables.filter((name) => (env[name] ?? '') !== '');
-  const not_read = ignored.length === 0 ? '' : `; ${ignored.join(' and ')} is set, which the client does not read`;
+  const not_read = ignored.length === 0 ? '' : `; the client does not read ${ignored.join(' and ')}`;
   const remedy =
     variable === undefined
-      ? 'name a variable that holds the key (env_key = "RELAY_API_KEY") and set it, or give the key itself as api_key'
-      : `set ${variable} in the profile of your shell, and start the client from a new one`;
+      ? 'name a variable with the key (env_key = "RELAY_API_KEY") and set it, or set the key itself as api_key'
+      : `set ${variable} in your shell profile, and start the client from a new shell`;
   const source = sources.find(['model', alias])?.source;
   const where = source === undefined ? sources.paths.user : placeOf(source, ['model', alias, 'env_key']);
   return { credential, fault: noKey(sources, where, `${unset}: ${then}${not_read}`, remedy) };
 }
 
-function isSignedIn({ names: { build_cli }, env, read }: Desk): boolean {
+function isSignedIn({ names: { build_cli }, env, read }: Workstation): boolean {
   try {
     const text = read(pathOfFile(build_cli.session_file, env, build_cli.folder_variable))?.trim() ?? '';
     return text !== '' && text !== '{}' && text !== 'null';

@@ -1,10 +1,10 @@
-/** What stands where the name of a variable is expected. */
+/** Classification of a text in a field for a variable name. */
 export type VariableText =
   | { readonly kind: 'name' | 'reference'; readonly name: string }
   | { readonly kind: 'key'; readonly key: string }
   | { readonly kind: 'empty' };
 
-/** What stands where a key is expected: a key that can be used, or what somebody wrote in its place. */
+/** Classification of a text in a field for a key: a usable key, or a common mistake. */
 export type KeyText =
   | { readonly kind: 'key' | 'padded'; readonly key: string }
   | { readonly kind: 'reference'; readonly name: string }
@@ -15,7 +15,7 @@ const REFERENCE = /^\$(?:env:)?\{?([A-Za-z_][A-Za-z0-9_]*)\}?$/;
 const BEARER = /^bearer\s+/i;
 const PLACEHOLDER = /^(?:<.*>|(?:your|my|the)[-_ ]?(?:api[-_ ]?)?(?:key|token).*|x{3,}|\.{3,}|…|changeme|todo)$/i;
 
-/** What the name of a variable turns out to be. A variable that is set is always one. */
+/** Classifies the value of a variable-name field. The name of a set variable is always a name. */
 export function readVariableText(text: string, env: NodeJS.ProcessEnv): VariableText {
   const trimmed = text.trim();
   if (trimmed === '' || PLACEHOLDER.test(trimmed)) return { kind: 'empty' };
@@ -28,7 +28,7 @@ export function readVariableText(text: string, env: NodeJS.ProcessEnv): Variable
   return !is_like_a_name && looksLikeKey(key) ? { kind: 'key', key } : { kind: 'name', name: trimmed };
 }
 
-/** What a key turns out to be: a text in capitals that names a variable is none, and neither is `$NAME`. */
+/** Classifies the value of a key field. A variable name in capitals and `$NAME` count as references. */
 export function readKeyText(text: string): KeyText {
   const trimmed = text.trim();
   if (trimmed === '') return { kind: 'empty' };
@@ -40,7 +40,7 @@ export function readKeyText(text: string): KeyText {
   return { kind: key === text ? 'key' : 'padded', key };
 }
 
-/** The key that a value of a file is, or is meant to be. */
+/** The key in a configured value, without a `Bearer` prefix or white space; `undefined` if there is none. */
 export function keyIn(value: unknown): string | undefined {
   const text = typeof value === 'string' ? readKeyText(value) : undefined;
   return text !== undefined && 'key' in text ? text.key : undefined;
@@ -49,13 +49,13 @@ export function keyIn(value: unknown): string | undefined {
 const BEGINNING = /^(?:gw|sk|pk|xai|key)[-_](?=.*\d)[A-Za-z0-9_-]{8,}$/i;
 const WITHOUT_WORDS = /^(?=.*\d)(?=.*[a-z])[A-Za-z0-9_=+]{32,}$/;
 
-/** Whether a text can be nothing but a key, wherever it stands; identifiers of models are none. */
+/** Whether a text is unmistakably a key in any context. Model ids do not match. */
 export function isKeyAnywhere(text: string): boolean {
   const key = text.trim().replace(BEARER, '');
   return BEGINNING.test(key) || WITHOUT_WORDS.test(key);
 }
 
-/** Whether a text looks like a credential: long, with letters and digits, and not like a sentence, an address or a name. */
+/** Whether a text resembles a credential: long, with letters and digits, unlike a sentence, address or name. */
 function looksLikeKey(text: string): boolean {
   if (/^(?:gw|sk|pk|xai|key)[-_][A-Za-z0-9_-]{8,}$/i.test(text)) return true;
   return /^[A-Za-z0-9_\-.=+/]{24,}$/.test(text) && /\d/.test(text) && /[a-z]/.test(text);

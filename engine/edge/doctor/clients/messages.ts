@@ -2,13 +2,13 @@ import { dirname, join } from 'node:path';
 import { warning } from '../../../base/contract/checks.ts';
 import { HELPER, isWindow, SIGN_IN, TIERS } from '../../client-files/clients.ts';
 import { pathOfFile } from '../../client-files/names.ts';
-import type { Desk, Diagnosis } from '../desk.ts';
+import type { Diagnosis, Workstation } from '../workstation.ts';
 import { readKeyText } from './credential-text.ts';
 import { type Found, noAddress, noKey, placeOf, type Reading, rootOf, type Sources } from './sources.ts';
 
-/** Files of the folder that the Messages client reads. */
-export function folderFiles({ env, folder, names: { messages } }: Desk) {
-  // A project has a folder of the same name as the one at home.
+/** Project files that the Messages client reads. */
+export function folderFiles({ env, folder, names: { messages } }: Workstation) {
+  // The project folder has the same name as the one in the home directory.
   const name = dirname(messages.settings_file).split(/[\\/]/).at(-1)!;
   const user = pathOfFile(messages.settings_file, env, messages.folder_variable);
   const files = [
@@ -24,9 +24,9 @@ interface Text {
   readonly path: readonly string[];
 }
 
-/** What the Messages client is told: by its shell, and by its settings, which win over that. */
-export function readMessages(desk: Desk, sources: Sources): Reading {
-  const { variable_prefix: prefix, feature_prefix: feature } = desk.names.messages;
+/** Reads the Messages client's configuration: its environment, overridden by its settings. */
+export function readMessages(workstation: Workstation, sources: Sources): Reading {
+  const { variable_prefix: prefix, feature_prefix: feature } = workstation.names.messages;
   const read = (...path: string[]): Text | undefined => {
     const found = sources.find(path);
     const text = found === undefined ? '' : String(found.value).trim();
@@ -47,8 +47,9 @@ export function readMessages(desk: Desk, sources: Sources): Reading {
   const key = sent && readKeyText(sent.found.value as string);
   const text = key !== undefined && 'key' in key ? key.key : undefined;
   const is_of_folder = isOfFolder(from.found);
-  const told_by = sent ?? helper;
-  const is_lent = is_of_folder && told_by !== undefined && told_by.found.source !== from.found.source;
+  const credential_source = sent ?? helper;
+  const is_lent =
+    is_of_folder && credential_source !== undefined && credential_source.found.source !== from.found.source;
   const command =
     helper === undefined || sent !== undefined || isOfFolder(helper.found)
       ? undefined
@@ -79,57 +80,57 @@ export function readMessages(desk: Desk, sources: Sources): Reading {
     more_models: [...new Set(TIERS.flatMap((tier) => tierOf(tier) ?? []))].filter((each) => each !== model),
     is_of_folder,
     findings: [
-      ...(is_lent ? [lentOut(sources, told_by, from)] : []),
+      ...(is_lent ? [lentOut(sources, credential_source, from)] : []),
       ...(signs_in || text !== undefined || helper !== undefined
         ? []
         : [without(sources, sent, `${prefix}_AUTH_TOKEN`)]),
-      ...[address, token].flatMap((text) => (text === undefined ? [] : passedOver(sources, text))),
+      ...[address, token].flatMap((text) => (text === undefined ? [] : overriddenVariables(sources, text))),
     ],
   };
 }
 
-/** Without the mark by which the client is told of a longer window. */
+/** Without the suffix that selects a longer context window. */
 const plainModel = (text: string | undefined) => text?.replace(/\[1m\]$/i, '');
 
-/** Whether a file of the folder says it: that may come from anybody. */
+/** Whether the value comes from a project file, which is untrusted. */
 const isOfFolder = ({ source }: Found) => source.kind === 'project' || source.kind === 'local';
 
 function sentToVendor(sources: Sources, { found, path }: Text, variable: string): Diagnosis {
   const remedy = 'appscli client messages --base-url https://gateway.example.com';
-  const told = `${variable} is set nowhere, so the client sends the token to its vendor`;
-  return { ...noKey(sources, placeOf(found.source, path), told, remedy), id: 'messages.address' };
+  const problem = `${variable} is not set, so the client sends the token to its vendor`;
+  return { ...noKey(sources, placeOf(found.source, path), problem, remedy), id: 'messages.address' };
 }
 
 function without(sources: Sources, sent: Text | undefined, variable: string): Diagnosis {
   const remedy =
-    'make a token at the gateway and give it to the client: appscli client messages --token-stdin, or --key-helper where people sign in';
+    'create a token at the gateway and configure it: appscli client messages --token-stdin, or --key-helper with an identity provider';
   if (sent !== undefined) {
-    const found = `${sent.path.at(-1)} holds no key, but what stands for one in examples, or the name of a variable`;
+    const found = `${sent.path.at(-1)} contains a placeholder or a variable name instead of a key`;
     return noKey(sources, placeOf(sent.found.source, sent.path), found, remedy);
   }
-  const found = `${variable} is set nowhere, and there is no key helper: the client asks people to sign in at its vendor, and sends the gateway that sign-in`;
+  const found = `${variable} is not set, and there is no key helper: the client would send its vendor login to the gateway`;
   return noKey(sources, sources.paths.user, found, remedy);
 }
 
-/** A credential of the person goes to an address that whoever made the folder chose. */
+/** A project file sends the user's credential to an address of its author's choice. */
 function lentOut(sources: Sources, credential: Text, address: Text): Diagnosis {
-  const found = `a file of this folder names the gateway, and the client sends it the credential of ${placeOf(credential.found.source, credential.path)}; it was not sent from here`;
-  const remedy = `if you do not know that gateway, do not start the client here; else ask it with --base-url, or take ${address.path.at(-1)} out of that file`;
+  const found = `a project file names the gateway, and the client sends it the credential from ${placeOf(credential.found.source, credential.path)}; the doctor did not send it`;
+  const remedy = `if you do not trust that gateway, do not start the client here; else query it with --base-url, or remove ${address.path.at(-1)} from that file`;
   return { ...noKey(sources, placeOf(address.found.source, address.path), found, remedy), verdict: 'warning' };
 }
 
-/** Other places that say something else of a variable, and do not count. */
-function passedOver({ all }: Sources, { text, found, path }: Text): Diagnosis[] {
+/** Places whose value of a variable is overridden by another place. */
+function overriddenVariables({ all }: Sources, { text, found, path }: Text): Diagnosis[] {
   const name = path.at(-1)!;
   const others = all.filter(({ values, kind, ...source }) => {
-    const said = (values.env as Record<string, unknown> | undefined)?.[name];
-    return source.path !== found.source.path && said !== undefined && said !== '' && String(said).trim() !== text;
+    const value = (values.env as Record<string, unknown> | undefined)?.[name];
+    return source.path !== found.source.path && value !== undefined && value !== '' && String(value).trim() !== text;
   });
   return others.map((source) =>
-    warning(
-      `${name} is not used: ${placeOf(found.source, path)} says otherwise, and wins`,
-      `take ${name} out of one of the two`,
-      { id: 'messages.passed_over', title: 'a variable that does not count', where: placeOf(source, path) },
-    ),
+    warning(`${name} is overridden by ${placeOf(found.source, path)}`, `remove ${name} from one of the two`, {
+      id: 'messages.passed_over',
+      title: 'overridden variable',
+      where: placeOf(source, path),
+    }),
   );
 }

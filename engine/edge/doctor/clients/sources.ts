@@ -10,59 +10,59 @@ import { parseObject } from '../../client-files/json-text.ts';
 import { platformOf } from '../../client-files/key-helper.ts';
 import { pathOfFile } from '../../client-files/names.ts';
 import { lineInToml } from '../../client-files/toml-text.ts';
-import type { Desk, Diagnosis, Fix, HelperCommand } from '../desk.ts';
+import type { Diagnosis, Fix, HelperCommand, Workstation } from '../workstation.ts';
 import { isKeyAnywhere, readKeyText, readVariableText } from './credential-text.ts';
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A place where a client is told something: its environment, or a file. */
+/** A configuration source of a client: its environment, or a file. */
 export interface Source {
-  /** `shell`, `user` and `auth` are the person's own, `local` and `project` of the folder, `managed` of an administrator. */
+  /** `shell`, `user` and `auth` belong to the user, `local` and `project` to the project, `managed` to an administrator. */
   readonly kind: 'shell' | 'user' | 'auth' | 'project' | 'local' | 'managed';
   readonly path?: string;
   readonly text: string;
   readonly values: Fields;
 }
 
-/** A value with the place that says it. */
+/** A value and its source. */
 export interface Found {
   readonly value: unknown;
   readonly source: Source;
 }
 
-/** Everything that a client reads. */
+/** All configuration sources of a client. */
 export interface Sources {
   readonly client: ClientKind;
-  /** The file that belongs to the person, and that of its key. */
+  /** The user's file, and the key file. */
   readonly paths: { readonly user: string; readonly auth: string | undefined };
-  /** Lowest first. */
+  /** In order of precedence, lowest first. */
   readonly all: readonly Source[];
-  /** All of them as one, with that of the shell below `env`; and the file with the key. */
+  /** All sources merged, with the shell's variables below `env`; and the key file. */
   readonly values: Fields;
   readonly auth: Fields;
-  /** Files that can't be read or understood; and whether that of the key is the only one. */
+  /** Files that cannot be read or parsed; and whether the key file is the only one. */
   readonly broken: readonly Diagnosis[];
   readonly is_auth_broken: boolean;
-  /** A value as the client has it: of several places the one that wins. */
+  /** The effective value: from the source with the highest precedence. */
   find(path: readonly string[], file?: Row['file']): Found | undefined;
 }
 
-/** An id of a finding: lower-case words with a dot between them. */
+/** The id of a client's diagnosis: lower-case words with a dot between them. */
 export const idOf = (client: ClientKind, what: string) => `${client.replaceAll('-', '_')}.${what}`;
 
-/** Reads the files and variables of a client, of which `folder_files` are files of the folder it is started in. */
+/** Reads the files and variables of a client; `folder_files` are the files of its working directory. */
 export function readSources(
-  desk: Desk,
+  workstation: Workstation,
   client: ClientKind,
   folder_files: readonly (readonly ['project' | 'local', string])[] = [],
 ): Sources {
   const { files, parse } = CLIENTS[client];
-  const { file, folder_variable, managed_file, enforced_file, auth_file } = files(desk.names);
-  const user = pathOfFile(file, desk.env, folder_variable);
-  const auth = auth_file === undefined ? undefined : pathOfFile(auth_file, desk.env, folder_variable);
-  const managed = managed_file[platformOf(desk.platform)];
-  const enforced = enforced_file?.[platformOf(desk.platform)];
-  // What an administrator writes wins over the settings of the Messages client, and is a default of the others.
+  const { file, folder_variable, managed_file, enforced_file, auth_file } = files(workstation.names);
+  const user = pathOfFile(file, workstation.env, folder_variable);
+  const auth = auth_file === undefined ? undefined : pathOfFile(auth_file, workstation.env, folder_variable);
+  const managed = managed_file[platformOf(workstation.platform)];
+  const enforced = enforced_file?.[platformOf(workstation.platform)];
+  // The managed file overrides the settings of the Messages client, and is a default for the others.
   const wins = client === 'messages' ? managed : enforced;
   const below = client === 'messages' ? undefined : managed;
   const places: readonly (readonly [Source['kind'], string | undefined])[] = [
@@ -76,7 +76,7 @@ export function readSources(
   const read = places.flatMap(([kind, path]): Source[] => {
     if (path === undefined) return [];
     try {
-      const text = desk.read(path);
+      const text = workstation.read(path);
       if (text === undefined) return [];
       const values = text.trim() === '' ? {} : (kind === 'auth' ? parseObject : parse)(text);
       return [{ kind, path, text, values }];
@@ -85,7 +85,7 @@ export function readSources(
       return [];
     }
   });
-  const shell: Source = { kind: 'shell', text: '', values: { env: desk.env } };
+  const shell: Source = { kind: 'shell', text: '', values: { env: workstation.env } };
   const all = [shell, ...read];
   const main = all.filter(({ kind }) => kind !== 'auth');
   return {
@@ -107,7 +107,7 @@ export function readSources(
 function brokenFile(client: ClientKind, path: string, error: unknown): Diagnosis {
   if (!(error instanceof BrokenFile || error instanceof StartError)) throw error;
   const line = error instanceof BrokenFile ? error.line : undefined;
-  const remedy = 'mend it by hand, or move it away and set the client up again with appscli client';
+  const remedy = 'fix it by hand, or move it away and set up the client again with appscli client';
   return failed(error.message, remedy, {
     ...{ id: idOf(client, 'file'), title: `files of the ${CLIENTS[client].title}` },
     where: line === undefined ? path : `${path}:${line}`,
@@ -123,7 +123,7 @@ function deepMerge(below: Fields, above: Fields): Fields {
   return result;
 }
 
-/** Where something is said: a line of a file, or a variable. */
+/** The position of a setting: a line of a file, or a variable. */
 export function placeOf({ path, text, values }: Source, keys: readonly string[]): string {
   if (path === undefined) return `the variable ${keys.at(-1)} of your shell`;
   const deepest = keys
@@ -139,32 +139,32 @@ function lineInJson(text: string, keys: readonly string[]): number | undefined {
     const value = tree && findNodeAtLocation(tree, [...keys]);
     return value && text.slice(0, (value.parent ?? value).offset).split('\n').length;
   } catch {
-    // It is nested too deeply to be looked at.
+    // The parser raises for deep nesting.
     return undefined;
   }
 }
 
-/** A value as it may be shown: never one that may be a key. */
+/** A value for display; one that may be a key is masked. */
 function shownValue(value: unknown): string {
   const text = typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
   if ([text, ...text.split(/[^\w=+-]+/)].some(isKeyAnywhere)) return 'a key';
   return printableWord(text.length > 100 ? `${text.slice(0, 100)}...` : text);
 }
 
-/** Findings whose value may be a key are told without it. */
+/** Ids of rows whose value may be a key; it is never shown. */
 const OF_KEYS = /^(?:key|api_key|env_key|key_variable)$/;
 
-/** What is not as the command `client` would write it, each with how it is put right. */
+/** Settings that differ from what `appscli client` would write, each with its fix. */
 export function compare(
-  { env }: Pick<Desk, 'env'>,
+  { env }: Pick<Workstation, 'env'>,
   sources: Sources,
   rows: readonly Row[],
   hides: readonly string[],
 ): Diagnosis[] {
   const { client, paths } = sources;
-  return rows.flatMap((given): Diagnosis[] => {
-    const found = sources.find(given.path, given.file);
-    const row = found === undefined ? { ...given, ...given.absent } : given;
+  return rows.flatMap((each): Diagnosis[] => {
+    const found = sources.find(each.path, each.file);
+    const row = found === undefined ? { ...each, ...each.absent } : each;
     const { id, why, path, value, file } = row;
     const all = file === 'auth' ? sources.auth : sources.values;
     if (id === undefined || isRight(row, found?.value, all)) return [];
@@ -174,14 +174,14 @@ export function compare(
     const is = found === undefined ? 'is missing' : whatIs(row, found.value, env);
     const is_managed = target?.kind === 'managed';
     const isOwn = ({ kind }: Source) => kind !== 'managed' && kind !== 'shell';
-    // Taken away in one file, it would count in the one below.
-    const said = sources.all.filter((source) => isOwn(source) && valueAt(source.values, path) !== undefined);
-    const places = value === undefined ? said.map((source) => source.path!) : [target?.path ?? user_path!];
+    // Removed from one file only, the value of the next file would apply.
+    const setting = sources.all.filter((source) => isOwn(source) && valueAt(source.values, path) !== undefined);
+    const places = value === undefined ? setting.map((source) => source.path!) : [target?.path ?? user_path!];
     const is_fixable = !row.is_manual && (target === undefined || isOwn(target)) && places.length > 0;
     return [
       (row.is_minor ? warning : failed)(
         `${key} ${is}: ${why}`,
-        `${howTo(row, target)}${is_managed ? ', which an administrator has to do' : ''}`,
+        `${howTo(row, target)}${is_managed ? ' (an administrator has to)' : ''}`,
         {
           ...{ id: idOf(client, id), title: `${id.replaceAll('_', ' ')} of the ${CLIENTS[client].title}` },
           where: target === undefined ? user_path! : placeOf(target, path),
@@ -192,23 +192,23 @@ export function compare(
   });
 }
 
-/** What stands in place of a key, or of the name of a variable, without showing it. */
+/** Describes the content of a key or variable-name field without showing it. */
 const KEY_IS = {
-  key: 'holds a key',
-  padded: 'has the word Bearer or white space beside the key',
+  key: 'contains a key',
+  padded: 'contains the word Bearer or white space beside the key',
   reference: 'names a variable',
-  placeholder: 'holds what stands for a key in examples',
-  empty: 'is empty, or what stands there in examples',
+  placeholder: 'contains a placeholder',
+  empty: 'is empty or a placeholder',
 };
 
-function whatIs({ id = '', value }: Row, found: unknown, env: Desk['env']): string {
+function whatIs({ id = '', value }: Row, found: unknown, env: Workstation['env']): string {
   if (id === 'env_key') {
     const read = [found].flat().map((text) => readVariableText(String(text), env));
     const text = read.find(({ kind }) => kind !== 'name') ?? read[0] ?? ({ kind: 'empty' } as const);
     if (!('name' in text)) return KEY_IS[text.kind];
     const name = shownValue(text.name);
-    if (text.kind === 'reference') return `is not the name ${name} alone`;
-    return `names ${name}${(env[text.name] ?? '') === '' ? ', which is not set here' : ''}`;
+    if (text.kind === 'reference') return `is not just the name ${name}`;
+    return `names ${name}${(env[text.name] ?? '') === '' ? ', which is not set' : ''}`;
   }
   if (OF_KEYS.test(id)) return value === undefined ? 'is set' : KEY_IS[readKeyText(String(found)).kind];
   const is_shown = value !== undefined || /^(?:context_window|default_model)$/.test(id);
@@ -220,8 +220,8 @@ function howTo({ path, value, id = '' }: Row, target: Source | undefined): strin
   const is_shell = target?.kind === 'shell';
   if (value === undefined) {
     if (target !== undefined && valueAt(target.values, path) === undefined)
-      return `set ${key} to what the model takes: appscli client --check asks the gateway for it`;
-    return is_shell ? `unset ${key}, and take it out of what your shell reads at its start` : `take ${key} away`;
+      return `set ${key} to the model's context window: appscli client --check reads it from the gateway`;
+    return is_shell ? `unset ${key}, and remove it from your shell profile` : `remove ${key}`;
   }
   const shown = OF_KEYS.test(id) && id !== 'env_key' ? 'the key alone' : shownValue(value);
   return is_shell ? `export ${key}=${shown}` : `set ${key} to ${shown}`;
@@ -231,7 +231,7 @@ function fixOf(client: ClientKind, path: string, row: Row, hides: readonly strin
   return { path, change: (before) => withRows(client, row.file, before, [row]), secret: hides.length > 0, hides };
 }
 
-/** A change of the person's own file that sets one key of it. */
+/** A fix that sets one key in the user's own file. */
 export function fixFor(sources: Sources, row: Row, hides: readonly string[]): Pick<Diagnosis, 'fixes'> {
   const owner = sources.find(row.path)?.source;
   if (owner !== undefined && owner.kind !== 'user') return {};
@@ -240,40 +240,40 @@ export function fixFor(sources: Sources, row: Row, hides: readonly string[]): Pi
 
 const OTHERS = 0o077;
 
-/** What is wrong with the rights of a file that holds a credential; nothing where only its owner may use it. */
-export function examineRights(
-  desk: Pick<Desk, 'rights'>,
+/** Reports a credential file that other users can access. */
+export function checkFileMode(
+  workstation: Pick<Workstation, 'rights'>,
   path: string | undefined,
   named: Pick<Diagnosis, 'id' | 'title'>,
 ): Diagnosis[] {
-  const rights = path === undefined ? undefined : desk.rights(path);
+  const rights = path === undefined ? undefined : workstation.rights(path);
   if (path === undefined || rights === undefined || (rights & OTHERS) === 0) return [];
   return [
     warning(
-      `it holds a credential, and other users of this machine may use it (mode ${rights.toString(8).padStart(4, '0')})`,
-      'chmod 600 it; make another token if somebody else works at this machine',
+      `contains a credential, and other users of this machine can read it (mode ${rights.toString(8).padStart(4, '0')})`,
+      'chmod 600 it; create a new token if other people use this machine',
       { ...named, where: path, fixes: [{ path, change: (before: string) => before, secret: true }] },
     ),
   ];
 }
 
-/** What the files and variables of a client want of a gateway. */
+/** A client's configuration for its gateway. */
 export interface Reading {
-  /** What `appscli client` would be told to write what is right in them; `undefined` where nothing is said of a gateway. */
+  /** The set-up that the configuration intends; `undefined` where it names no gateway. */
   readonly spec?: ClientSpec | undefined;
-  /** The credential that the client would send, where that is known without running anything. */
+  /** The credential that the client would send, if known without running a helper. */
   readonly token?: string | undefined;
   readonly helper?: HelperCommand | undefined;
   readonly more_models?: readonly string[];
-  /** Other entries of its file with the same gateway, of which only what is below them is looked at. */
+  /** Other entries of its file for the same gateway; only their own keys are compared. */
   readonly others?: readonly ClientSpec[];
-  /** Whether a file of the folder names the gateway, which may come from anybody. */
+  /** Whether a project file, which is untrusted, names the gateway. */
   readonly is_of_folder?: boolean;
-  /** What no comparison of keys shows. */
+  /** Findings beyond the comparison of keys. */
   readonly findings?: readonly Diagnosis[];
 }
 
-/** The gateway that an address is meant for, without `/v1` and the like; `undefined` for what is no address. */
+/** The root address of a gateway, without `/v1` or an API path; `undefined` for an invalid address. */
 export function rootOf(text: unknown): string | undefined {
   if (typeof text !== 'string') return undefined;
   const address = text
@@ -285,12 +285,12 @@ export function rootOf(text: unknown): string | undefined {
     : undefined;
 }
 
-/** What is said of an address that leads nowhere. */
+/** The diagnosis of an invalid gateway address. */
 export function noAddress(client: ClientKind, { source, value }: Found, path: readonly string[]): Diagnosis {
-  const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'it is no text';
+  const problem = typeof value === 'string' ? urlProblem(value.trim(), 'base') : 'not a text';
   return failed(
-    `${path.at(-1)} is no address that the client can use: ${problem}`,
-    'write the address of the gateway, such as https://gateway.example.com',
+    `${path.at(-1)} is not a usable address: ${problem}`,
+    'set it to the address of the gateway, such as https://gateway.example.com',
     {
       ...{ id: idOf(client, 'address'), title: `address of the gateway of the ${CLIENTS[client].title}` },
       where: placeOf(source, path),
@@ -298,12 +298,12 @@ export function noAddress(client: ClientKind, { source, value }: Found, path: re
   );
 }
 
-/** What is said where a client has no key for its gateway. */
+/** The diagnosis of a missing key. */
 export function noKey({ client }: Sources, where: string, found: string, remedy: string): Diagnosis {
   return failed(found, remedy, { id: idOf(client, 'key'), title: `key of the ${CLIENTS[client].title}`, where });
 }
 
-/** A helper of a TOML file: a command and its arguments. */
+/** A key helper from a TOML table: a command and its arguments. */
 export function helperOf(table: unknown, where: string): HelperCommand | undefined {
   const { command, args = [] } = isTable(table) ? table : {};
   if (typeof command !== 'string' || command === '') return undefined;
@@ -311,11 +311,11 @@ export function helperOf(table: unknown, where: string): HelperCommand | undefin
   return { command: { program: command, args }, where };
 }
 
-/** The window that a file means: a number, also one in quotes. */
+/** The context window in a file, in tokens: a number, also in quotes. */
 export function windowOf(value: unknown): number | undefined {
-  const meant = typeof value === 'string' ? Number(value.replaceAll(/[_, ]/g, '')) : value;
-  return typeof meant === 'number' && Number.isSafeInteger(meant) ? meant : undefined;
+  const tokens = typeof value === 'string' ? Number(value.replaceAll(/[_, ]/g, '')) : value;
+  return typeof tokens === 'number' && Number.isSafeInteger(tokens) ? tokens : undefined;
 }
 
-/** What long-context models of a gateway take, where nothing better is known. In tokens. */
+/** Assumed context window of long-context models, in tokens. */
 export const USUAL_WINDOW = 500_000;

@@ -8,41 +8,41 @@ import { findServer } from '../../../base/store/database-server.ts';
 import { DATABASE, USER } from '../../../base/store/embedded/postgres-cluster.ts';
 import { findExistingHome } from '../../../base/store/embedded/postgres-home.ts';
 import { readServerState } from '../../../base/store/embedded/postgres-process.ts';
-import { foreignSchema, migrationState, migrations, OLDEST_POSTGRES } from '../../../base/store/migrate.ts';
-import { describeTrouble } from '../../../base/store/postgres-client.ts';
+import { migrationState, migrations, OLDEST_POSTGRES, unknownSchema } from '../../../base/store/migrate.ts';
+import { describeOutage } from '../../../base/store/postgres-client.ts';
 import { clientConfig, type PostgresSettings } from '../../../base/store/postgres-connection.ts';
 import {
+  type DatabaseRole,
   grantHelp,
   listRights,
   migrateHelp,
   missingRights,
   ROLES_SQL,
-  readStanding,
-  type Standing,
+  readDatabaseRole,
   schemaHelp,
 } from '../../../base/store/rights.ts';
 import { listForeignSpools } from '../../../base/store/spool/spool-names.ts';
-import type { Diagnosis } from '../desk.ts';
+import type { Diagnosis } from '../workstation.ts';
 import { type Host, type Machine, placeOf } from './host.ts';
 import { diagnosisOf, type LiveOutcome, wrong } from './live/probe.ts';
 
 const SILENT = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** SQLSTATE of a right that is missing. */
+/** SQLSTATE `insufficient_privilege`. */
 const FORBIDDEN = '42501';
 
-/** Connects to the database of a configuration and reads its version and schema; changes nothing and starts nothing. */
+/** Connects to the configured database and reads its version and schema. Read-only; starts no server. */
 export function checkDatabase(
   config: GatewayConfig,
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
 ): Promise<LiveOutcome> {
   return lookIntoDatabase({ config, env, timeout_seconds }, (client) =>
-    examine(client, config.spend_limits?.spool_dir),
+    inspectDatabase(client, config.spend_limits?.spool_dir),
   );
 }
 
-/** Looks into the database of a configuration over a connection that can only read; says why it can't be reached otherwise. */
+/** Runs `look` over a read-only connection to the configured database; the failure if it cannot connect. */
 async function lookIntoDatabase<T>(
   { config, env, timeout_seconds }: Pick<Host, 'config' | 'env' | 'timeout_seconds'>,
   look: (client: pg.Client) => Promise<T>,
@@ -58,13 +58,13 @@ async function lookIntoDatabase<T>(
     await client.query('set default_transaction_read_only = on');
     return await look(client);
   } catch (error) {
-    if ((error as { readonly code?: unknown }).code !== FORBIDDEN) return wrong(describeTrouble(error), way.remedy);
+    if ((error as { readonly code?: unknown }).code !== FORBIDDEN) return wrong(describeOutage(error), way.remedy);
     return wrong(
-      'this user may not read the tables of the gateway, which another one made',
-      `run the SQL of ${ROLES_SQL} as the owner of the tables, or name that one in the URL`,
+      "this user lacks permission to read the gateway's tables, which another role owns",
+      `run the SQL of ${ROLES_SQL} as the owner of the tables, or use the owner in the URL`,
     );
   } finally {
-    // A server that does not answer would not answer this either.
+    // Not awaited: an unresponsive server would block it.
     void client.end().catch(() => {});
   }
 }
@@ -86,7 +86,7 @@ async function wayToDatabase(
   const home = findExistingHome(embedded?.data_dir ?? '');
   const state = home && readServerState(home.cluster);
   if (home === undefined || state === undefined)
-    return { ok: true, what: 'embedded PostgreSQL, made when the gateway first starts' };
+    return { ok: true, what: 'embedded PostgreSQL, created when the gateway first starts' };
   if (state.kind !== 'running' || !state.ready)
     return { ok: true, what: 'embedded PostgreSQL, not running; it starts with the gateway' };
   try {
@@ -94,46 +94,46 @@ async function wayToDatabase(
     const settings = { host: '127.0.0.1', port: state.port, user: USER, database: DATABASE, password };
     return { settings, remedy: `see ${home.log_file}` };
   } catch {
-    return wrong('its password cannot be read', `run this as the owner of ${home.directory}`);
+    return wrong('cannot read its password', `run this as the owner of ${home.directory}`);
   }
 }
 
-/** Its version, and whether it has the tables of this program. */
-async function examine(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
+/** Its version, and the state of its schema. */
+async function inspectDatabase(client: pg.Client, spool_dir: string | undefined): Promise<LiveOutcome> {
   const { rows } = await client.query<{ version: string }>("select current_setting('server_version') as version");
   const { version = '' } = rows[0] ?? {};
-  const standing = await readStanding((text) => client.query(text));
+  const standing = await readDatabaseRole((text) => client.query(text));
   const { applied, unknown } = await migrationState((text) => client.query<{ name: string }>(text));
   const { host, port, database } = client;
   const location = `${host}:${port}/${database}`;
   const is_complete = applied === migrations.length && unknown.length === 0;
   const missing = is_complete ? await missingRights((text) => client.query(text)) : [];
-  const outcome = judge(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
+  const outcome = evaluate(`PostgreSQL ${version.split(' ')[0]}`, location, { applied, unknown, standing, missing });
   if (spool_dir === undefined || !outcome.ok || applied < migrations.length) return outcome;
-  return { ...outcome, warnings: await foreignSpools(client, spool_dir) };
+  return { ...outcome, warnings: await unknownSpools(client, spool_dir) };
 }
 
-/** What is told of files that no gateway of this database writes to it. */
-async function foreignSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
+/** Warnings about spool files of another database. */
+async function unknownSpools(client: pg.Client, spool_dir: string): Promise<string[]> {
   const { rows } = await client.query<{ id: string }>('select id from database_identity');
   const { id = '' } = rows[0] ?? {};
   try {
     return (await listForeignSpools(spool_dir, id)).map(
       ({ name, database_id }) =>
-        `the spool file ${name} in ${spool_dir} belongs to the database ${database_id}, so it stays there until a gateway of that one takes it; this one is ${id}`,
+        `the spool file ${name} in ${spool_dir} belongs to database ${database_id}, and waits for a gateway of that database; this one is ${id}`,
     );
   } catch (error) {
     return [`the spool directory ${spool_dir} cannot be read (${(error as NodeJS.ErrnoException).code})`];
   }
 }
 
-function judge(
+function evaluate(
   server: string,
   location: string,
   found: {
     readonly applied: number;
     readonly unknown: readonly string[];
-    readonly standing: Standing;
+    readonly standing: DatabaseRole;
     readonly missing: readonly string[];
   },
 ): LiveOutcome {
@@ -141,49 +141,49 @@ function judge(
   const { user, schema, may_migrate } = standing;
   const total = migrations.length;
   if (unknown.length > 0) {
-    const { what, remedy } = foreignSchema(unknown);
+    const { what, remedy } = unknownSchema(unknown);
     return wrong(`${server} at ${location}, ${what}`, remedy);
   }
   if (schema === null)
-    return wrong(`${server}, but ${user} may use no schema of its search path`, schemaHelp(standing));
+    return wrong(`${server}, but ${user} has no usage right on any schema of its search path`, schemaHelp(standing));
   if (missing.length > 0) return wrong(`${server}, but ${user} lacks ${listRights(missing)}`, grantHelp(missing, user));
   if (applied === total) return { ok: true, what: `${server}, schema up to date` };
   const done = applied === 0 ? 'no tables yet' : `${applied} of ${total} migrations`;
-  if (!may_migrate) return wrong(`${server}, ${done}, and ${user} may not migrate`, migrateHelp(standing));
-  return { ok: true, what: `${server}, ${done}; the gateway does the rest when it starts` };
+  if (!may_migrate) return wrong(`${server}, ${done}, and ${user} lacks the rights to migrate`, migrateHelp(standing));
+  return { ok: true, what: `${server}, ${done}; the gateway applies the rest when it starts` };
 }
 
-/** What was found of the database, and how far its clock is from the one here, in milliseconds: its own is that much ahead. */
+/** The diagnoses of the database, and the offset of its clock from this machine's, in milliseconds. */
 export interface FoundDatabase {
   readonly diagnoses: readonly Diagnosis[];
   readonly ahead_ms: number | undefined;
 }
 
-/** Looks at the database over one connection that can only read; starts nothing and waits for no lock. */
-export async function examineDatabase(host: Host): Promise<FoundDatabase> {
+/** Diagnoses the database over one read-only connection. Starts no server and waits for no lock. */
+export async function diagnoseDatabase(host: Host): Promise<FoundDatabase> {
   const { config, env } = host;
   const where = placeOf(host, '/database');
   const base = { id: 'database.reach', title: 'database', where };
   const url_env = config.database.postgres?.url_env;
   if (url_env !== undefined && (secretIn(url_env, env) ?? '') === '') {
-    const found = `${secretPlace(url_env)} is not set here, so it can't be asked`;
+    const found = `cannot connect: ${secretPlace(url_env)} is not set here`;
     return { diagnoses: [skipped(found, base)], ahead_ms: undefined };
   }
-  // One after the other: the connection takes one statement at a time.
+  // In sequence: the connection runs one statement at a time.
   const looked = await lookIntoDatabase(host, async (client) => {
-    const reach = await examine(client, undefined);
+    const reach = await inspectDatabase(client, undefined);
     return { reach, facts: await readDatabaseFacts(client, host.machine) };
   });
   if (!('facts' in looked)) return { diagnoses: [diagnosisOf(base, looked)], ahead_ms: undefined };
   const { reach, facts } = looked;
   return {
-    diagnoses: [diagnosisOf(base, reach), ...judgeDatabase(facts, host).map((found) => ({ where, ...found }))],
+    diagnoses: [diagnosisOf(base, reach), ...evaluateDatabase(facts, host).map((found) => ({ where, ...found }))],
     ahead_ms: facts.ahead_ms,
   };
 }
 
-/** What follows from what a database says of itself. */
-export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
+/** Evaluates the facts about a database. */
+export function evaluateDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 'running'>): Diagnosis[] {
   const { version } = facts;
   const remedy = 'upgrade the server to a version that is still maintained';
   const of_version = { id: 'database.version', title: 'version of PostgreSQL' };
@@ -191,53 +191,53 @@ export function judgeDatabase(facts: DatabaseFacts, host: Pick<Host, 'config' | 
     ...(version < OLDEST_POSTGRES
       ? [failed(`${version}: the gateway needs ${OLDEST_POSTGRES} or later`, remedy, of_version)]
       : []),
-    judgeWritable(facts),
-    ...judgeConnections(facts, host),
+    evaluateWritable(facts),
+    ...evaluateConnections(facts, host),
   ];
 }
 
-function judgeWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
-  const base = { id: 'database.writable', title: 'database can be written to' };
+function evaluateWritable({ is_standby, is_read_only }: DatabaseFacts): Diagnosis {
+  const base = { id: 'database.writable', title: 'write access to the database' };
   if (is_standby) {
-    const remedy = 'name the primary server in the URL, or an address that follows it';
-    return failed('it is a standby, which only reads', remedy, base);
+    const remedy = 'use the primary server in the URL, or an address that follows it';
+    return failed('a standby server, which is read-only', remedy, base);
   }
-  if (!is_read_only) return ok('it is a primary server, and takes writes', base);
+  if (!is_read_only) return ok('a primary server, which accepts writes', base);
   return failed(
     'transactions are read-only by default (default_transaction_read_only)',
-    'find out who set it, often because the disk ran full; then: alter database ... reset default_transaction_read_only',
+    'find the cause, often a full disk; then: alter database ... reset default_transaction_read_only',
     base,
   );
 }
 
 const NEARLY_ALL = 0.9;
 
-function judgeConnections(facts: DatabaseFacts, { config, running }: Pick<Host, 'config' | 'running'>): Diagnosis[] {
+function evaluateConnections(facts: DatabaseFacts, { config, running }: Pick<Host, 'config' | 'running'>): Diagnosis[] {
   const each = config.database.postgres?.pool_max;
-  // The embedded one is set up for the gateway that owns it.
+  // The embedded server is sized for its own gateway.
   if (each === undefined) return [];
   const base = { id: 'database.connections', title: 'connections of the database' };
   const { usable, in_use, limited_by } = facts;
   const processes = Math.floor(usable / each);
-  const found = `${in_use} of ${usable} in use (${limited_by}); a gateway process opens up to ${each} (pool_max), so there is room for ${processes} of them`;
-  const remedy = `raise ${limited_by}, lower database.postgres.pool_max, or have fewer processes; all processes and programs together must stay below it`;
+  const found = `${in_use} of ${usable} in use (${limited_by}); a gateway process opens up to ${each} (pool_max), so ${processes} fit`;
+  const remedy = `raise ${limited_by}, lower database.postgres.pool_max, or run fewer processes: all clients together must stay below the limit`;
   if (usable < each) return [failed(found, remedy, base)];
   const is_tight = in_use >= usable * NEARLY_ALL || (running === undefined && usable - in_use < each);
   if (!is_tight && processes >= 2) return [ok(found, base)];
-  return [warning(is_tight ? found : `${found}: during an upgrade two run at once`, remedy, base)];
+  return [warning(is_tight ? found : `${found}; during an upgrade two run at once`, remedy, base)];
 }
 
-/** What a database says of itself. */
+/** Facts that a database reports about itself. */
 export interface DatabaseFacts {
   /** Major version. */
   readonly version: number;
   readonly is_standby: boolean;
   readonly is_read_only: boolean;
-  /** Connections that programs can have, how many there are, and which setting limits them. */
+  /** Connections available to programs, connections in use, and the setting that limits them. */
   readonly usable: number;
   readonly in_use: number;
   readonly limited_by: string;
-  /** How far its clock is ahead of the one here. */
+  /** Offset of its clock from this machine's. */
   readonly ahead_ms: number | undefined;
 }
 
@@ -250,7 +250,7 @@ select current_setting('server_version_num')::integer / 10000 as version, pg_is_
   (select datconnlimit from pg_database where datname = current_database()) as database_limit,
   (select rolconnlimit from pg_roles where rolname = current_user) as user_limit`;
 
-/** Backends alone use up connections; the session that asks is not counted. */
+/** Only client backends use connections; this session is not counted. */
 const CONNECTIONS = `
 select count(*)::integer as all, count(*) filter (where datname = current_database())::integer as of_database,
   count(*) filter (where usename = current_user)::integer as of_user
@@ -269,7 +269,7 @@ interface Counts {
   readonly of_user: number;
 }
 
-/** Reads what a database says of itself, over a connection that can only read. */
+/** Reads the facts over a read-only connection. */
 async function readDatabaseFacts(client: pg.Client, machine: Machine): Promise<DatabaseFacts> {
   const rowOf = async <Row extends object>(text: string) => (await client.query<Row>(text)).rows[0]!;
   const settings = await rowOf<Settings>(SETTINGS);
@@ -286,16 +286,16 @@ function connectionsOf(
     { usable: database_limit, in_use: of_database, limited_by: 'the connection limit of the database' },
     { usable: user_limit, in_use: of_user, limited_by: 'the connection limit of the user' },
   ];
-  // A negative limit is none.
+  // A negative limit means unlimited.
   const set = limits.filter(({ usable }) => usable >= 0);
   return set.reduce((least, limit) => (limit.usable - limit.in_use < least.usable - least.in_use ? limit : least));
 }
 
 async function clockAhead(client: pg.Client, machine: Machine): Promise<number | undefined> {
-  const [asked_at, asked] = [machine.now(), performance.now()];
+  const [started_at, started] = [machine.now(), performance.now()];
   const { rows } = await client.query<{ at: number }>(
     'select extract(epoch from clock_timestamp())::float8 * 1000 as at',
   );
-  const ahead_ms = Number(rows[0]?.at) - (asked_at + (performance.now() - asked) / 2);
+  const ahead_ms = Number(rows[0]?.at) - (started_at + (performance.now() - started) / 2);
   return Number.isNaN(ahead_ms) ? undefined : ahead_ms;
 }

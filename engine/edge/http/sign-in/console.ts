@@ -12,7 +12,7 @@ import { isLoopbackUrl } from '../../../base/kit/net/addresses.ts';
 import { programVersion } from '../../../base/kit/package-root.ts';
 import type { Database } from '../../../base/store/database.ts';
 import {
-  type AskingAbout,
+  type AccountCheckContext,
   endAsRefused,
   noteVerified,
   recheckSession,
@@ -35,8 +35,8 @@ import { prefixOf } from '../request-identity.ts';
 import { answerOrPass, methodNotAllowed, sendJson } from '../send-error.ts';
 import {
   type ConsoleAttempt,
+  isCrossSiteEmbed,
   isSameOrigin,
-  isUnseen,
   newConsoleAttempt,
   type SessionCookie,
   sessionCookie,
@@ -51,15 +51,22 @@ import {
   CONSOLE_SIGN_OUT_PATH,
   CONSOLE_SIGNED_OUT_PATH,
 } from './paths.ts';
-import { type Entrance, providerTrouble, refuseAddress, storeTrouble, type WayBack, whoCame } from './refusals.ts';
+import {
+  identifyPerson,
+  providerFailure,
+  type RetryLink,
+  refuseAddress,
+  type SignInFlow,
+  storeFailure,
+} from './refusals.ts';
 import {
   type Answer,
-  demandRoom,
-  demandSeen,
   logged,
   mountRoutes,
   type Route,
   readQuery,
+  refuseCrossSiteEmbed,
+  requireRequestRate,
   type SignIn,
   type Visit,
 } from './routes.ts';
@@ -76,18 +83,18 @@ const NO_PAGES = [
 const ANY_BASE = 'http://gateway.invalid';
 
 /**
- * The page of the console that somebody wants, as path and query below the public URL; its first page for whatever is none,
- * such as an address of another site.
- * @param prefix the path of the public URL, which may stand before that of the page.
+ * Validates the return path of a sign-in: path and query of a console page below the public URL. Anything else, such as an
+ * address of another site, becomes the first page (no open redirect).
+ * @param prefix path of the public URL, which may precede the path of the page.
  */
-export function wantedPage(given: string | undefined, prefix: string): string {
+export function returnPath(given: string | undefined, prefix: string): string {
   const text = prefix !== '' && given?.startsWith(`${prefix}/`) ? given.slice(prefix.length) : given;
   if (text === undefined || text.length > PAGE_MAX_CHARS || !/^\/console(?:[/?]|$)/.test(text)) return CONSOLE_PATH;
   if (/[\\\s\p{Cc}]|\/\//u.test(text.split('?', 1)[0]!) || !URL.canParse(text, ANY_BASE)) return CONSOLE_PATH;
   const { origin, pathname, search } = new URL(text, ANY_BASE);
   const is_page = origin === ANY_BASE && (pathname === CONSOLE_PATH || pathname.startsWith(`${CONSOLE_PATH}/`));
   const page = `${pathname}${search}`;
-  // Letters beyond ASCII take up to nine characters each, and a cookie keeps this one until the browser is back.
+  // The path is stored in a cookie, and percent-encoding can make it nine times as long.
   return is_page && !NO_PAGES.includes(pathname.replace(/\/+$/, '')) && page.length <= PAGE_MAX_CHARS
     ? page
     : CONSOLE_PATH;
@@ -109,7 +116,7 @@ const SYSTEMS: readonly (readonly [RegExp, string])[] = [
   [/\bLinux\b/, 'Linux'],
 ];
 
-/** What people call the browser of a user-agent header: `Firefox 140 on Linux`. Repeats nothing of the header but a number. */
+/** Display name of a browser: `Firefox 140 on Linux`. Copies nothing from the user-agent header but the version number. */
 export function browserName(user_agent = ''): string {
   const agent = user_agent.slice(0, 500);
   const browsers = BROWSERS.map(([pattern, name]) => [pattern.exec(agent)?.[1], name] as const);
@@ -124,27 +131,26 @@ const LOOPBACK = /^(?:::ffff:)?127(?:\.\d{1,3}){3}$|^::1$/;
 
 type HeadAndSocket = Pick<IncomingMessage, 'headers' | 'socket'>;
 
-/** Whether a request comes from this machine, and no proxy says that it passed it on. */
+/** Whether a request comes from this machine, without a proxy. */
 function isLocal({ headers, socket }: HeadAndSocket): boolean {
   return LOOPBACK.test(socket.remoteAddress ?? '') && FORWARDING.every((name) => headers[name] === undefined);
 }
 
-/** Refuses a request that does not come from this machine itself, for what takes no sign-in. Raises forbidden. */
-export function demandLocal(request: HeadAndSocket, { server }: Pick<GatewayConfig, 'server'>): void {
-  // A tunnel that adds no header still brings the name by which others know this machine.
-  const is_named_so = isLoopbackUrl(`http://${request.headers.host}`);
-  if (isLocal(request) && is_named_so && isLoopbackUrl(server.public_url)) return;
+/** Requires a request from this machine, for access without sign-in. Raises forbidden. */
+export function requireLocal(request: HeadAndSocket, { server }: Pick<GatewayConfig, 'server'>): void {
+  // A tunnel may add no header, but its requests have the public name of this machine as Host.
+  const has_loopback_host = isLoopbackUrl(`http://${request.headers.host}`);
+  if (isLocal(request) && has_loopback_host && isLoopbackUrl(server.public_url)) return;
   throw new StageError(
     'forbidden',
-    'Without an identity provider the console opens on the machine of the gateway only, with a server.public_url such as http://127.0.0.1:8080. Open it there (or through "ssh -L"), or set auth.oidc in gateway.yaml so that people can sign in.',
+    'Without an identity provider the console opens only on the gateway host, with a loopback server.public_url such as http://127.0.0.1:8080. Open it there (or through "ssh -L"), or set auth.oidc in gateway.yaml so that people can sign in.',
   );
 }
 
 /**
- * Whether a browser certainly came by another name of this machine than the public URL has, such as `localhost` for 127.0.0.1:
- * cookies heed the name and not the port (RFC 6265 section 8.5), so those it gets here would be missing when it comes back.
- * A proxy may write whatever it likes into the Host header; what a browser sends itself says `Connection: keep-alive`, which
- * belongs to one connection (RFC 9110 section 7.6.1).
+ * Whether a browser used another name of this machine than the public URL, such as `localhost` for 127.0.0.1. Cookies belong to a
+ * host name (RFC 6265 section 8.5), so the sign-in cookie would be missing at the callback. A proxy may rewrite the Host header;
+ * `Connection: keep-alive`, which is hop-by-hop (RFC 9110 section 7.6.1), shows that the browser wrote it.
  */
 function cameByOtherName(request: HeadAndSocket, public_url: string): boolean {
   const { host, connection } = request.headers;
@@ -154,54 +160,53 @@ function cameByOtherName(request: HeadAndSocket, public_url: string): boolean {
   return new URL(came_to).hostname !== new URL(public_url).hostname;
 }
 
-/** What the console sends with each request of its own; no form, image or link of another site can. */
+/** Header of the console's own requests; a form, image or link of another site cannot send it. */
 const CONSOLE_HEADER = 'x-console';
 
 /**
- * Refuses a request whose cookie says who asks, unless a page of this gateway sent it: a browser sends cookies whoever has it
- * ask. What changes something takes a proof of the origin, the header of the console and, for a body, JSON; what is read takes
- * the origin, or the header where the browser tells no origin (files that are downloaded and event streams have no header).
- * Raises forbidden.
- * @param origin the gateway's own, from its public URL; the Host header has no say.
+ * CSRF protection for requests with the session cookie. A change requires a same-origin proof, the console's header and, with a
+ * body, JSON. A read requires the same-origin proof, or the console's header if the browser sends no origin (downloads and event
+ * streams have no such header). Raises forbidden.
+ * @param origin the gateway's own, from its public URL, never from the Host header.
  */
-function demandTrusted({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, origin: string): void {
+function requireSameOrigin({ method, headers }: Pick<IncomingMessage, 'method' | 'headers'>, origin: string): void {
   const marked = headers[CONSOLE_HEADER] !== undefined;
   if (method === 'GET' || method === 'HEAD') {
-    const is_told = headers['sec-fetch-site'] !== undefined || headers.origin !== undefined;
-    if (is_told ? isSameOrigin(headers, origin) : marked) return;
-    throw untrusted();
+    const has_origin = headers['sec-fetch-site'] !== undefined || headers.origin !== undefined;
+    if (has_origin ? isSameOrigin(headers, origin) : marked) return;
+    throw notSameOrigin();
   }
-  if (!marked || !isSameOrigin(headers, origin)) throw untrusted();
+  if (!marked || !isSameOrigin(headers, origin)) throw notSameOrigin();
   const { 'content-type': type, 'content-length': length, 'transfer-encoding': coding } = headers;
   const has_body = coding !== undefined || (length !== undefined && length !== '0');
-  if ((has_body || type !== undefined) && jsonTypeProblem(type ?? '') !== undefined) throw untrusted();
+  if ((has_body || type !== undefined) && jsonTypeProblem(type ?? '') !== undefined) throw notSameOrigin();
 }
 
-function untrusted(): StageError {
+function notSameOrigin(): StageError {
   return new StageError(
     'forbidden',
-    'This request came with the cookie of the console, and not from a page of the console. Use the console itself, or a session token.',
+    'This request has the cookie of the console, but no page of the console sent it. Use the console or a session token.',
   );
 }
 
-/** How old may be what is known of a person. */
+/** Interval of checks at the identity provider. */
 const DUE_MS = 15 * 60_000;
-/** How soon the provider is asked again after it gave no usable answer. */
+/** Delay before the next check after a failed one. */
 const RETRY_MS = 60_000;
 const MAX_TRIED = 10_000;
 
-/** Who somebody is by now, and from where that is known. */
+/** Result of a recheck. */
 interface Checked {
   readonly person: Person;
-  /** Whether the identity provider was just asked. */
+  /** Whether the identity provider just confirmed it. */
   readonly is_anew: boolean;
 }
 
 /**
- * Makes the function that asks the identity provider about the person of a session, every 15 minutes. While it gives no answer,
- * sessions go on for as long as a session token would. Raises credential_revoked, temporarily_unavailable, store_unavailable.
+ * Makes the function that rechecks the person of a session at the identity provider every 15 minutes. During an outage of the
+ * provider a session lasts as long as a session token would. Raises credential_revoked, temporarily_unavailable, store_unavailable.
  */
-function createRecheck(asking: AskingAbout) {
+function createRecheck(asking: AccountCheckContext) {
   const { clock, config, identity, log } = asking;
   const tried = new LRUCache<string, number>(atMost(MAX_TRIED));
   const longest_ms = (config.auth?.session.ttl_minutes ?? 0) * 60_000;
@@ -217,59 +222,59 @@ function createRecheck(asking: AskingAbout) {
     const is_too_old = age_ms > Math.max(longest_ms, DUE_MS);
     const again_ms = (tried.get(session_id) ?? 0) - clock.monotonic();
     if (again_ms > 0) {
-      if (is_too_old) throw gaveNoAnswer(again_ms);
+      if (is_too_old) throw providerUnavailable(again_ms);
       return known;
     }
     const taken = await takeSession(asking, session_id);
-    // Another request asks at this moment.
+    // Another request is rechecking it.
     if (taken === undefined) {
-      if (is_too_old) throw gaveNoAnswer(1000);
+      if (is_too_old) throw providerUnavailable(1000);
       return known;
     }
-    const rechecked = await recheckSession(asking, taken, { when: 'when the console asked about them' });
+    const rechecked = await recheckSession(asking, taken, { when: 'during a recheck of a console session' });
     switch (rechecked.outcome) {
       case 'stays':
-        if ((await noteVerified(asking, { id: session_id, ...rechecked })) !== 'verified') throw endedForGood();
+        if ((await noteVerified(asking, { id: session_id, ...rechecked })) !== 'verified') throw notRenewed();
         return { person: rechecked.person, is_anew: true };
       case 'unavailable': {
         tried.set(session_id, clock.monotonic() + RETRY_MS);
         const fields = { reason: rechecked.error.message, email: person.email, session: session_id };
-        log.warn(fields, 'the identity provider gives no usable answer about somebody who uses the console');
-        if (is_too_old) throw gaveNoAnswer(RETRY_MS);
+        log.warn(fields, 'a console session could not be rechecked: the identity provider is unavailable');
+        if (is_too_old) throw providerUnavailable(RETRY_MS);
         return known;
       }
       case 'refused':
         await suspendUnlessVerified(asking, taken);
-        throw endedForGood();
+        throw notRenewed();
       case 'unaskable':
         await endAsRefused(asking, taken, rechecked.error);
-        throw endedForGood();
+        throw notRenewed();
       case 'not_admitted':
         throw new StageError('credential_revoked', rechecked.message);
       case 'unreadable':
       case 'other_provider':
       case 'other_identity':
         await identity.sessions.end(session_id, 'the identity provider could not be asked again');
-        throw endedForGood();
+        throw notRenewed();
     }
   };
 }
 
-function endedForGood(): StageError {
+function notRenewed(): StageError {
   return new StageError('credential_revoked', 'The identity provider did not renew your sign-in; sign in again.');
 }
 
-function gaveNoAnswer(wait_ms: number): StageError {
+function providerUnavailable(wait_ms: number): StageError {
   return new StageError(
     'temporarily_unavailable',
-    'The identity provider gives no usable answer, so the gateway cannot tell whether you may still be here. Try again shortly.',
+    'The identity provider is not available, so the gateway cannot verify your access. Try again shortly.',
     { headers: { 'retry-after': String(Math.ceil(wait_ms / 1000)) } },
   );
 }
 
 interface ConsoleCallerOptions {
   readonly config: GatewayConfig;
-  /** Absent where there is no identity provider: then a link opens the console. */
+  /** Absent without an identity provider: then a link opens the console. */
   readonly identity: Identity | undefined;
   readonly database: Pick<Database, 'query'>;
   readonly clock: Clock;
@@ -277,13 +282,13 @@ interface ConsoleCallerOptions {
   readonly telemetry: Pick<Telemetry, 'operation'>;
 }
 
-/** Whose a request is, and the session by which that is known. */
+/** The caller of a request, and the session that identifies it. */
 interface ConsoleVisit {
   readonly caller: Caller;
   readonly session: ConsoleSession;
 }
 
-/** Makes what tells callers by the cookie of the console, for one configuration. */
+/** Authentication by the console's cookie, for one configuration. */
 export function createConsoleCallers(options: ConsoleCallerOptions) {
   const { config, identity, database, clock } = options;
   const issuer = issuerOf(config);
@@ -294,42 +299,41 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
   const callerOf = createCallerOf(options, sessions, cookie);
 
   const lookUp = async (req: IncomingMessage, text: string): Promise<ConsoleSession | undefined> => {
-    if (identity === undefined || identity.tokens.marks.fit(text)) return sessions.find(text);
+    if (identity === undefined || identity.tokens.tags.fit(text)) return sessions.find(text);
     const address = origin_reader.address(req.socket.remoteAddress, req.headers);
     const attempt = { text, address, is_ours: false };
-    const asked = await identity.attempts.ask(
+    const found = await identity.attempts.ask(
       attempt,
       () => sessions.find(text),
-      (found) => found !== undefined,
+      (session) => session !== undefined,
     );
-    if ('answer' in asked) return asked.answer;
-    const problem = 'Too many requests from your address came to nothing; try again later.';
-    const headers = { 'retry-after': String(asked.retry_after_seconds) };
+    if ('answer' in found) return found.answer;
+    const problem = 'Too many failed requests from your address; try again later.';
+    const headers = { 'retry-after': String(found.retry_after_seconds) };
     throw new StageError('temporarily_unavailable', problem, { headers });
   };
 
   return {
     cookie,
     sessions,
-    /** Whether a request comes from a browser with a session, or from the console without one. */
+    /** Whether a request has the console's cookie or header. */
     concerns: ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
       cookie.read(headers) !== undefined || headers[CONSOLE_HEADER] !== undefined,
-    /** The session of a request of the console, whoever has it and whether or not they may still be here. Raises forbidden. */
+    /** The session of a console request, without a check of its person. Raises forbidden. */
     async find(req: IncomingMessage): Promise<ConsoleSession | undefined> {
       const text = cookie.read(req.headers);
       if (text === undefined) return undefined;
-      demandTrusted(req, origin);
+      requireSameOrigin(req, origin);
       return lookUp(req, text);
     },
     /**
-     * Who asks. Gives the browser another cookie where what they may do has changed. A request that a page makes
-     * by itself, with nobody there, does not keep the session: its header says so (`x-console: 0`).
-     * Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
+     * Authenticates a console request. Rotates the cookie if the person's groups changed. A background request without recent
+     * user activity (`x-console: 0`) does not extend the session. Raises credential_missing, credential_expired, credential_revoked, forbidden, temporarily_unavailable, store_unavailable.
      */
     async identify(req: IncomingMessage, res: ServerResponse): Promise<ConsoleVisit> {
       const text = cookie.read(req.headers);
-      if (text === undefined) throw new StageError('credential_missing', 'You are signed out: sign in to the console.');
-      demandTrusted(req, origin);
+      if (text === undefined) throw new StageError('credential_missing', 'You are signed out. Sign in to the console.');
+      requireSameOrigin(req, origin);
       const session = await lookUp(req, text);
       if (session === undefined) throw new StageError('credential_expired', OVER);
       const caller = await callerOf(session, req, res);
@@ -339,10 +343,10 @@ export function createConsoleCallers(options: ConsoleCallerOptions) {
   };
 }
 
-/** Finds out who asks by the cookie of a browser. */
+/** Authentication by the console's cookie. */
 export type ConsoleCallers = ReturnType<typeof createConsoleCallers>;
 
-const OVER = 'Your session is over: it was ended, or not used for 30 minutes. Sign in again.';
+const OVER = 'Your session has ended or was idle for 30 minutes. Sign in again.';
 
 function createCallerOf(options: ConsoleCallerOptions, sessions: ConsoleSessions, cookie: SessionCookie) {
   const { identity, config } = options;
@@ -350,9 +354,10 @@ function createCallerOf(options: ConsoleCallerOptions, sessions: ConsoleSessions
   return async (session: ConsoleSession, req: IncomingMessage, res: ServerResponse): Promise<Caller> => {
     const { person: about, operator } = session;
     if (operator !== undefined) {
-      // Who could print a link before there was an identity provider is asked to sign in once there is one.
-      if (identity !== undefined) throw new StageError('credential_revoked', 'People sign in now: sign in.');
-      demandLocal(req, config);
+      // Sessions by link end once an identity provider is configured.
+      if (identity !== undefined)
+        throw new StageError('credential_revoked', 'This gateway now has an identity provider. Sign in.');
+      requireLocal(req, config);
       return programCaller(`command:${operator}`, operator, { kind: 'command', name: operator });
     }
     if (identity === undefined || recheck === undefined || about === undefined || about.revoked_at !== null) {
@@ -376,12 +381,12 @@ function createCallerOf(options: ConsoleCallerOptions, sessions: ConsoleSessions
   };
 }
 
-function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): WayBack {
+function signInAgain({ issuer }: Pick<SignIn, 'issuer'>, to: string, other_account = false): RetryLink {
   const href = `${issuer}${CONSOLE_SIGN_IN_PATH}?back_to=${encodeURIComponent(to)}`;
-  return other_account ? { href: `${href}&other=1`, label: 'Sign in as somebody else' } : { href, label: 'Try again' };
+  return other_account ? { href: `${href}&other=1`, label: 'Use another account' } : { href, label: 'Try again' };
 }
 
-/** Sends the browser to the identity provider, from where it comes back to the page of the console that was wanted (`back_to`). */
+/** Redirects the browser to the identity provider; after sign-in it returns to the console page in `back_to`. */
 export function beginConsole(sign_in: SignIn): Route {
   const { identity, clock, issuer } = sign_in;
   const cookies = signInCookies(issuer);
@@ -390,16 +395,16 @@ export function beginConsole(sign_in: SignIn): Route {
   return {
     path: CONSOLE_SIGN_IN_PATH,
     speaks: 'page',
-    told_as: 'gateway.sign_in',
+    operation: 'gateway.sign_in',
     head: false,
     async get(visit) {
       const { req } = visit;
-      demandSeen(req);
-      demandRoom(sign_in, req);
+      refuseCrossSiteEmbed(req);
+      requireRequestRate(sign_in, req);
       if (isExposed) return overHttp(visit);
       const query = readQuery(req.originalUrl);
-      const to = wantedPage(query.get('back_to'), prefix);
-      // At most once: who followed a link of the console, or this redirect, is at the public URL whatever Host says.
+      const to = returnPath(query.get('back_to'), prefix);
+      // Redirects at most once: with `at=public_url` the browser uses the public URL, whatever the Host header says.
       if (query.get('at') !== 'public_url' && cameByOtherName(req, issuer)) {
         return { status: 303, location: `${signInAgain(sign_in, to).href}&at=public_url` };
       }
@@ -408,77 +413,75 @@ export function beginConsole(sign_in: SignIn): Route {
         const url = await identity.provider.authorizationUrl(attempt, { other_account: query.get('other') === '1' });
         const sealed = await identity.tokens.seal(attempt, 'sign-in-attempt');
         const headers = { 'set-cookie': cookies.keep(req.headers, attempt.state, sealed) };
-        return { status: 303, location: url.href, headers, told: { outcome: 'begun' } };
+        return { status: 303, location: url.href, headers, result: { outcome: 'begun' } };
       } catch (error) {
-        if (error instanceof ProviderError) return providerTrouble(sign_in, visit, signInAgain(sign_in, to), error);
+        if (error instanceof ProviderError) return providerFailure(sign_in, visit, signInAgain(sign_in, to), error);
         throw error;
       }
     },
   };
 }
 
-/** The same for the address with a slash at its end, as some proxies write it. */
+/** The same route with a trailing slash, as some proxies write it. */
 export function beginConsoleWithSlash(sign_in: SignIn): Route {
   return { ...beginConsole(sign_in), path: `${CONSOLE_SIGN_IN_PATH}/` };
 }
 
-/** Whoever reads along on the way could use the cookie. */
+/** Refuses a sign-in over plain HTTP: the cookie could be intercepted. */
 function overHttp({ reference }: Visit): Answer {
   const page = errorPage({
-    title: 'The console needs https',
-    sentence: 'This gateway is served over http, where others on the network could take over your session.',
-    advice: 'Tell your administrator: server.public_url in gateway.yaml must begin with https, or be on this machine.',
+    title: 'The console needs HTTPS',
+    sentence: 'This gateway uses plain HTTP, so others on the network could take over your session.',
+    advice: 'Tell your administrator: server.public_url in gateway.yaml must be an https or loopback URL.',
     reference,
   });
-  return { status: 403, page, told: { outcome: 'refused', error_type: 'http' } };
+  return { status: 403, page, result: { outcome: 'refused', error_type: 'http' } };
 }
 
 /**
- * The end of a sign-in to the console, in the browser that began it. The session is a new one whatever cookie the browser
- * brings, and the one it had ends.
+ * Completes a sign-in to the console, in the browser that began it. Always creates a new session (no session fixation) and ends
+ * the previous one.
  */
-export async function comeBackToConsole(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): Promise<Answer> {
+export async function finishConsoleSignIn(sign_in: SignIn, visit: Visit, attempt: ConsoleAttempt): Promise<Answer> {
   const { issuer } = sign_in;
-  const over = signInCookies(issuer).clear(attempt.state);
-  const entrance = consoleEntrance(sign_in, visit, attempt.to);
-  const answer = await finish(sign_in, visit, entrance, attempt).catch((error) =>
-    storeTrouble(visit, entrance.again, error),
-  );
+  const cleared = signInCookies(issuer).clear(attempt.state);
+  const flow = consoleFlow(sign_in, visit, attempt.to);
+  const answer = await finish(sign_in, visit, flow, attempt).catch((error) => storeFailure(visit, flow.again, error));
   const { 'set-cookie': set = [] } = answer.headers ?? {};
-  return { ...answer, headers: { ...answer.headers, 'set-cookie': [over, ...[set].flat()] } };
+  return { ...answer, headers: { ...answer.headers, 'set-cookie': [cleared, ...[set].flat()] } };
 }
 
-async function finish(sign_in: SignIn, visit: Visit, entrance: Entrance, attempt: ConsoleAttempt): Promise<Answer> {
+async function finish(sign_in: SignIn, visit: Visit, flow: SignInFlow, attempt: ConsoleAttempt): Promise<Answer> {
   const { identity, issuer, log } = sign_in;
-  const came = await whoCame(sign_in, visit, entrance, attempt);
-  if ('status' in came) return came;
-  const { person, grant } = came;
+  const identified = await identifyPerson(sign_in, visit, flow, attempt);
+  if ('status' in identified) return identified;
+  const { person, grant } = identified;
   const sealed_grant = await identity.tokens.seal(grant, 'provider-grant');
-  const { client, client_address } = entrance;
+  const { client, client_address } = flow;
   const opened = await identity.console_sessions.open({ person, sealed_grant, client, client_address });
   if (opened === undefined) {
     const problem = (await identity.claimProblem(person)) ?? 'other_account';
-    return refuseAddress(sign_in, visit, entrance, { person, problem });
+    return refuseAddress(sign_in, visit, flow, { person, problem });
   }
   await endTokensTheyLost(sign_in, person);
   await endFormer(sign_in, visit);
   log.info(
     { email: person.email, session: opened.id, client, client_address, ...logged(visit) },
-    'a session of the console began',
+    'a console session began',
   );
   const headers = { 'set-cookie': sessionCookie(issuer).keep(opened.cookie) };
-  return { status: 303, location: `${issuer}${attempt.to}`, headers, told: { outcome: 'approved' } };
+  return { status: 303, location: `${issuer}${attempt.to}`, headers, result: { outcome: 'approved' } };
 }
 
-/** The session that the browser had until now: it forgets the cookie of that. */
+/** Ends the session of the browser's previous cookie, which the new one replaces. */
 async function endFormer({ identity, issuer }: SignIn, { req }: Visit): Promise<void> {
   const cookie = sessionCookie(issuer).read(req.headers);
-  if (cookie === undefined || !identity.tokens.marks.fit(cookie)) return;
+  if (cookie === undefined || !identity.tokens.tags.fit(cookie)) return;
   const former = await identity.console_sessions.find(cookie);
   if (former?.person !== undefined) await identity.sessions.end(former.person.session_id, 'signed in anew', 'person');
 }
 
-function consoleEntrance({ issuer, addressOf }: SignIn, { req, reference }: Visit, to: string): Entrance {
+function consoleFlow({ issuer, addressOf }: SignIn, { req, reference }: Visit, to: string): SignInFlow {
   return {
     client: browserName(req.headers['user-agent']),
     client_address: addressOf(req),
@@ -486,14 +489,14 @@ function consoleEntrance({ issuer, addressOf }: SignIn, { req, reference }: Visi
     async refuse({ message, advice = 'To try again, sign in again.', reason }) {
       const again = signInAgain({ issuer }, to, true);
       const page = errorPage({ title: 'Access denied', sentence: message, advice, again, reference });
-      return { status: 403, page, told: { outcome: 'refused', error_type: reason } };
+      return { status: 403, page, result: { outcome: 'refused', error_type: reason } };
     },
   };
 }
 
-const HOW = 'On the machine of the gateway, run "appscli console": it prints a link that opens the console.';
+const HOW = 'Run "appscli console" on the gateway host: it prints a link that opens the console.';
 
-/** Opens the console by a link that a command printed, where there is no identity provider; once, and on its machine only. */
+/** Opens the console with a one-time link of `appscli console`; only without an identity provider, on the gateway host. */
 function consoleLink(
   config: GatewayConfig,
   { cookie, sessions }: Pick<ConsoleCallers, 'cookie' | 'sessions'>,
@@ -510,39 +513,39 @@ function consoleLink(
         status,
         page: errorPage({ title: 'This link does not open the console', sentence, advice, reference }),
       });
-      if (isUnseen(req.headers)) return no(403, 'It cannot be part of another page.');
+      if (isCrossSiteEmbed(req.headers)) return no(403, 'The page cannot be embedded.');
       try {
-        demandLocal(req, config);
+        requireLocal(req, config);
       } catch (error) {
         if (error instanceof StageError)
-          return no(403, error.message, 'The link is still good for the rest of its minute.');
+          return no(403, error.message, 'The link is still valid for the rest of its minute.');
         throw error;
       }
       const opened = await sessions.openLink(readQuery(req.originalUrl).get('once') ?? '');
-      if (opened === undefined) return no(404, 'It was used before, or is older than a minute.');
-      log.info({ operator: opened.operator, ...logged(visit) }, 'a session of the console began, by a link');
+      if (opened === undefined) return no(404, 'It was already used, or is older than a minute.');
+      log.info({ operator: opened.operator, ...logged(visit) }, 'a console session began with a link');
       const headers = { 'set-cookie': cookie.keep(opened.cookie) };
       return { status: 303, location: `${issuer}${CONSOLE_PATH}`, headers };
     },
   };
 }
 
-/** What is said where somebody wants to sign in and nobody can. */
+/** Sign-in page of a gateway without an identity provider. */
 function consoleWithoutProvider(): Route {
   const page = errorPage({
     title: 'Open the console with a link',
-    sentence: 'This gateway has no identity provider, so nobody signs in here.',
+    sentence: 'This gateway has no identity provider, so there is no sign-in.',
     advice: HOW,
   });
   return { path: CONSOLE_SIGN_IN_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
 }
 
-/** What is said of a link where people sign in. */
+/** Link page of a gateway with an identity provider. */
 function consoleLinkOff(issuer: string): Route {
   const page = errorPage({
-    title: 'People sign in here',
+    title: 'Sign in instead',
     sentence: 'Links of "appscli console" are for gateways without an identity provider.',
-    advice: 'Sign in with the account you have at work.',
+    advice: 'Sign in with your company account.',
     again: { href: `${issuer}${CONSOLE_SIGN_IN_PATH}`, label: 'Sign in' },
   });
   return { path: CONSOLE_LINK_PATH, speaks: 'page', any: () => ({ status: 404, page }) };
@@ -553,7 +556,7 @@ function signedOut(issuer: string, atProvider: () => Promise<URL | undefined>): 
     path: CONSOLE_SIGNED_OUT_PATH,
     speaks: 'page',
     async get() {
-      // The page is worth showing whatever becomes of the provider.
+      // The page does not depend on the provider.
       const url = await atProvider().catch(() => undefined);
       return { status: 200, page: signedOutPage(`${issuer}${CONSOLE_PATH}`, url) };
     },
@@ -574,10 +577,10 @@ ${provider_url && stillSignedIn(provider_url)}
 }
 
 function stillSignedIn({ href }: URL): Html {
-  return html`<p class="soft">Your company's sign-in may still know this browser, and then lets it in again without a password. On a machine that others use, <a href="${href}" rel="noreferrer">sign out there, too</a>.</p>`;
+  return html`<p class="soft">You may still be signed in at your identity provider, which then needs no password. On a shared computer, <a href="${href}" rel="noreferrer">sign out there, too</a>.</p>`;
 }
 
-/** Makes the function that tells the console who is signed in (`ConsoleSession` of engine/edge/console/api.ts). Raises forbidden, temporarily_unavailable, store_unavailable. */
+/** Makes the function that returns the `ConsoleSession` of engine/edge/console/api.ts. Raises forbidden, temporarily_unavailable, store_unavailable. */
 function createConsoleState(config: GatewayConfig, callers: ConsoleCallers) {
   const common = {
     sign_in: config.auth?.oidc === undefined ? 'link' : 'provider',
@@ -615,15 +618,15 @@ function shown({ caller, session }: ConsoleVisit) {
 }
 
 /**
- * What a browser asks about its own session of the console.
+ * Routes of the console's session.
  *
  * | path                | what happens                                                        |
  * |---------------------|---------------------------------------------------------------------|
  * | /console/sign-in    | goes to the identity provider, which sends back to /oauth/callback  |
  * | /console/link       | opens the console where there is no identity provider               |
- * | /console/session    | tells the console who is signed in                                  |
+ * | /console/session    | returns who is signed in                                            |
  * | /console/sign-out   | ends the session                                                    |
- * | /console/signed-out | says so                                                             |
+ * | /console/signed-out | shows that the session has ended                                    |
  */
 export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: ConsoleCallers): Router {
   const { config, identity, log } = options;
@@ -644,12 +647,12 @@ export function consoleSessionRoutes(options: ConsoleCallerOptions, callers: Con
   router.use(
     mountRoutes(pages, { ...options, branding: config.branding, provider_url: config.auth?.oidc?.issuer_url }),
   );
-  const tellState = createConsoleState(config, callers);
-  serve(router, CONSOLE_SESSION_PATH, 'GET', tellState);
+  const readState = createConsoleState(config, callers);
+  serve(router, CONSOLE_SESSION_PATH, 'GET', readState);
   serve(router, CONSOLE_SIGN_OUT_PATH, 'POST', async (req, res) => {
-    // Another site's form comes without the cookie, and the answer would take it away all the same.
-    demandTrusted(req, origin);
-    // Also where the provider is away, or the session is over already.
+    // A form of another site has no cookie, but the response would clear the cookie all the same.
+    requireSameOrigin(req, origin);
+    // Works without the provider, and for a session that is already over.
     const session = await callers.find(req);
     if (session !== undefined) await callers.sessions.forget(session);
     const person = session?.person;

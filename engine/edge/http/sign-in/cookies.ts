@@ -5,10 +5,9 @@ import type { PendingGrant } from '../../../domain/identity/sessions/device-gran
 import type { SessionTokens } from '../../../domain/identity/sessions/session-tokens.ts';
 
 /**
- * Whether a browser proves that a form was sent from a page of this origin. Browsers write both headers themselves, no
- * page can: a form of another site is told apart without a token in each page. `null` is what a page without an origin
- * of its own sends, and proves nothing. Without either header nothing is proven.
- * @param origin the gateway's own, from its public URL; the Host header has no say.
+ * CSRF check: whether a page of this origin sent the request. Only browsers can write these two headers, so pages need no CSRF
+ * token. The origin `null` (a page without an origin) proves nothing, and neither do missing headers.
+ * @param origin the gateway's own, from its public URL, never from the Host header.
  */
 export function isSameOrigin(headers: IncomingHttpHeaders, origin: string): boolean {
   const { 'sec-fetch-site': site } = headers;
@@ -19,49 +18,52 @@ export function isSameOrigin(headers: IncomingHttpHeaders, origin: string): bool
 }
 
 /**
- * Whether a page makes the browser of somebody who looks at it ask, unseen: as an image, a frame, a script or a form sent
- * in the background. Programs and people who open a page don't. Where requests are counted per address, those would let
- * any page use up what its readers may do.
+ * Whether a page of another site makes the browser send this request in the background: an image, frame, script or hidden form.
+ * Such requests could use up the rate limit of the reader's address.
  */
-export function isUnseen({ 'sec-fetch-dest': destination, 'sec-fetch-site': site }: IncomingHttpHeaders): boolean {
+export function isCrossSiteEmbed({
+  'sec-fetch-dest': destination,
+  'sec-fetch-site': site,
+}: IncomingHttpHeaders): boolean {
   const from_elsewhere = site === 'cross-site' || site === 'same-site';
   return from_elsewhere && destination !== 'document';
 }
 
 const SECONDS = 600;
 const MAX_CHARS = 4096;
-/** How many sign-ins a browser can have under way: enough for a person, and few beside the limit for all headers. */
+/** Concurrent sign-ins of a browser: enough for a person, and small beside the limit for all headers. */
 const MAX_KEPT = 5;
-const MARK_CHARS = 8;
+const NAME_HASH_CHARS = 8;
 
 /**
- * Makes the cookies that tie sign-ins to the browser they began in: each has its own, which its state finds. The prefix keeps neighbours on other hosts of its domain from setting them.
+ * Cookies that bind each sign-in to the browser that began it, one per OAuth state. The `__Host-` prefix keeps other hosts of the
+ * domain from setting them.
  */
 export function signInCookies(issuer: string) {
   const secure = issuer.startsWith('https:');
   const prefix = `${secure ? '__Host-' : ''}appscli-sign-in-`;
-  const known = new RegExp(`^${prefix}[\\w-]{${MARK_CHARS}}$`);
-  // Lax: the identity provider's redirect back is a navigation from another site, which Strict would leave it out of.
+  const known = new RegExp(`^${prefix}[\\w-]{${NAME_HASH_CHARS}}$`);
+  // Lax: the identity provider's redirect back is a cross-site navigation, on which browsers omit Strict cookies.
   const attributes = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
-  const nameOf = (state: string) => `${prefix}${hash('sha256', state, 'base64url').slice(0, MARK_CHARS)}`;
+  const nameOf = (state: string) => `${prefix}${hash('sha256', state, 'base64url').slice(0, NAME_HASH_CHARS)}`;
   const kept = (name: string, value: string) => `${name}=${value}; ${attributes}; Max-Age=${SECONDS}`;
   const cleared = (name: string) => `${name}=; ${attributes}; Max-Age=0`;
   return {
-    /** The value kept for a state; `undefined` when it is missing, oversized or there twice. */
+    /** The value for a state; `undefined` if it is missing, oversized or duplicated. */
     read: (headers: IncomingHttpHeaders, state: string) => onlyValue(headers, nameOf(state), MAX_CHARS),
     /**
-     * `set-cookie` lines that keep a value for as long as a sign-in may take.
-     * @param headers of the request, by which the oldest make room when there are many.
+     * `set-cookie` lines that store a value for the longest duration of a sign-in.
+     * @param headers of the request, whose oldest cookies are removed if there are too many.
      */
     keep(headers: IncomingHttpHeaders, state: string, value: string): string[] {
       const name = nameOf(state);
-      // Browsers send those they have had longest first (RFC 6265 section 5.4).
+      // Browsers send the oldest cookies first (RFC 6265 section 5.4).
       const names = pairsOf(headers).map((pair) => pair.slice(0, pair.indexOf('=')));
       const others = [...new Set(names)].filter((other) => known.test(other) && other !== name);
       const too_many = others.slice(0, Math.max(0, others.length + 1 - MAX_KEPT));
       return [...too_many.map(cleared), kept(name, value)];
     },
-    /** `set-cookie` that removes the one of a state. */
+    /** `set-cookie` that removes the cookie of a state. */
     clear: (state: string) => cleared(nameOf(state)),
   };
 }
@@ -70,7 +72,7 @@ function pairsOf({ cookie = '' }: IncomingHttpHeaders): string[] {
   return cookie.split(';').map((pair) => pair.trim());
 }
 
-/** The value of a cookie; `undefined` when it is missing, empty, oversized or there twice. */
+/** The value of a cookie; `undefined` if it is missing, empty, oversized or duplicated. */
 function onlyValue(headers: IncomingHttpHeaders, name: string, max_chars: number): string | undefined {
   const [found, ...others] = pairsOf(headers).filter((pair) => pair.startsWith(`${name}=`));
   if (found === undefined || others.length > 0 || found.length > max_chars) return undefined;
@@ -80,18 +82,18 @@ function onlyValue(headers: IncomingHttpHeaders, name: string, max_chars: number
 const SESSION_MAX_CHARS = 200;
 
 /**
- * Makes the cookie of a gateway. The prefix keeps neighbours on other hosts of its domain from setting it. Without TLS, which
- * is for this machine only, the name tells the port: cookies of one host heed none.
+ * Session cookie of the console. The `__Host-` prefix keeps other hosts of the domain from setting it. Without TLS, on a loopback
+ * address, the name contains the port, as cookies of one host are shared by all ports.
  * @param issuer the public URL.
  */
 export function sessionCookie(issuer: string) {
   const { protocol, port } = new URL(issuer);
   const secure = protocol === 'https:';
   const name = secure ? '__Host-gw_session' : `gw_session${port === '' ? '' : `_${port}`}`;
-  // Lax: who follows a link to the console is signed in there. What changes something takes more than the cookie.
+  // Lax: a link to the console opens it signed in. Changes need more than the cookie (CSRF check).
   const attributes = `Path=/; HttpOnly; SameSite=Lax${secure ? '; Secure' : ''}`;
   return {
-    /** Its value; `undefined` when it is missing, oversized or there twice. */
+    /** Its value; `undefined` if it is missing, oversized or duplicated. */
     read: (headers: IncomingHttpHeaders): string | undefined => onlyValue(headers, name, SESSION_MAX_CHARS),
     keep: (value: string): string => `${name}=${value}; ${attributes}`,
     /** `set-cookie` that removes it. */
@@ -99,25 +101,25 @@ export function sessionCookie(issuer: string) {
   };
 }
 
-/** The cookie that a browser's session of the console has. */
+/** Session cookie of the console. */
 export type SessionCookie = ReturnType<typeof sessionCookie>;
 
-/** A browser's way to the identity provider and back, for one sign-in; kept sealed in that browser's cookie. */
+/** An authorization request for a device sign-in, stored encrypted in the browser's cookie. */
 export interface BrowserAttempt extends SignInAttempt {
   readonly grant_id: string;
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 
-/** A browser's way to the identity provider and back, for the console. */
+/** An authorization request for a sign-in to the console. */
 export interface ConsoleAttempt extends SignInAttempt {
-  /** The page that was wanted: path and query below the public URL. */
+  /** The requested page: path and query below the public URL. */
   readonly to: string;
   /** Milliseconds since the epoch. */
   readonly expires_at: number;
 }
 
-/** What that cookie holds once the sign-in has worked: what it takes to show the last page again, and nothing else. */
+/** Content of the cookie after a successful sign-in: only the data of its last page, to show it again on reload. */
 export interface FinishedAttempt extends Pick<BrowserAttempt, 'state' | 'expires_at'> {
   readonly signed_in: { readonly email: string; readonly client: string };
 }
@@ -125,12 +127,12 @@ export interface FinishedAttempt extends Pick<BrowserAttempt, 'state' | 'expires
 const RANDOM_BYTES = 32;
 const LIFETIME_MS = 600_000;
 
-/** Makes an attempt for a grant, from fresh randomness. */
+/** Creates an attempt for a device grant, with a random state, nonce and code verifier. */
 export function newAttempt(grant: PendingGrant): BrowserAttempt {
   return { ...freshAttempt(), grant_id: grant.id, expires_at: grant.expires_at.getTime() };
 }
 
-/** Makes an attempt for a page of the console, from fresh randomness. */
+/** Creates an attempt for a page of the console. */
 export function newConsoleAttempt(to: string, now: number): ConsoleAttempt {
   return { ...freshAttempt(), to, expires_at: now + LIFETIME_MS };
 }
@@ -140,21 +142,21 @@ function freshAttempt(): SignInAttempt {
   return { state: random(), nonce: random(), code_verifier: random() };
 }
 
-/** What a cookie holds for a state; `undefined` when it was not made here for that state, or is over. */
+/** Decrypts the attempt of a state; `undefined` if the cookie is forged, of another state, or expired. */
 export async function openAttempt(
   sealed: string,
   state: string,
   tokens: Pick<SessionTokens, 'open'>,
   now: number,
 ): Promise<BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined> {
-  type Kept = BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined;
-  // Nobody but the gateway can seal one, so its shape needs no proof.
-  const attempt = (await tokens.open(sealed, 'sign-in-attempt')) as Kept;
+  type Stored = BrowserAttempt | ConsoleAttempt | FinishedAttempt | undefined;
+  // Only the gateway can encrypt one, so its shape is not validated.
+  const attempt = (await tokens.open(sealed, 'sign-in-attempt')) as Stored;
   if (attempt === undefined || !sameSecret(state, attempt.state)) return undefined;
   return attempt.expires_at > now ? attempt : undefined;
 }
 
-/** Compares secrets in a time that tells nothing about either. */
+/** Compares secrets in constant time. */
 function sameSecret(one: string, other: string): boolean {
   return timingSafeEqual(hash('sha256', one, 'buffer'), hash('sha256', other, 'buffer'));
 }

@@ -9,7 +9,7 @@ import { CONSOLE_PATH, DEVICE_PATH, DISCOVERY_PATH, PROTOCOL_PATH } from './path
 import { type Answer, mountRoutes, type SignIn, type SignInOptions } from './routes.ts';
 import { revoke, token } from './token.ts';
 
-/** Serves the root of the gateway: to a browser a page that says what this is and how to use it, to programs the same as JSON. */
+/** Serves the root of the gateway: a page for browsers, JSON for programs. */
 export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'log'>): Router {
   const { config } = options;
   const root = issuerOf(config);
@@ -34,21 +34,21 @@ export function frontRoute(options: Pick<SignInOptions, 'config' | 'clock' | 'lo
 export function frontPage(root: string, signs_in: boolean): string {
   const device = `${root}${DEVICE_PATH}`;
   const credential = signs_in
-    ? html`<p>Sign in from your terminal with the account you have at work:</p>
+    ? html`<p>Sign in from your terminal with your company account:</p>
 <pre><code>${clientCommand(root, 'login')}</code></pre>
-<p class="soft">Clients that know gateway sign-in take the address alone. Does your terminal show a code? <a href="${device}">Enter it here</a>.</p>`
-    : html`<p>You need an access token, which begins with <code>gw_</code>. Your administrator makes one for you.</p>`;
+<p class="soft">Clients with gateway sign-in need only the address. Does your terminal show a code? <a href="${device}">Enter it here</a>.</p>`
+    : html`<p>You need an access token (<code>gw_…</code>). Ask your administrator for one.</p>`;
   return layout({
-    title: 'What this is',
+    title: 'Model gateway',
     content: html`<h1>This is a gateway to language models</h1>
-<p class="soft">Programs talk to it, such as the coding client in your terminal. People look at <a href="${root}${CONSOLE_PATH}">the console</a>.</p>
+<p class="soft">It serves clients such as the coding client in your terminal. For people there is <a href="${root}${CONSOLE_PATH}">the console</a>.</p>
 ${credential}
 <h2>Address for your client</h2>
 <dl>
 <dt>Messages</dt><dd><code>${root}</code></dd>
 <dt>All others</dt><dd><code>${root}/v1</code></dd>
 </dl>
-<p class="small"><a href="${root}${PROTOCOL_PATH}">What it speaks, for authors of clients</a></p>`,
+<p class="small"><a href="${root}${PROTOCOL_PATH}">Protocol reference for client authors</a></p>`,
   });
 }
 
@@ -59,17 +59,17 @@ export { type ProtocolOptions, protocolRoute } from './protocol.ts';
 export type { SignInOptions } from './routes.ts';
 
 /**
- * The HTTP side of sign-in for one configuration: everything between "sign in" in a terminal and a session token.
+ * HTTP routes of sign-in for one configuration: OAuth 2.0 device authorization and the console's sign-in.
  *
- * | path                                    | who asks     | what happens                                          |
- * |-----------------------------------------|--------------|-------------------------------------------------------|
- * | /.well-known/oauth-authorization-server | the program  | learns the endpoints (RFC 8414)                       |
- * | /oauth/device_authorization             | the program  | gets a device code and a user code (RFC 8628)         |
- * | /device                                 | the browser  | confirms the user code, goes to the identity provider |
- * | /oauth/callback                         | the browser  | comes back; the person is admitted or not             |
- * | /oauth/token                            | the program  | gets, and later renews, its session token             |
- * | /oauth/revoke                           | the program  | signs out (RFC 7009)                                  |
- * | /console/sign-in                        | the browser  | goes to the identity provider for the console         |
+ * | path                                    | caller   | what happens                                          |
+ * |-----------------------------------------|----------|-------------------------------------------------------|
+ * | /.well-known/oauth-authorization-server | program  | reads the endpoints (RFC 8414)                        |
+ * | /oauth/device_authorization             | program  | gets a device code and a user code (RFC 8628)         |
+ * | /device                                 | browser  | confirms the user code, goes to the identity provider |
+ * | /oauth/callback                         | browser  | returns; the person is admitted or refused            |
+ * | /oauth/token                            | program  | gets, and later renews, its session token             |
+ * | /oauth/revoke                           | program  | signs out (RFC 7009)                                  |
+ * | /console/sign-in                        | browser  | goes to the identity provider for the console         |
  */
 export function signInRoutes(options: SignInOptions): Router {
   const { config } = options;

@@ -8,7 +8,7 @@ export interface Html {
   readonly markup: string;
 }
 
-/** What may stand in a template: texts are escaped, lists joined, and what is absent leaves nothing. */
+/** A template value: texts are escaped, lists joined, `undefined` is empty. */
 type HtmlValue = string | number | Html | readonly Html[] | undefined;
 
 const ENTITIES: Readonly<Record<string, string>> = {
@@ -19,8 +19,7 @@ const ENTITIES: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-// Much of what is shown came from a stranger's headers, and a character that reorders its line could make it read as
-// something else.
+// Headers of unknown senders are shown: bidirectional control characters could make a line read as something else.
 function escaped(text: string): string {
   return printable(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 }
@@ -32,14 +31,13 @@ function markupOf(value: HtmlValue): string {
 }
 
 /**
- * A template of markup that escapes every value put in, for element content and quoted attributes; never for scripts,
- * styles or URLs of others.
+ * HTML template that escapes every value, for element content and quoted attributes; not for scripts, styles or untrusted URLs.
  */
 export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
   return { markup: strings.reduce((markup, text, index) => markup + markupOf(values[index - 1]) + text) };
 }
 
-/** The style of every page. It stands inside the page, so that a page is one answer and asks for nothing else. */
+/** Inline style of every page, so that a page needs no other request. */
 const PAGE_STYLE = `
 :root {
   color-scheme: light dark;
@@ -113,14 +111,14 @@ a { color: var(--accent); }
 @media (forced-colors: active) { button, .button { border-color: ButtonText; } }
 `;
 
-/** The source of `PAGE_STYLE` for a content security policy: a hash, so that no other inline style is ever applied. */
+/** Hash source of `PAGE_STYLE` for the content security policy, which blocks any other inline style. */
 const PAGE_STYLE_SOURCE = `'sha256-${createHash('sha256').update(PAGE_STYLE).digest('base64')}'`;
 
 const PRODUCT = 'Model gateway';
 
 const GATE = 'M4 20V10a8 8 0 0 1 16 0v10M9 20v-9.5a3 3 0 0 1 6 0V20M2.5 20h19';
 
-// A browser asks every site for an icon; one inside the page spares the gateway a request and the console an error.
+// An inline icon avoids the browser's request for /favicon.ico.
 const ICON = `data:image/svg+xml,${encodeURIComponent(
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#5b7cf0" stroke-width="2" stroke-linecap="round"><path d="${GATE}"/></svg>`,
 )}`;
@@ -134,8 +132,7 @@ const BRAND = brand(PRODUCT);
 const PAGE_END: Html = { markup: '</body>\n</html>' };
 
 /**
- * A page under the name that the configuration gives the gateway, with the way to help. What is replaced is markup, which no text
- * in a page can be.
+ * Adds the configured branding to a page: name and support link. Replaces markup, which escaped text can never contain.
  */
 export function branded(page: string, { name, support_url }: BrandingConfig = {}): string {
   const help =
@@ -150,7 +147,7 @@ ${PAGE_END}`;
     .replace(PAGE_END.markup, () => help.markup);
 }
 
-/** A whole page: its title is also said after the product's name by the browser. */
+/** A whole HTML page. */
 export function layout(page: { readonly title: string; readonly content: HtmlValue }): string {
   return html`<!doctype html>
 <html lang="en">
@@ -181,20 +178,18 @@ const MARKS = {
   alarm: html`<circle cx="20" cy="20" r="18"/><path d="M20 11.5v10.5M20 28v.1"/>`,
 } as const;
 
-/** A sign above a heading that repeats what it says, and so is nothing to a screen reader. */
+/** Decorative sign above a heading, hidden from screen readers. */
 export function mark(kind: keyof typeof MARKS): Html {
   return html`<svg class="mark ${kind}" viewBox="0 0 40 40" fill="none" stroke="currentColor" stroke-width="2.5" stroke-linecap="round" stroke-linejoin="round" aria-hidden="true">${MARKS[kind]}</svg>`;
 }
 
 /**
- * Headers of every page of sign-in, content type included.
- * @param provider_origin origin of the identity provider's issuer; left out when sign-in is off. Raises TypeError when
- * it is no URL.
+ * Headers of every sign-in page, including the content type.
+ * @param provider_origin origin of the identity provider's issuer; absent if sign-in is off. Raises TypeError for an invalid URL.
  */
 export function pageHeaders(provider_origin?: string): Readonly<Record<string, string>> {
-  // Browsers hold the redirects after a sent form against form-action too. The identity provider may send the browser
-  // on to a company's own sign-in, whose hosts nobody can list here: hence every https one. The form itself only ever
-  // goes to this origin.
+  // Browsers apply form-action to redirects after a form, too. The identity provider may redirect to a company's own sign-in on
+  // unknown hosts: hence every https host. The form itself posts to this origin only.
   const targets = ["'self'", 'https:'];
   if (provider_origin !== undefined) targets.push(new URL(provider_origin).origin);
   const policy = [
@@ -210,7 +205,7 @@ export function pageHeaders(provider_origin?: string): Readonly<Record<string, s
     'content-security-policy': policy.join('; '),
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
-    // Not no-referrer: it makes browsers send `Origin: null` with the form, which proves nothing.
+    // Not no-referrer: browsers would send `Origin: null` with the form, which fails the CSRF check.
     'referrer-policy': 'same-origin',
     'cross-origin-opener-policy': 'same-origin',
     'cross-origin-resource-policy': 'same-origin',
@@ -218,11 +213,10 @@ export function pageHeaders(provider_origin?: string): Readonly<Record<string, s
   };
 }
 
-// The forms' actions are relative: they are shown at /device alone, and public_url may have a path before it.
+// Form actions are relative, as public_url may have a path; the forms are shown at /device only.
 
 /**
- * The page where a person types the code a terminal shows. Sends `GET /device?user_code=...`; nothing is approved by
- * that.
+ * The page where a person types the user code. Sends `GET /device?user_code=...`, which approves nothing.
  */
 export function enterCodePage(
   options: {
@@ -242,15 +236,15 @@ ${problem === undefined ? undefined : html`<p class="alert" role="alert" id="pro
 <form method="get" action="device">
 <label for="user_code">Code</label>
 <input id="user_code" name="user_code" type="text" value="${user_code}" required autofocus maxlength="40" pattern="\\s*([A-Za-z][\\s._\\p{Pd}]*){8}" title="Eight letters, like WDJB-MJHT" inputmode="text" autocomplete="off" autocapitalize="characters" autocorrect="off" spellcheck="false"${invalid} aria-describedby="${problem === undefined ? 'hint' : 'problem hint'}">
-<p class="hint" id="hint">Like WDJB-MJHT. Capitals and the dash don't matter.</p>
+<p class="hint" id="hint">Like WDJB-MJHT. Case and the dash don't matter.</p>
 <div class="actions"><button class="primary" type="submit">Continue</button></div>
 </form>`,
   });
 }
 
 /**
- * The page where a person says whether a sign-in is theirs. Sends `POST /device` with `user_code` and `action`
- * (approve, other or deny).
+ * The page where a person confirms that a sign-in is theirs. Sends `POST /device` with `user_code` and `action` (approve, other or
+ * deny).
  */
 export function confirmPage(options: {
   readonly grant: PendingGrant;
@@ -261,17 +255,17 @@ export function confirmPage(options: {
   return layout({
     title: 'Confirm sign-in',
     content: html`<h1>Is this you signing in?</h1>
-<p>Continue only if you started this yourself, and your terminal shows exactly this code.</p>
+<p>Continue only if you started this sign-in yourself, and your terminal shows exactly this code.</p>
 <p class="code"><span>Code</span> <code>${grant.user_code}</code></p>
 <dl>
-<dt>Program</dt><dd>${grant.client === '' ? 'It did not say' : grant.client}</dd>
+<dt>Program</dt><dd>${grant.client === '' ? 'Unknown' : grant.client}</dd>
 <dt>Address</dt><dd>${grant.client_address}</dd>
 <dt>Started</dt><dd>${ago(grant.created_at, now)}, at <time datetime="${grant.created_at.toISOString()}">${clockTime(grant.created_at)}</time></dd>
 </dl>
 ${notice(login_notice)}
 <form method="post" action="device">
 <input type="hidden" name="user_code" value="${grant.user_code}">
-<p class="small">If somebody sent you here or gave you the code, it is not yours: they would use the gateway in your name.</p>
+<p class="small">If somebody sent you the link or the code, do not continue: they would use the gateway in your name.</p>
 <div class="actions">
 <button class="primary" type="submit" name="action" value="approve">Continue to sign in</button>
 <button class="secondary" type="submit" name="action" value="deny">This was not me</button>
@@ -281,10 +275,10 @@ ${notice(login_notice)}
   });
 }
 
-/** The page at the end of a sign-in that worked. */
+/** The page after a successful sign-in. */
 export function successPage(options: {
   readonly email: string;
-  /** What signed in, as the confirmation showed it. */
+  /** Name of the program, as on the confirmation page. */
   readonly client?: string | undefined;
 }): string {
   const { email, client } = options;
@@ -299,13 +293,13 @@ export function successPage(options: {
   });
 }
 
-/** The page for somebody the identity provider or the gateway doesn't let in. */
+/** The page for a person whom the identity provider or the gateway refuses. */
 export function deniedPage(options: {
   readonly reason: string;
-  /** What else to know; that the terminal stopped waiting unless said otherwise. */
+  /** By default: the terminal stopped waiting. */
   readonly advice?: string | undefined;
   readonly reference?: Reference | undefined;
-  /** Of the sign-in that ended, where somebody else may take it on. The page is then shown at /oauth/callback. */
+  /** User code of the sign-in, to continue it with another account. The page is then shown at /oauth/callback. */
   readonly user_code?: string | undefined;
 }): string {
   const { reason, reference, user_code } = options;
@@ -315,7 +309,7 @@ export function deniedPage(options: {
       ? undefined
       : html`<form method="post" action="../device">
 <input type="hidden" name="user_code" value="${user_code}">
-<p class="actions"><button class="primary" type="submit" name="action" value="other">Sign in as somebody else</button></p>
+<p class="actions"><button class="primary" type="submit" name="action" value="other">Use another account</button></p>
 </form>`;
   return errorPage({ title: 'Access denied', sentence: reason, advice, reference, more });
 }
@@ -327,33 +321,33 @@ export function declinedPage(): string {
     content: html`${mark('good')}
 <div role="status">
 <h1>The sign-in was refused</h1>
-<p>Nobody was signed in, and the code is of no use any more.</p>
+<p>Nobody was signed in, and the code is no longer valid.</p>
 </div>
 <p class="soft">If somebody asked you to enter that code, tell your administrator: it may have been an attempt to use your account. You can close this window.</p>`,
   });
 }
 
-/** The page for a code or a sign-in that took too long, or was used before. */
+/** The page for an expired or used code. */
 export function expiredPage(): string {
   return errorPage({
-    title: 'This code is no longer good',
-    sentence: 'It has expired, or it was used before. Codes last ten minutes and work once.',
-    advice: 'Start signing in again in your terminal, and use the new code it shows.',
+    title: 'This code is no longer valid',
+    sentence: 'It has expired or was already used. Codes last ten minutes and work once.',
+    advice: 'Start the sign-in again in your terminal, and use the new code.',
   });
 }
 
-/** What an administrator needs to find a page's request in the log. */
+/** Request id and time, by which an administrator finds a request in the log. */
 export interface Reference {
   readonly request_id: string;
   readonly at: Date;
 }
 
-/** The page for what went wrong otherwise. */
+/** Any other error page. */
 export function errorPage(options: {
   readonly title: string;
   readonly sentence: string;
   readonly advice: string;
-  /** A path of the gateway or an absolute URL of it; never one that a request brought. */
+  /** A URL of the gateway; never one from a request. */
   readonly again?: { readonly href: string; readonly label: string } | undefined;
   readonly reference?: Reference | undefined;
   readonly more?: Html | undefined;
@@ -377,9 +371,9 @@ ${reference && html`<p class="reference">For your administrator: request ${refer
 export function signInOffPage(): string {
   return errorPage({
     title: 'Sign-in is not set up',
-    sentence: 'This gateway has no identity provider, so nobody can sign in here.',
+    sentence: 'This gateway has no identity provider.',
     advice:
-      'Use an access token instead; the administrator makes one for you. To turn sign-in on, the administrator sets auth.oidc in gateway.yaml.',
+      'Use an access token instead; your administrator can create one. To enable sign-in, an administrator sets auth.oidc in gateway.yaml.',
   });
 }
 
@@ -387,7 +381,7 @@ function notice(text: string | undefined): Html | undefined {
   return text === undefined ? undefined : html`<aside class="notice" aria-label="Notice">${text}</aside>`;
 }
 
-/** `14:05 UTC`: where the reader is can't be known without a script. */
+/** `14:05 UTC`: pages have no script that could know the reader's time zone. */
 function clockTime(at: Date): string {
   return `${at.toISOString().slice(11, 16)} UTC`;
 }

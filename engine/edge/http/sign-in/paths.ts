@@ -1,4 +1,4 @@
-/** Where sign-in is served, below the public URL; the path the identity provider sends browsers back to is among them. */
+/** Paths of sign-in below the public URL, with the redirect URI of the identity provider. */
 export { CALLBACK_PATH } from '../../../domain/identity/provider/provider.ts';
 
 export const DISCOVERY_PATH = '/.well-known/oauth-authorization-server';
@@ -17,6 +17,6 @@ export const PROTOCOL_PATH = '/protocol';
 export const DEVICE_GRANT = 'urn:ietf:params:oauth:grant-type:device_code';
 export const REFRESH_GRANT = 'refresh_token';
 
-/** Whether a path is a part of the console's own pages, of which a browser loads many. */
+/** Whether a path is a file of the console; a browser loads many of them. */
 export const isConsoleFile = (path: string): boolean =>
   (path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`)) && !path.startsWith(CONSOLE_SIGN_IN_PATH);

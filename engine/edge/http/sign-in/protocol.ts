@@ -2,9 +2,11 @@ import type { Router } from 'express';
 import { EXPORT_BYTES_MAX, SIGNALS } from '../../../base/contract/client-telemetry.ts';
 import type { AuthConfig, GatewayConfig } from '../../../base/contract/config.ts';
 import { ERRORS, type ErrorSpec } from '../../../base/contract/errors.ts';
+import { PROTOCOLS } from '../../../base/contract/protocol.ts';
 import { CONTENT_ENCODINGS } from '../../../base/kit/decompressor.ts';
 import type { PipelineSpec } from '../../../base/source/spec.ts';
 import { issuerOf } from '../../../domain/identity/provider/provider.ts';
+import { definitionOf } from '../../../domain/protocols/index.ts';
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
 import {
   CALLBACK_PATH,
@@ -19,16 +21,16 @@ import {
 } from './paths.ts';
 import { mountRoutes, type SignInOptions } from './routes.ts';
 
-/** What the contract is written from. */
+/** Input of the protocol reference. */
 export interface ProtocolOptions extends Pick<SignInOptions, 'config' | 'clock' | 'log'> {
-  /** Of the program. */
+  /** Program version. */
   readonly version: string;
   readonly pipelines: readonly Pick<PipelineSpec, 'match' | 'summary'>[];
 }
 
 const CACHE_SECONDS = 60;
 
-/** Serves `/protocol`: what this gateway speaks, for authors of clients, as the configuration in force has it. */
+/** Serves `/protocol`: the protocol reference for client authors, generated from the active configuration. */
 export function protocolRoute(options: ProtocolOptions): Router {
   const markdown = protocolText(options);
   const headers = { 'cache-control': `public, max-age=${CACHE_SECONDS}` };
@@ -36,7 +38,7 @@ export function protocolRoute(options: ProtocolOptions): Router {
   return mountRoutes([{ path: PROTOCOL_PATH, speaks: 'json', get }], options);
 }
 
-/** The contract, in Markdown. Names nothing that only operators are to know: no upstream, no identity provider. */
+/** The protocol reference in Markdown. Public: names no upstream and no identity provider. */
 export function protocolText({
   config,
   version,
@@ -45,7 +47,8 @@ export function protocolText({
   const { auth } = config;
   const parts = [
     `# Model gateway: protocol`,
-    `Spoken by appscli ${version} at ${issuerOf(config)}, written from its configuration in force. All paths are relative to that URL.`,
+    // `appscli doctor` parses this line.
+    `Spoken by appscli ${version} at ${issuerOf(config)}, written from its active configuration. All paths are relative to that URL.`,
     endpoints(pipelines, auth?.oidc !== undefined),
     modelRequests(pipelines),
     credentials(auth),
@@ -74,11 +77,11 @@ const ENVELOPES: Readonly<Record<PipelineSpec['match']['protocol'], string>> = {
 };
 
 const SIGN_IN_ENDPOINTS: readonly (readonly string[])[] = [
-  ['GET', `\`${DISCOVERY_PATH}\``, 'Says where to sign in.', 'OAuth'],
+  ['GET', `\`${DISCOVERY_PATH}\``, 'OAuth server metadata.', 'OAuth'],
   ['POST', `\`${DEVICE_AUTHORIZATION_PATH}\``, 'Begins a sign-in.', 'OAuth'],
   ['GET, POST', `\`${DEVICE_PATH}\``, 'Confirms a code, in a browser.', 'a page'],
-  ['GET', `\`${CALLBACK_PATH}\``, 'Ends the way through the identity provider, in a browser.', 'a page'],
-  ['POST', `\`${TOKEN_PATH}\``, 'Gives and renews session tokens.', 'OAuth'],
+  ['GET', `\`${CALLBACK_PATH}\``, 'Redirect URI of the identity provider, in a browser.', 'a page'],
+  ['POST', `\`${TOKEN_PATH}\``, 'Issues and renews session tokens.', 'OAuth'],
   ['POST', `\`${REVOCATION_PATH}\``, 'Signs out.', 'OAuth'],
 ];
 
@@ -87,83 +90,82 @@ function endpoints(pipelines: ProtocolOptions['pipelines'], has_sign_in: boolean
     match.paths.map((path) => [match.methods.join(', '), `\`${path}\``, summary, ENVELOPES[match.protocol]]),
   );
   const fixed = [
-    ['GET', '`/`', 'What this is: a page in a browser, JSON for programs.', ''],
-    ['GET', `\`${PROTOCOL_PATH}\``, 'This text.', ''],
+    ['GET', '`/`', 'Front page: HTML for browsers, JSON for programs.', ''],
+    ['GET', `\`${PROTOCOL_PATH}\``, 'This document.', ''],
     ['GET', '`/admin/api/openapi.json`', 'The administration API, as OpenAPI.', 'Messages'],
   ];
   return `## Endpoints
 
-${table(['method', 'path', 'what it does', 'errors in the envelope of'], [...rows, ...(has_sign_in ? SIGN_IN_ENDPOINTS : []), ...fixed])}
+${table(['method', 'path', 'what it does', 'error envelope'], [...rows, ...(has_sign_in ? SIGN_IN_ENDPOINTS : []), ...fixed])}
 
-A path is matched exactly as it is sent, without its query, which is passed on; \`/*\` at its end stands for everything below it.
-Endpoints never redirect.`;
+Paths match exactly, without the query, which is passed on; a trailing \`/*\` matches everything below. Endpoints never redirect.`;
 }
 
-/** Where each protocol takes model requests, for whom, and what the gateway does with them. */
+/** Paths and base URLs of model requests per protocol, and what the gateway does with them. */
 function modelRequests(pipelines: ProtocolOptions['pipelines']): string | undefined {
-  const bases: readonly (readonly [PipelineSpec['match']['protocol'], string])[] = [
-    ['messages', '`<root>`'],
-    ['chat', '`<root>/v1`'],
-    ['responses', '`<root>/v1`'],
-  ];
-  const rows = bases.flatMap(([protocol, base]) =>
+  const rows = PROTOCOLS.flatMap((protocol) =>
     pipelines
       .filter(({ match }) => match.protocol === protocol)
-      .flatMap(({ match }) => match.paths.map((path) => [ENVELOPES[protocol], base, `\`POST ${path}\``])),
+      .flatMap(({ match }) => match.paths)
+      .map((path) => [
+        ENVELOPES[protocol],
+        `\`<root>${definitionOf(protocol).clients.base_path}\``,
+        `\`POST ${path}\``,
+      ]),
   );
   if (rows.length === 0) return undefined;
   return `## Model requests
 
-${table(['protocol', 'base URL of its clients', 'request'], rows)}
+${table(['protocol', 'base URL of clients', 'request'], rows)}
 
-\`<root>\` is the address of this gateway. Where the provider of a model speaks the protocol of the client, bodies and streams pass as they are,
-fields and headers unknown here included. Where it speaks another, they are translated: what that protocol cannot say is left out, put
-in other words, or refused with \`not_translatable\` and the name of the \`rule\`. Tokens are counted for models whose provider can
-count them; for others the answer is 501 \`not_supported\`, never a guess. Requests are plain HTTP: a WebSocket handshake is
-answered 426. An event \`ping\` in a Messages stream, or a comment line in another, says that a silent provider is still at it.
+\`<root>\` is the URL of this gateway. If the model's provider speaks the client's protocol, bodies and streams pass through unchanged,
+with fields and headers unknown to the gateway. Otherwise they are translated: what the other protocol cannot express is omitted,
+rephrased, or refused with \`not_translatable\` and the name of the \`rule\`. Token counting works for models whose provider
+supports it; for others the response is 501 \`not_supported\`, never an estimate. Requests are plain HTTP: a WebSocket handshake gets
+426. A \`ping\` event in a Messages stream, or a comment line in other streams, is a keep-alive while the provider is silent.
 
 \`GET /v1/models\` is one list for all clients: \`data\` with \`id\`, \`display_name\`, \`context_window\`, \`max_tokens\` and \`capabilities\` of
-every model the caller may use. \`limit\` (at most 1000), \`after_id\` and \`before_id\` take a page of it; without them it is whole.`;
+every model the caller may use. \`limit\` (at most 1000), \`after_id\` and \`before_id\` select a page; without them the list is complete.`;
 }
 
 function credentials(auth: AuthConfig | undefined): string {
-  const session = auth?.oidc === undefined ? '' : ', or the session token of somebody who signed in (see Sign-in)';
+  const session = auth?.oidc === undefined ? '' : ', or a session token (see Sign-in)';
   return `## Credentials
 
-Send one as \`authorization: Bearer <token>\` or as \`x-api-key: <token>\`. When both are there, the authorization header
-decides; where that is not good, the other one. It is an access token, which begins with \`gw_\`${session}. A credential that is missing,
-unknown, expired or revoked is answered with 401, JSON and \`x-should-retry: false\`.`;
+Send \`authorization: Bearer <token>\` or \`x-api-key: <token>\`. With both, the authorization header is checked first, then the
+other. The token is an access token, which begins with \`gw_\`${session}. A missing, unknown, expired or revoked credential
+gets 401, JSON and \`x-should-retry: false\`.`;
 }
 
 function signIn({ session, limits, login_notice }: AuthConfig): string {
   const notice = login_notice === undefined ? '' : ' `login_notice` is a text to show to the person.';
   return `## Sign-in
 
-OAuth 2.0 device authorization (RFC 8628). There is no client identifier and no client secret; parameters that are not
-named here are ignored. Bodies are forms (\`application/x-www-form-urlencoded\`), answers are JSON.
+OAuth 2.0 device authorization (RFC 8628), without client identifier and client secret; other parameters are ignored. Bodies are
+forms (\`application/x-www-form-urlencoded\`), responses are JSON.
 
-1. \`GET ${DISCOVERY_PATH}\` names the endpoints (RFC 8414). All of them are on this origin.
-2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` answers \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
-   \`expires_in\` and \`interval\` (both in seconds).${notice} With \`surface\`, the name of the program, the person is shown that name.
-3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in with the
-   identity provider, which sends the browser back to \`${CALLBACK_PATH}\`.
-4. Meanwhile \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
-   It answers 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`; until then 400 with
+1. \`GET ${DISCOVERY_PATH}\` returns the endpoints (RFC 8414), all on this origin.
+2. \`POST ${DEVICE_AUTHORIZATION_PATH}\` returns \`device_code\`, \`user_code\`, \`verification_uri\`, \`verification_uri_complete\`,
+   \`expires_in\` and \`interval\` (both in seconds).${notice} The optional \`surface\` is the program's name, shown to the person.
+3. The person opens \`verification_uri_complete\` (or \`${DEVICE_PATH}\`, and types the code), confirms it and signs in at the
+   identity provider, which redirects the browser to \`${CALLBACK_PATH}\`.
+4. Meanwhile poll \`POST ${TOKEN_PATH}\` with \`grant_type=${DEVICE_GRANT}\` and \`device_code\`, once per interval.
+   Success is 200 with \`access_token\`, \`token_type\` (\`Bearer\`), \`expires_in\`, \`refresh_token\` and \`email\`. Until then it is 400 with
    \`authorization_pending\`, or \`slow_down\`: add five seconds to the interval. \`access_denied\`, \`expired_token\` and
-   \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person, which says why somebody was refused. A device code is good for one
-   session: when the answer got lost, ask again within half a minute; after that, or once the session was renewed, a second use ends the session.
-5. A session token lives for ${session.ttl_minutes} minutes. Renew it by \`POST ${TOKEN_PATH}\` with \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the answer is
-   that of step 4, with a new refresh token, which replaces the old one. That can go on for ${session.refresh_days} days. An answer that got lost is asked
-   for again with the same refresh token; processes that share one get the same successor when they ask within half a minute of each other.
-   503 with \`temporarily_unavailable\` once, and then 401 with \`invalid_grant\`: read the stored credentials again, another process may have renewed them; if none did, sign in again.
-   Any 503 with \`temporarily_unavailable\`: nothing is decided, try again after \`retry-after\`.
-6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session token or a refresh token, ends the session (RFC 7009). Its tokens are refused
+   \`invalid_grant\` end the attempt; \`error_description\` is a sentence for the person with the reason. A device code is valid for one
+   session: after a lost response, poll again within half a minute. Later, or once the session was renewed, a second use ends the session.
+5. A session token is valid for ${session.ttl_minutes} minutes. Renew it with \`POST ${TOKEN_PATH}\`, \`grant_type=${REFRESH_GRANT}\` and \`refresh_token\`: the response is
+   that of step 4, with a new refresh token in place of the old one. A session lasts ${session.refresh_days} days. After a lost response, send
+   the same refresh token again; processes that share one get the same successor within half a minute.
+   503 with \`temporarily_unavailable\` once, then 401 with \`invalid_grant\`: read the stored credentials again, as another process may have renewed them; if none did, sign in again.
+   Any 503 with \`temporarily_unavailable\`: nothing is decided; retry after \`retry-after\`.
+6. \`POST ${REVOCATION_PATH}\` with \`token\`, a session or refresh token, ends the session (RFC 7009). Its tokens are refused
    everywhere within a second.
 
-Errors are those of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Per address and ${limits.window_seconds} seconds,
-${limits.device_authorizations} sign-ins that nobody finishes can be begun and ${limits.code_submissions} wrong codes entered; beyond that the answer is 429 with \`slow_down\` and \`retry-after\`.
-So it is, with \`slow_down\` for device codes and else \`temporarily_unavailable\`, after ${limits.refused_credentials} codes and tokens that came to nothing: nothing
-is decided about the one that was sent.`;
+Errors have the form of RFC 6749: \`{"error": "...", "error_description": "..."}\`. Limits per address and ${limits.window_seconds} seconds:
+${limits.device_authorizations} unfinished sign-ins and ${limits.code_submissions} wrong codes; beyond that the response is 429 with \`slow_down\` and \`retry-after\`.
+After ${limits.refused_credentials} invalid codes and tokens it is 429 with \`slow_down\` for device codes, else \`temporarily_unavailable\`: nothing is
+decided about the credential that was sent.`;
 }
 
 function errors({ spend_limits }: GatewayConfig): string {
@@ -174,20 +176,20 @@ function errors({ spend_limits }: GatewayConfig): string {
   });
   return `## Errors
 
-In the Messages envelope: \`{"type": "error", "error": {"type", "message", "code", ...}, "request_id"}\`. In that of chat completions and
-Responses: \`{"error": {"message", "type", "code", "param", ..., "request_id"}}\`. An error of a model's provider is passed on as it came.
-After the first byte of a stream, an error is one more event. The last but one column is what \`x-should-retry\` says.
+Messages envelope: \`{"type": "error", "error": {"type", "message", "code", ...}, "request_id"}\`. Envelope of chat completions and
+Responses: \`{"error": {"message", "type", "code", "param", ..., "request_id"}}\`. An error of a model's provider is passed on unchanged.
+After the first byte of a stream, an error is one more event. The column "retry" is the value of \`x-should-retry\`.
 
 ${table(['code', 'status', 'type (Messages)', 'type (chat completions, Responses)', 'retry', 'meaning'], rows)}`;
 }
 
 function headers(): string {
   const rows = [
-    [`\`${REQUEST_ID_HEADER}\``, 'Identifier of the request; tell it to the administrator when you report a problem.'],
-    ['`x-should-retry`', '`false`: the same request would fail again. `true`: try it again.'],
+    [`\`${REQUEST_ID_HEADER}\``, 'Identifier of the request, for problem reports.'],
+    ['`x-should-retry`', '`false`: the same request would fail again. `true`: retry it.'],
     [
       '`retry-after`',
-      'Whole seconds to wait before the next try; on chat completions and Responses a minute at most, and 0 where no wait helps.',
+      'Whole seconds to wait before a retry; on chat completions and Responses at most 60, and 0 if no wait helps.',
     ],
   ];
   return `## Response headers
@@ -200,29 +202,29 @@ function spending({ server }: GatewayConfig): string {
   const rows = [
     [name('status'), '`allowed`; `allowed_warning` from three quarters on; `rejected`'],
     [`${name('reset')}, ${name('overage-reset')}`, 'when the limit resets, in seconds since the epoch'],
-    [name('representative-claim'), '`overage`; only on answers'],
-    [name('overage-status'), 'the same as the status; only on answers'],
-    [name('overage-utilization'), 'share that is spent or reserved, two decimals below 1; `1` on a refusal'],
-    [name('overage-surpassed-threshold'), '`0.75` or `0.95` once it is passed; `1` on a refusal'],
+    [name('representative-claim'), '`overage`; only on success'],
+    [name('overage-status'), 'the same as the status; only on success'],
+    [name('overage-utilization'), 'share spent or reserved, two decimals below 1; `1` on a refusal'],
+    [name('overage-surpassed-threshold'), '`0.75` or `0.95` once exceeded; `1` on a refusal'],
     [name('overage-period'), '`daily`, `weekly` or `monthly`; only on a refusal'],
-    [name('overage-disabled-reason'), '`org_spend_cap_reached`; `fetch_error` where the limits cannot be read'],
+    [name('overage-disabled-reason'), '`org_spend_cap_reached`; `fetch_error` if the limits cannot be read'],
     [name('overage-scope'), '`group_pool`: the limit is shared with others; only on a refusal'],
   ];
   return `## Spending
 
-Answers to callers with a limit in money, and refusals for one, say the status of the limit that is used up the furthest or
-that resets last. What a model's provider says about its own limits is taken off, except from its errors.
+For callers with a spend limit, responses and refusals report the limit with the highest utilization or the latest reset.
+Rate limit headers of a model's provider are removed, except from its errors.
 
 ${table(['header', 'meaning'], rows)}
 
 \`spend_limit_exceeded\` has \`limit_usd\`, \`spent_usd\`, \`reserved_usd\`, \`reserved_by_requests\`, \`needed_usd\`, \`window\`, \`scope\`, \`key\`,
 \`resets_at\` and \`rule\`; \`rate_limit_exceeded\` has \`limit\`, \`unit\`, \`used\`, \`reserved\`, \`in_flight\`, \`needed\`, \`window\`, \`scope\`, \`key\`,
-\`resets_at\` (null where the limit is on requests at once) and \`rule\`. Both list all limits without room in \`exceeded\`.
-For a limit that an administrator set at run time \`rule\` is \`set at run time\` and \`set_at\` says when; where room was granted on top,
-\`granted_usd\` (or \`granted\`) says how much of the limit that is, and \`granted_until\` when the first of it ends.
+\`resets_at\` (null for a limit on concurrent requests) and \`rule\`. Both list all exceeded limits in \`exceeded\`.
+For a limit that an administrator set at run time, \`rule\` is \`set at run time\` and \`set_at\` is the time. With grants,
+\`granted_usd\` (or \`granted\`) is their part of the limit, and \`granted_until\` the end of the first.
 In the Messages envelope \`resets_at\` is a time such as \`2026-03-11T00:00:00.000Z\`; in that of chat completions and Responses it
-is whole seconds since the epoch, and \`reset_time\` is that text. There the type of a refusal that waiting a minute does not
-mend is \`usage_limit_reached\`, whichever the limit${refusalHeader(server)}.`;
+is seconds since the epoch, and \`reset_time\` is the text. There the type of a refusal that lasts longer than a minute is
+\`usage_limit_reached\`, for every limit${refusalHeader(server)}.`;
 }
 
 function refusalHeader({ profile: { refusal_header } }: GatewayConfig['server']): string {
@@ -232,31 +234,32 @@ function refusalHeader({ profile: { refusal_header } }: GatewayConfig['server'])
 function limits({ server }: GatewayConfig): string {
   const { limits, timeouts } = server;
   const rows = [
-    ['body of a request, without its compression', `${limits.body_bytes} bytes`],
+    ['request body, decompressed', `${limits.body_bytes} bytes`],
     ['request line and headers', `${limits.header_bytes} bytes`],
-    ['time for a body to arrive', `${timeouts.request_body_seconds} seconds`],
-    ['pause while a body arrives', `${timeouts.request_silence_seconds} seconds`],
-    ['requests of one caller at once', `${limits.requests_per_principal}`],
+    ['time to receive a body', `${timeouts.request_body_seconds} seconds`],
+    ['pause while receiving a body', `${timeouts.request_silence_seconds} seconds`],
+    ['concurrent requests of one caller', `${limits.requests_per_principal}`],
     ['wait for the first byte of a stream', `${timeouts.first_byte_seconds} seconds`],
-    ['wait for an answer without a stream', `${timeouts.non_streaming_first_byte_seconds} seconds`],
-    ['silence in a response', `${timeouts.idle_seconds} seconds`],
+    ['wait for a non-streaming response', `${timeouts.non_streaming_first_byte_seconds} seconds`],
+    ['pause in a response', `${timeouts.idle_seconds} seconds`],
   ];
   return `## Limits
 
 ${table(['what', 'at most'], rows)}
 
-Bodies may be compressed: \`content-encoding\` ${CONTENT_ENCODINGS.map((name) => `\`${name}\``).join(', ')}. Another one is answered 415 with
-\`accept-encoding\`, a damaged one 400.`;
+Bodies may be compressed: \`content-encoding\` ${CONTENT_ENCODINGS.map((name) => `\`${name}\``).join(', ')}. Any other coding gets 415 with
+\`accept-encoding\`, a corrupt body 400.`;
 }
 
 function telemetry({ telemetry: { forward_to } }: GatewayConfig): string {
   const passed = SIGNALS.filter((signal) => forward_to.some((destination) => destination[signal]));
   const paths = SIGNALS.map((signal) => `\`POST /v1/${signal}\``).join(', ');
-  const kept = passed.length === 0 ? 'nothing, and drops it' : passed.join(', ');
+  const forwards = passed.length === 0 ? 'no signal' : passed.join(', ');
   return `## Telemetry of clients
 
-${paths} take what OTLP/HTTP exporters send (OTLP 1.x): protobuf (\`application/x-protobuf\`) or JSON
-(\`application/json\`), compressed or not, ${EXPORT_BYTES_MAX} bytes at most after decompression, with the credential of any other
-request. It is answered with 200 and an empty export response, wherever it goes, and passed on as it came, with headers that say who sent
-it; this gateway passes on: ${kept}. Errors are \`google.rpc.Status\` in the encoding of the request; 429 and 503 have \`retry-after\`.`;
+${paths} accept OTLP/HTTP exports (OTLP 1.x): protobuf (\`application/x-protobuf\`) or JSON
+(\`application/json\`), optionally compressed, at most ${EXPORT_BYTES_MAX} bytes after decompression, with the same credentials as model
+requests. The response is 200 with an empty export response, even if no destination receives the signal. Exports are forwarded unchanged,
+with headers that identify the sender; this gateway forwards: ${forwards}. Errors are \`google.rpc.Status\` in the encoding of the
+request; 429 and 503 have \`retry-after\`.`;
 }

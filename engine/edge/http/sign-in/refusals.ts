@@ -9,8 +9,8 @@ import {
   type SignInAttempt,
 } from '../../../domain/identity/provider/provider.ts';
 import { noteRefusal } from '../../../domain/identity/provider/refused-sign-ins.ts';
-import type { ClaimProblem } from '../../../domain/identity/sessions/bindings.ts';
 import type { Device, PendingGrant } from '../../../domain/identity/sessions/device-grants.ts';
+import type { ClaimProblem } from '../../../domain/identity/sessions/people.ts';
 import { notePerson } from '../request-identity.ts';
 import { deniedPage, errorPage } from './pages.ts';
 import { CALLBACK_PATH, DEVICE_PATH } from './paths.ts';
@@ -19,19 +19,19 @@ import { type Answer, logged, type SignIn, type Visit } from './routes.ts';
 const CLIENT_CHARS = 80;
 const ADDRESS_CHARS = 64;
 
-/** A text from outside as it may stand in a log line or a table: printable, shortened. */
+/** Makes external text safe for log lines and tables: printable and truncated. */
 function shownText(text: string, max_chars: number): string {
   const clean = printable(text.slice(0, max_chars));
   return clean.length <= max_chars ? clean : clean.slice(0, max_chars);
 }
 
 /**
- * What a request says of the program that sent it: what it calls itself in the parameter `surface`, else the first product of
- * its user-agent header, which may be that of a library it uses. Anybody can say anything.
+ * The program that sent a request: its parameter `surface`, or the first product of its user-agent header, which may name a
+ * library. Unverified.
  */
 export function deviceOf(headers: IncomingHttpHeaders, address: string, surface?: string): Device {
   const [product = ''] = (headers['user-agent'] ?? '').trim().split(/\s/, 1);
-  // Node gives header bytes beyond ASCII as Latin-1, which is rarely what they were.
+  // Node decodes header bytes beyond ASCII as Latin-1, which is rarely their encoding.
   const ascii = product.replace(/[^\x21-\x7e]/g, '?');
   const known = surface !== undefined && PROGRAM_NAME.test(surface) ? surface : undefined;
   return {
@@ -44,7 +44,7 @@ export function deviceOf(headers: IncomingHttpHeaders, address: string, surface?
 /** A name such as `claude_code`. */
 const PROGRAM_NAME = /^[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*$/i;
 
-/** The name as people write it, with the version where the user-agent header is about the same program. */
+/** Display name of a program, with its version if the user-agent header names the same program. */
 function nameOf(surface: string, product: string): string {
   const name = surface.replace(/(?:^|[_-])([a-z0-9])/gi, (_, letter: string) => ` ${letter.toUpperCase()}`).trim();
   const [agent = '', version] = product.split('/');
@@ -52,55 +52,55 @@ function nameOf(surface: string, product: string): string {
   return same && version ? `${name} ${version}` : name;
 }
 
-/** How a person goes on with a sign-in after trouble. */
-export interface WayBack {
+/** The "Try again" link of an error page. */
+export interface RetryLink {
   readonly href: string;
   readonly label: string;
-  /** A sentence about what waits; absent where nothing does. */
-  readonly waiting?: string;
+  /** A sentence about a sign-in that is still pending; absent if none is. */
+  readonly pending?: string;
 }
 
-/** Back to a sign-in that still waits in a terminal. */
-export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant): WayBack {
+/** Link back to a sign-in that is still pending in a terminal. */
+export function backTo({ issuer }: Pick<SignIn, 'issuer'>, { user_code }: PendingGrant): RetryLink {
   const href = `${issuer}${DEVICE_PATH}?user_code=${encodeURIComponent(user_code)}`;
-  return { href, label: 'Try again', waiting: 'The code in your terminal is still good.' };
+  return { href, label: 'Try again', pending: 'The code in your terminal is still valid.' };
 }
 
-/** Answers that the identity provider gave no usable answer, and logs why. The sign-in goes on waiting. */
-export function providerTrouble(
+/** Error page for a failure of the identity provider; logs the reason. The sign-in stays pending. */
+export function providerFailure(
   sign_in: Pick<SignIn, 'log'>,
   visit: Visit,
-  again: WayBack,
+  again: RetryLink,
   { problem, message }: ProviderError,
 ): Answer {
-  // Only the message: what is behind it may quote an answer of the provider.
+  // Only the message: the cause may quote a response of the provider.
   const { reference } = visit;
   const fields = { reason: message, ...logged(visit) };
   if (problem === 'unavailable') {
-    sign_in.log.warn(fields, 'the identity provider is not available: a sign-in has to wait');
+    sign_in.log.warn(fields, 'a sign-in is delayed: the identity provider is unavailable');
     const page = errorPage({
-      title: 'The identity provider does not answer',
+      title: 'The identity provider is unavailable',
       sentence: "Your company's sign-in is not available at the moment.",
       advice: waitAdvice(again),
       again,
       reference,
     });
-    const told = { outcome: 'failed', error_type: 'provider_unavailable' } as const;
-    return { status: 503, page, headers: { 'retry-after': '5' }, told };
+    const result = { outcome: 'failed', error_type: 'provider_unavailable' } as const;
+    return { status: 503, page, headers: { 'retry-after': '5' }, result };
   }
-  sign_in.log.error(fields, 'the identity provider and the gateway do not understand each other: a sign-in failed');
+  sign_in.log.error(fields, 'a sign-in failed: invalid response from the identity provider');
   const page = errorPage({
-    title: 'The identity provider gave no usable answer',
-    sentence: "The gateway could not make sense of what your company's sign-in answered.",
-    advice: 'Try again. If it happens again, tell your administrator; the log of the gateway says what is wrong.',
+    title: 'Invalid response from the identity provider',
+    sentence: "The gateway could not process the response of your company's sign-in.",
+    advice: 'Try again. If it fails again, tell your administrator; the log of the gateway has the reason.',
     again,
     reference,
   });
-  return { status: 502, page, told: { outcome: 'failed', error_type: 'provider_invalid' } };
+  return { status: 502, page, result: { outcome: 'failed', error_type: 'provider_invalid' } };
 }
 
-/** Answers that the store is away for a moment. Raises any other error. */
-export function storeTrouble({ reference }: Visit, again: WayBack, error: unknown): Answer {
+/** Error page for an outage of the database. Raises any other error. */
+export function storeFailure({ reference }: Visit, again: RetryLink, error: unknown): Answer {
   if (!isUnavailable(error)) throw error;
   const page = errorPage({
     title: 'Not available at the moment',
@@ -109,33 +109,33 @@ export function storeTrouble({ reference }: Visit, again: WayBack, error: unknow
     again,
     reference,
   });
-  const told = { outcome: 'failed', error_type: 'store_unavailable' } as const;
-  return { status: 503, page, headers: { 'retry-after': '1' }, told };
+  const result = { outcome: 'failed', error_type: 'store_unavailable' } as const;
+  return { status: 503, page, headers: { 'retry-after': '1' }, result };
 }
 
-const waitAdvice = ({ waiting = '' }: WayBack) => `Wait a moment, then try again. ${waiting}`.trim();
+const waitAdvice = ({ pending = '' }: RetryLink) => `Wait a moment, then try again. ${pending}`.trim();
 
 const LOGGED_CHARS = 200;
 
-/** A sign-in that somebody may be turned away from. */
-export interface Entrance {
-  /** What signs in, as people know it. */
+/** A sign-in in progress: of a device or of the console. */
+export interface SignInFlow {
+  /** Display name of the program or browser. */
   readonly client: string;
   readonly client_address: string;
-  readonly again: WayBack;
-  /** Ends the sign-in, and says so. */
+  readonly again: RetryLink;
+  /** Ends the sign-in with an error page. */
   refuse(refusal: Refusal): Promise<Answer>;
 }
 
 interface Refusal {
   readonly message: string;
   readonly advice?: string;
-  /** In one word, for telemetry. */
+  /** `error_type` in telemetry. */
   readonly reason: string;
 }
 
-/** That of a device which shows a code: it ends in the terminal and in the browser, where somebody else may take it on. */
-export function deviceEntrance(sign_in: SignIn, { reference }: Visit, grant: PendingGrant): Entrance {
+/** Device sign-in: a refusal ends it in the terminal and in the browser, which offers to sign in with another account. */
+export function deviceFlow(sign_in: SignIn, { reference }: Visit, grant: PendingGrant): SignInFlow {
   const { client, client_address, user_code } = grant;
   return {
     client,
@@ -144,19 +144,19 @@ export function deviceEntrance(sign_in: SignIn, { reference }: Visit, grant: Pen
     async refuse({ message, advice, reason }) {
       await sign_in.identity.device_grants.deny(grant.id, message);
       const page = deniedPage({ reason: message, advice, reference, user_code });
-      return { status: 403, page, told: { outcome: 'refused', error_type: reason } };
+      return { status: 403, page, result: { outcome: 'refused', error_type: reason } };
     },
   };
 }
 
 /**
- * Who came back from the identity provider, where it names somebody whom the gateway admits; what the browser is answered where
- * not: only its no to the person ends the sign-in. The URL is made of the public one, whatever the request says its host is.
+ * Completes the authorization code flow: the admitted person, or an error page. Only a refusal ends the sign-in. Builds the
+ * callback URL from the public URL, never from the Host header.
  */
-export async function whoCame(
+export async function identifyPerson(
   sign_in: SignIn,
   visit: Visit,
-  entrance: Entrance,
+  flow: SignInFlow,
   attempt: SignInAttempt,
 ): Promise<Answer | { readonly person: Person; readonly grant: ProviderGrant }> {
   const { identity, issuer, log } = sign_in;
@@ -168,28 +168,27 @@ export async function whoCame(
     throw error;
   });
   if (identified instanceof ProviderError) {
-    if (identified.problem !== 'refused') return providerTrouble(sign_in, visit, entrance.again, identified);
-    const fields = { reason: identified.message, client: entrance.client, ...logged(visit) };
+    if (identified.problem !== 'refused') return providerFailure(sign_in, visit, flow.again, identified);
+    const fields = { reason: identified.message, client: flow.client, ...logged(visit) };
     log.info(fields, 'the identity provider refused a sign-in');
-    const message = 'You cancelled signing in, or your identity provider does not let you use the gateway.';
-    return entrance.refuse({ message, reason: 'provider_refused' });
+    const message = 'You cancelled the sign-in, or your identity provider denied access to the gateway.';
+    return flow.refuse({ message, reason: 'provider_refused' });
   }
   const { claims, grant, scopes } = identified;
   const admission = identity.admit(claims, scopes);
   notePerson(req.res, claims);
-  if ('refused' in admission) return refusePerson(sign_in, visit, entrance, { claims, admission });
+  if ('refused' in admission) return refusePerson(sign_in, visit, flow, { claims, admission });
   notePerson(req.res, admission.person);
   return { person: admission.person, grant };
 }
 
-/** Turns away somebody whom the configuration does not let in. */
+/** Refuses a person whom the configuration does not admit. */
 async function refusePerson(
   sign_in: SignIn,
   visit: Visit,
-  entrance: Entrance,
-  given: { readonly claims: Claims; readonly admission: Exclude<Admission, { person: Person }> },
+  flow: SignInFlow,
+  { claims, admission }: { readonly claims: Claims; readonly admission: Exclude<Admission, { person: Person }> },
 ): Promise<Answer> {
-  const { claims, admission } = given;
   const { refused, detail, message, misses } = admission;
   const textAt = (claim: string) => {
     const value = claims[claim];
@@ -199,40 +198,40 @@ async function refusePerson(
   const groups = misses?.came ?? [];
   const expected = misses?.expected ?? [];
   const { request_id } = visit.reference;
-  const fields = { subject, email, client: entrance.client, refused, detail, groups, expected, ...logged(visit) };
-  sign_in.log.info(fields, 'somebody who may not use the gateway tried to sign in');
+  const fields = { subject, email, client: flow.client, refused, detail, groups, expected, ...logged(visit) };
+  sign_in.log.info(fields, 'a sign-in was refused: the person is not admitted');
   const who = { email: email ?? '', subject: subject ?? null, issuer: issuer ?? null };
-  const { client, client_address } = entrance;
+  const { client, client_address } = flow;
   await noteRefusal(sign_in, { ...who, client, client_address, request_id, refused, detail, groups, expected });
-  return entrance.refuse({ message, reason: refused });
+  return flow.refuse({ message, reason: refused });
 }
 
 const CLAIM_REASON: Readonly<Record<ClaimProblem, (email: string) => string>> = {
   other_account: (email) =>
-    `You are signed in as ${email}, and at this gateway that address belongs to another account of the identity provider.`,
+    `You are signed in as ${email}, but at this gateway another account of the identity provider owns that address.`,
   other_provider: (email) =>
-    `You are signed in as ${email}, and at this gateway that address belongs to an account of the identity provider that was used before.`,
+    `You are signed in as ${email}, but at this gateway an account of the previous identity provider owns that address.`,
   administrator_made: (email) =>
-    `You are signed in as ${email}, and administrators made access tokens for that address, which signing in does not take over.`,
+    `You are signed in as ${email}, but administrators created access tokens for that address; a sign-in does not take them over.`,
 };
 
-/** An address goes to whom it is bound to, whoever claims it: nothing of theirs ends, and an administrator decides. */
+/** Refuses an account that claims the address of another account. Nothing of the owner ends; an administrator decides. */
 export async function refuseAddress(
   sign_in: SignIn,
   visit: Visit,
-  entrance: Entrance,
+  flow: SignInFlow,
   { person, problem }: { readonly person: Person; readonly problem: ClaimProblem },
 ): Promise<Answer> {
   const { email, subject, issuer } = person;
   const detail = `the address is bound to another account, or to access tokens; "appscli users reassign" changes that`;
   const { request_id } = visit.reference;
   sign_in.log.warn(
-    { email, subject, issuer, client: entrance.client, problem, ...logged(visit) },
+    { email, subject, issuer, client: flow.client, problem, ...logged(visit) },
     `a sign-in was refused: ${detail}`,
   );
   const noted = { email, subject, issuer, refused: problem, detail, groups: [], expected: [] };
-  const { client, client_address } = entrance;
+  const { client, client_address } = flow;
   await noteRefusal(sign_in, { ...noted, client, client_address, request_id });
-  const advice = 'If the address is yours, ask your administrator to let your account have it, then sign in again.';
-  return entrance.refuse({ message: CLAIM_REASON[problem](email), advice, reason: problem });
+  const advice = 'If the address is yours, ask your administrator to assign it to your account, then sign in again.';
+  return flow.refuse({ message: CLAIM_REASON[problem](email), advice, reason: problem });
 }

@@ -7,13 +7,13 @@ import type { OperationName, Telemetry } from '../../../base/contract/telemetry.
 import { isPlain, mediaType } from '../../../base/kit/media-type.ts';
 import type { OwnTrace } from '../../../base/kit/net/trace-context.ts';
 import { readAll } from '../../../base/kit/read-all.ts';
-import type { AskingAbout } from '../../../domain/identity/deprovisioning/recheck-session.ts';
+import type { AccountCheckContext } from '../../../domain/identity/deprovisioning/recheck-session.ts';
 import { REQUEST_ID_HEADER } from '../../../pipeline/run/headers.ts';
 import { identityOf } from '../request-identity.ts';
-import { isUnseen } from './cookies.ts';
+import { isCrossSiteEmbed } from './cookies.ts';
 import { branded, errorPage, pageHeaders, type Reference } from './pages.ts';
 
-/** Error codes of RFC 6749 section 5.2, RFC 8628 section 3.5 and RFC 7009 section 2.2.1 that sign-in answers with. */
+/** OAuth error codes of sign-in: RFC 6749 section 5.2, RFC 8628 section 3.5, RFC 7009 section 2.2.1. */
 export type OAuthErrorCode =
   | 'invalid_request'
   | 'invalid_grant'
@@ -27,12 +27,12 @@ export type OAuthErrorCode =
   | 'not_supported'
   | 'server_error';
 
-/** Why a sign-in request is refused; the message is for whoever reads the client's error, and holds no secret. */
+/** A refused sign-in request. Clients show the message to people; it holds no secret. */
 export class OAuthError extends Error {
   readonly error: OAuthErrorCode;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** One word for telemetry that says more than the code does. */
+  /** `error_type` in telemetry, more specific than the code. */
   readonly reason: string | undefined;
 
   constructor(
@@ -49,7 +49,7 @@ export class OAuthError extends Error {
   }
 }
 
-/** What is not at hand for a moment: the client is to send the same request again. */
+/** A temporary failure: the client should send the same request again. */
 export function temporarilyUnavailable(
   message: string,
   { cause, retry_after_seconds = 1, reason }: { cause?: unknown; retry_after_seconds?: number; reason?: string } = {},
@@ -64,7 +64,7 @@ function formatWait(seconds: number): string {
   return `${Math.ceil(seconds / 60)} minutes`;
 }
 
-/** One request too many; the message is completed by when to try again. `slow_down` where a device is waiting, which then asks less often. */
+/** Rate limit error; appends the time to wait to the message. With `slow_down`, a waiting device polls less often. */
 export function tooManyRequests(
   message: string,
   retry_after_seconds: number,
@@ -78,14 +78,14 @@ export function tooManyRequests(
 
 const FORM = 'application/x-www-form-urlencoded';
 
-/** How much of a form is read, and for how long. */
+/** Size and time limits for reading a form. */
 interface FormLimits {
   readonly clock: Clock;
   readonly seconds: number;
   readonly max_bytes?: number;
 }
 
-/** The parameters of a form or a query. Raises OAuthError for a parameter that was sent twice (RFC 6749 section 3.2). */
+/** Parameters of a form or query. Raises OAuthError for duplicates (RFC 6749 section 3.2). */
 class Parameters {
   readonly #parameters: URLSearchParams;
 
@@ -95,28 +95,28 @@ class Parameters {
     for (const name of this.#parameters.keys()) {
       if (names.has(name)) {
         const shown = /^\w{1,40}$/.test(name) ? `"${name}"` : 'one of the parameters';
-        throw new OAuthError('invalid_request', `The request has ${shown} more than once; send each parameter once.`);
+        throw new OAuthError('invalid_request', `Duplicate parameter: the request has ${shown} more than once.`);
       }
       names.add(name);
     }
   }
 
-  /** A parameter; `undefined` when it is missing or empty, which mean the same (RFC 6749 section 3.2). */
+  /** An optional parameter; empty counts as missing (RFC 6749 section 3.2). */
   get(name: string): string | undefined {
     return this.#parameters.get(name) || undefined;
   }
 
-  /** A parameter that must be there. Raises OAuthError. */
-  need(name: string): string {
+  /** A required parameter. Raises OAuthError. */
+  require(name: string): string {
     const value = this.get(name);
-    if (value === undefined) throw new OAuthError('invalid_request', `The request lacks the parameter "${name}".`);
+    if (value === undefined) throw new OAuthError('invalid_request', `Missing parameter "${name}".`);
     return value;
   }
 }
 
 const MAX_BYTES = 16_384;
 
-/** The parameters of a request target's query. Raises OAuthError for repeated ones and when it is too long. */
+/** Parses the query of a request target. Raises OAuthError for duplicates and for a query that is too long. */
 export function readQuery(url: string): Parameters {
   const at = url.indexOf('?');
   const query = at < 0 ? '' : url.slice(at + 1);
@@ -127,8 +127,8 @@ export function readQuery(url: string): Parameters {
 }
 
 /**
- * Reads a form-encoded body. Raises OAuthError for another type, for one that is too large or too slow, and for
- * repeated parameters. No body at all is an empty form.
+ * Reads a form-encoded body; a missing body is an empty form. Raises OAuthError for another media type, for a body that is too
+ * large or too slow, and for duplicates.
  */
 export async function readForm(req: IncomingMessage, limits: FormLimits): Promise<Parameters> {
   const { max_bytes = MAX_BYTES } = limits;
@@ -145,16 +145,16 @@ function checkType(type = '', encoding?: string): void {
   }
   const [, charset = 'utf-8'] = /;\s*charset="?([^;"\s]*)/i.exec(type) ?? [];
   if (charset.toLowerCase() !== 'utf-8') {
-    throw new OAuthError('invalid_request', 'The form must be in UTF-8.');
+    throw new OAuthError('invalid_request', 'The form must be UTF-8.');
   }
   if (!isPlain(encoding)) {
-    const problem = 'The form must be sent uncompressed, without a content-encoding.';
+    const problem = 'The form must not be compressed; send it without content-encoding.';
     throw new OAuthError('invalid_request', problem, { status: 415, headers: { 'accept-encoding': 'identity' } });
   }
 }
 
 function tooLarge(max_bytes: number): OAuthError {
-  // Nobody reads the rest.
+  // The rest of the body is never read.
   const headers = { connection: 'close' };
   return new OAuthError('invalid_request', `The form is larger than ${max_bytes} bytes.`, { status: 413, headers });
 }
@@ -165,7 +165,7 @@ async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Re
     const more = { status: 408, headers: { connection: 'close' } };
     late.reject(new OAuthError('invalid_request', 'The form took too long to arrive.', more));
   });
-  // The request stays open: its answer is still to be sent.
+  // Keep the request open for its response.
   const body: AsyncIterable<Buffer> = req.iterator({ destroyOnReturn: false });
   try {
     return await Promise.race([readAll(body, max_bytes, () => tooLarge(max_bytes)), late.promise]);
@@ -177,8 +177,8 @@ async function readBytes(req: IncomingMessage, { clock, seconds, max_bytes }: Re
   }
 }
 
-/** What telemetry is told of a visit: how it ended, and why where it did not go well. */
-interface Told {
+/** Result of a visit in telemetry: its outcome, and the reason of a failure. */
+interface VisitResult {
   readonly outcome:
     | 'begun'
     | 'approved'
@@ -192,13 +192,13 @@ interface Told {
   readonly error_type?: string;
 }
 
-/** What a visit to a route is about, for telemetry. */
-type ToldAs = Extract<OperationName, 'gateway.sign_in' | 'gateway.session'>;
+/** Name of a route's operation in telemetry. */
+type VisitOperation = Extract<OperationName, 'gateway.sign_in' | 'gateway.session'>;
 
-function tellVisit(
-  name: ToldAs,
+function recordVisit(
+  name: VisitOperation,
   { reference, trace, began }: Visit,
-  { outcome, error_type }: Told,
+  { outcome, error_type }: VisitResult,
   { telemetry, clock }: { readonly telemetry: Pick<Telemetry, 'operation'>; readonly clock: Clock },
 ): void {
   telemetry.operation({
@@ -211,16 +211,16 @@ function tellVisit(
   });
 }
 
-/** What there is to tell of an error; `undefined` for a device that is to ask again, as it does every few seconds. */
-function toldOfError({ error, status, reason }: OAuthError): Told | undefined {
+/** The result for an error; `undefined` for a device that polls, as it does every few seconds. */
+function resultOfError({ error, status, reason }: OAuthError): VisitResult | undefined {
   if (error === 'authorization_pending' || (error === 'slow_down' && status === 400)) return undefined;
   return { outcome: status < 500 ? 'refused' : 'failed', error_type: reason ?? error };
 }
 
-/** What sign-in over HTTP is made of. */
-export type SignInOptions = AskingAbout;
+/** Dependencies of the sign-in routes. */
+export type SignInOptions = AccountCheckContext;
 
-/** What every route of sign-in works with. */
+/** Shared context of the sign-in routes. */
 export interface SignIn extends SignInOptions {
   /** The public URL without a trailing slash; every absolute URL begins with it. */
   readonly issuer: string;
@@ -229,34 +229,34 @@ export interface SignIn extends SignInOptions {
   addressOf(req: Request): string;
 }
 
-/** Refuses what a page of another site makes a browser ask unseen. Raises OAuthError. */
-export function demandSeen({ headers }: Request, message = 'This page cannot be part of another.'): void {
-  if (isUnseen(headers)) throw new OAuthError('invalid_request', message, { status: 403 });
+/** Refuses background requests from pages of other sites. Raises OAuthError. */
+export function refuseCrossSiteEmbed({ headers }: Request, message = 'This page cannot be embedded.'): void {
+  if (isCrossSiteEmbed(headers)) throw new OAuthError('invalid_request', message, { status: 403 });
 }
 
-/** Raises OAuthError where too many requests came from an address. */
-export function demandRoom({ identity, addressOf }: SignIn, req: Request): void {
+/** Enforces the request rate limit per address. Raises OAuthError. */
+export function requireRequestRate({ identity, addressOf }: SignIn, req: Request): void {
   const limit = identity.attempts.request(addressOf(req));
   if (limit === undefined) return;
-  throw tooManyRequests('Too many requests came from your address.', limit.retry_after_seconds);
+  throw tooManyRequests('Too many requests from your address.', limit.retry_after_seconds);
 }
 
-/** One request, and what an administrator finds it by. */
+/** One request to a sign-in route, with its id and trace. */
 export interface Visit {
   readonly req: Request;
   readonly reference: Reference;
-  /** Where it belongs in a trace, which its lines in the log name, too. */
+  /** Trace context, also logged. */
   readonly trace: OwnTrace;
   /** On the monotonic clock. */
   readonly began: number;
 }
 
-/** What a route answers: an object as JSON, a page, a text in Markdown, or a redirect. */
+/** Response of a route: JSON, an HTML page, Markdown or a redirect. */
 export type Answer = {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string | string[]>>;
-  /** Absent where nothing came of the visit yet. */
-  readonly told?: Told;
+  /** Absent while the sign-in is pending. */
+  readonly result?: VisitResult;
 } & (
   | { readonly json: object }
   | { readonly page: string }
@@ -264,23 +264,23 @@ export type Answer = {
   | { readonly location: string }
 );
 
-/** What every line in the log about a visit names. */
+/** Log fields of a visit. */
 export function logged({ reference, trace }: Visit): { readonly request_id: string; readonly trace_id: string } {
   return { request_id: reference.request_id, trace_id: trace.trace_id };
 }
 
 type Handler = (visit: Visit) => Answer | Promise<Answer>;
 
-/** One path: the kind of answer whoever comes here understands, and what is done for each method. GET also answers HEAD, unless it does something. */
+/** One path with its handlers and the format of its errors. GET also serves HEAD, unless it has side effects. */
 export interface Route {
   readonly path: string;
   readonly speaks: 'json' | 'page';
-  /** What telemetry is told its visits are about; nothing without it. */
-  readonly told_as?: ToldAs;
+  /** Operation name in telemetry; absent: not recorded. */
+  readonly operation?: VisitOperation;
   readonly get?: Handler;
   readonly post?: Handler;
   readonly head?: false;
-  /** What is done whatever the method, instead of the others. */
+  /** Handles every method, instead of the others. */
   readonly any?: Handler;
 }
 
@@ -293,7 +293,7 @@ const DATA_HEADERS = {
   'cache-control': 'no-store',
 };
 
-/** Serves routes; whatever happens behind one, it answers in the way the route speaks. */
+/** Mounts routes; errors are sent in the format of the route. */
 export function mountRoutes(
   routes: readonly Route[],
   {
@@ -315,10 +315,10 @@ export function mountRoutes(
       const { request_id, trace } = identityOf(res);
       const visit = { req, reference: { request_id, at: new Date(clock.now()) }, trace, began: clock.monotonic() };
       const answer = await answerOf(route, visit, log);
-      identityOf(res).error = answer.told?.error_type;
-      const { told_as } = route;
-      if (told_as !== undefined && answer.told !== undefined && telemetry !== undefined) {
-        tellVisit(told_as, visit, answer.told, { telemetry, clock });
+      identityOf(res).error = answer.result?.error_type;
+      const { operation } = route;
+      if (operation !== undefined && answer.result !== undefined && telemetry !== undefined) {
+        recordVisit(operation, visit, answer.result, { telemetry, clock });
       }
       send(res, visit, answer, { page_headers, branding });
     });
@@ -372,7 +372,7 @@ function wrongMethod(route: Route): Handler {
   ];
   const allow = allowed.join(', ');
   return ({ req }) => {
-    const problem = `This path takes ${allow}, not ${req.method}.`;
+    const problem = `This path supports ${allow}, not ${req.method}.`;
     throw new OAuthError('invalid_request', problem, { status: 405, headers: { allow } });
   };
 }
@@ -383,24 +383,24 @@ function asOAuthError(error: unknown, visit: Visit, log: Log): OAuthError {
     return temporarilyUnavailable(error.message, { cause: error, reason: error.code });
   }
   log.error({ err: error, ...logged(visit), path: visit.req.path }, 'a sign-in request failed');
-  return new OAuthError('server_error', 'Something went wrong inside the gateway; its log says what.', { status: 500 });
+  return new OAuthError('server_error', 'Internal error; see the log of the gateway.', { status: 500 });
 }
 
 function refusal(route: Route, { reference }: Visit, error: OAuthError): Answer {
   const { status, headers } = error;
-  const told = toldOfError(error);
-  const common = { status, headers, ...(told !== undefined && { told }) };
+  const result = resultOfError(error);
+  const common = { status, headers, ...(result !== undefined && { result }) };
   if (route.speaks === 'json') {
     return { ...common, json: { error: error.error, error_description: describe(error.message) } };
   }
   const texts = PAGE_TEXTS[error.error] ?? {
-    title: 'That did not work',
+    title: 'Sign-in failed',
     advice: 'Start signing in again in your terminal.',
   };
   return { ...common, page: errorPage({ ...texts, sentence: error.message, reference }) };
 }
 
-/** RFC 6749 section 5.2 allows no other characters in a description. */
+/** Replaces characters that RFC 6749 section 5.2 forbids in `error_description`. */
 function describe(message: string): string {
   return message.replace(/["\\]/g, "'").replace(/[^\x20-\x7e]/g, '?');
 }
@@ -413,10 +413,10 @@ const PAGE_TEXTS: { readonly [error: string]: { readonly title: string; readonly
   slow_down: {
     title: 'Too many attempts',
     advice:
-      'Then open this page again. If it was not you, others at your address entered wrong codes: tell your administrator.',
+      'Then open this page again. If you did not enter wrong codes, others at your address did: tell your administrator.',
   },
   server_error: {
     title: 'Something went wrong',
-    advice: 'Try again. If it happens again, tell your administrator.',
+    advice: 'Try again. If it fails again, tell your administrator.',
   },
 };

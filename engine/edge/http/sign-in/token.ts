@@ -1,6 +1,6 @@
 import {
-  type AskingAbout,
-  askAbout,
+  type AccountCheckContext,
+  checkAccount,
   endAsRefused,
   type Rechecked,
   recheckSession,
@@ -8,7 +8,7 @@ import {
   type TakenSession,
 } from '../../../domain/identity/deprovisioning/recheck-session.ts';
 import type { PollResult } from '../../../domain/identity/sessions/device-grants.ts';
-import { isRefreshToken, isSecret } from '../../../domain/identity/sessions/opaque.ts';
+import { isRefreshToken, isSecret } from '../../../domain/identity/sessions/secrets.ts';
 import type {
   OpenSession,
   PresentedToken,
@@ -31,59 +31,58 @@ import {
   type Visit,
 } from './routes.ts';
 
-/** A session for a device, and how it came by it. */
+/** A session issued to a device, and how it was obtained. */
 interface Opened {
   readonly session: OpenSession;
   readonly outcome: 'began' | 'repeated' | 'renewed';
 }
 
 /**
- * Wrong credentials: the program has to forget what it has and sign in anew. Without a challenge, although the status
- * goes with one: OAuth clients take that for all there is to know, and never see that it is invalid_grant.
+ * Invalid refresh token: the program must discard its credentials and sign in again. The 401 has no WWW-Authenticate challenge:
+ * OAuth clients would stop at the challenge and never see `invalid_grant`.
  */
 function notRenewable(message: string, reason: string, cause?: unknown): OAuthError {
   return new OAuthError('invalid_grant', message, { status: 401, cause, reason });
 }
 
-/** Has the database asked about a credential. Raises OAuthError where too many came to nothing. */
-async function ask<Answer>(
+/** Looks up a credential in the database, rate-limited by failed attempts per address. Raises OAuthError. */
+async function lookUp<Found>(
   { identity: { attempts, tokens }, addressOf }: SignIn,
   { req }: Visit,
   text: string,
-  how: {
-    ask(): Promise<Answer>;
-    isGood(answer: Answer): boolean;
+  options: {
+    find(): Promise<Found>;
+    isGood(found: Found): boolean;
     readonly is_ours?: boolean;
     readonly advice: string;
     readonly error?: 'slow_down';
   },
-): Promise<Answer> {
-  const credential = { text, address: addressOf(req), is_ours: how.is_ours || tokens.marks.fit(text) };
-  const asked = await attempts.ask(credential, how.ask, how.isGood);
-  if ('answer' in asked) return asked.answer;
-  const { advice, error = 'temporarily_unavailable' } = how;
-  throw tooManyRequests(`Too many requests came to nothing; ${advice}`, asked.retry_after_seconds, error);
+): Promise<Found> {
+  const credential = { text, address: addressOf(req), is_ours: options.is_ours || tokens.tags.fit(text) };
+  const found = await attempts.ask(credential, options.find, options.isGood);
+  if ('answer' in found) return found.answer;
+  const { advice, error = 'temporarily_unavailable' } = options;
+  throw tooManyRequests(`Too many failed requests; ${advice}`, found.retry_after_seconds, error);
 }
 
 /**
- * Renews a session after asking the identity provider whether the person is still to be let in. Raises OAuthError:
- * invalid_grant when the session is over, temporarily_unavailable when nothing is decided and the refresh token is still
- * good. Raises store_unavailable, likewise.
+ * Renews a session after the identity provider confirmed the person. Raises OAuthError: invalid_grant for a session that is over,
+ * temporarily_unavailable if nothing is decided and the refresh token is still valid. Raises store_unavailable, likewise.
  */
 async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Promise<Opened> {
   const { sessions } = sign_in.identity;
   if (!isRefreshToken(refresh_token)) throw notRenewable('The refresh token is unknown; sign in again.', 'unknown');
   const presented = { refresh_token, client_address: sign_in.addressOf(visit.req) };
-  const begun = await ask(sign_in, visit, refresh_token, {
-    ask: () => sessions.beginRefresh(presented),
+  const begun = await lookUp(sign_in, visit, refresh_token, {
+    find: () => sessions.beginRefresh(presented),
     isGood: ({ outcome }) => outcome === 'ready' || outcome === 'repeated',
-    advice: 'the refresh token may be good, try it again later.',
+    advice: 'the refresh token may be valid, try it again later.',
   });
   switch (begun.outcome) {
     case 'ready':
       break;
     case 'busy':
-      throw temporarilyUnavailable('This session is just being renewed by another request; use what that one gets.', {
+      throw temporarilyUnavailable('Another request is renewing this session; use its result.', {
         reason: 'busy',
       });
     case 'repeated':
@@ -101,9 +100,9 @@ async function refresh(sign_in: SignIn, refresh_token: string, visit: Visit): Pr
 }
 
 /**
- * Somebody has the newer token: another process of the same installation, which has stored it by now, or whoever copied this
- * one. The session is left alone; ended, it would be for the one that did nothing wrong as well. The first time it is not said for
- * good: a Messages client whose token has expired looks for what others stored when it may try again, and gives up otherwise.
+ * Reuse of a rotated refresh token: another process of the same installation has stored the newer one, or the token was copied.
+ * The session stays, as ending it would sign out the rightful owner, too. The first refusal is temporary: then a Messages client
+ * re-reads its stored credentials, while after a final refusal it gives up.
  */
 function refuseReplaced(
   { log }: SignIn,
@@ -112,11 +111,11 @@ function refuseReplaced(
   visit: Visit,
 ): OAuthError {
   const fields = { email: person.email, session: id, client_address, ...logged(visit) };
-  log.info(fields, 'a refresh token was refused: it was replaced before, and what replaced it is in use');
+  log.info(fields, 'a refresh token was refused: its replacement is in use');
   const problem =
-    'This refresh token was replaced by one that is in use. Read the stored credentials again, another process may have renewed them.';
+    'This refresh token was replaced, and its replacement is in use. Read the stored credentials again: another process may have renewed them.';
   if (is_first) return temporarilyUnavailable(problem, { reason: 'replaced' });
-  return notRenewable(`${problem} If none did, somebody may have a copy of it: sign in again.`, 'replaced');
+  return notRenewable(`${problem} If none did, the token may have been copied: sign in again.`, 'replaced');
 }
 
 async function renew(
@@ -134,9 +133,9 @@ async function renew(
   if (rechecked.outcome !== 'stays') throw await notRenewed(sign_in, session, rechecked, visit);
   const { person, sealed_grant } = rechecked;
   if (!req.socket.writable) {
-    // The client gave up waiting: a new refresh token would reach nobody.
+    // The client disconnected and would not receive a new refresh token.
     await identity.sessions.abandonRefresh(session.id, sealed_grant);
-    throw temporarilyUnavailable('The client is gone; the refresh token it has is still good.', { reason: 'gone' });
+    throw temporarilyUnavailable('The client disconnected; its refresh token is still valid.', { reason: 'gone' });
   }
   const renewed = await finish(sign_in, session, { ...presented, person, sealed_grant });
   if (renewed === undefined) throw notRenewable('The session was ended; sign in again.', 'revoked');
@@ -144,7 +143,7 @@ async function renew(
   return renewed;
 }
 
-/** What the client is told of a session that was not renewed, after what is still to be done about it. */
+/** The error for a session that was not renewed; ends or suspends it first where necessary. */
 async function notRenewed(
   sign_in: SignIn,
   session: TakenSession,
@@ -154,14 +153,14 @@ async function notRenewed(
   const { identity, log } = sign_in;
   switch (rechecked.outcome) {
     case 'unreadable':
-      // Nothing ends: the key may come back, as after an update that went wrong.
+      // The session stays: the key may come back, for example when a failed update is undone.
       return notRenewable('The keys of the gateway were changed; sign in again.', rechecked.outcome);
     case 'other_provider':
       await identity.sessions.end(session.id, 'the identity provider was changed');
-      return notRenewable('People sign in at another identity provider now; sign in again.', rechecked.outcome);
+      return notRenewable('The identity provider of this gateway was changed; sign in again.', rechecked.outcome);
     case 'other_identity':
       return notRenewable(
-        'Your identity provider describes you differently than when you signed in; sign in again.',
+        'The identity provider now reports another identity for you; sign in again.',
         rechecked.outcome,
       );
     case 'not_admitted':
@@ -170,13 +169,13 @@ async function notRenewed(
       const { error } = rechecked;
       const fields = { reason: error.message, session: session.id, ...logged(visit) };
       if (error.problem === 'unavailable') {
-        log.warn(fields, 'the identity provider is not available: a session was not renewed');
+        log.warn(fields, 'a session was not renewed: the identity provider is unavailable');
       } else {
-        log.error(fields, 'the identity provider gave no usable answer: a session was not renewed');
+        log.error(fields, 'a session was not renewed: invalid response from the identity provider');
       }
       const reason = `provider_${error.problem}`;
       const more = { cause: error, retry_after_seconds: 5, reason };
-      return temporarilyUnavailable('The identity provider gives no usable answer at the moment; try again.', more);
+      return temporarilyUnavailable('The identity provider is not available at the moment; try again.', more);
     }
     case 'refused':
       await suspendUnlessVerified(sign_in, session);
@@ -193,37 +192,37 @@ async function finish({ identity }: SignIn, { id }: TakenSession, refreshed: Ref
   try {
     return await identity.sessions.finishRefresh(id, refreshed);
   } catch (error) {
-    // The provider may have replaced what was kept; its new one is tried to be kept with the claim given back.
+    // The provider may have rotated its grant: try to store the new one while the session is released.
     await identity.sessions.abandonRefresh(id, refreshed.sealed_grant).catch(() => {});
     throw error;
   }
 }
 
-/** Suspends what somebody made when the provider refused one of their sessions, unless it verifies them by another. */
+/** Suspends a person's own tokens after the provider refused one of their sessions, unless another session still verifies them. */
 export async function suspendUnlessVerified(
-  sign_in: AskingAbout,
+  sign_in: AccountCheckContext,
   { person: { email } }: Pick<TakenSession, 'person'>,
 ): Promise<void> {
-  const answer = await askAbout(sign_in, email);
+  const answer = await checkAccount(sign_in, email);
   if (answer === 'verified' || answer === 'not_admitted') return;
   await suspendPerson(sign_in, email, 'the identity provider refused to renew the sign-in');
 }
 
-/** Gives session tokens to devices whose sign-in is approved, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */
+/** Token endpoint: issues session tokens to approved devices, and renews them (RFC 8628 section 3.4, RFC 6749 section 6). */
 export function token(sign_in: SignIn): Route {
   const { form } = sign_in;
   return {
     path: TOKEN_PATH,
     speaks: 'json',
-    told_as: 'gateway.session',
+    operation: 'gateway.session',
     async post(visit) {
       const parameters = await readForm(visit.req, form);
-      const grant_type = parameters.need('grant_type');
+      const grant_type = parameters.require('grant_type');
       if (grant_type === DEVICE_GRANT) {
-        return answer(sign_in, await redeem(sign_in, parameters.need('device_code'), visit), visit);
+        return answer(sign_in, await redeem(sign_in, parameters.require('device_code'), visit), visit);
       }
       if (grant_type === REFRESH_GRANT) {
-        return answer(sign_in, await refresh(sign_in, parameters.need('refresh_token'), visit), visit);
+        return answer(sign_in, await refresh(sign_in, parameters.require('refresh_token'), visit), visit);
       }
       const problem = `The parameter "grant_type" must be "${DEVICE_GRANT}" or "${REFRESH_GRANT}".`;
       throw new OAuthError('unsupported_grant_type', problem);
@@ -234,30 +233,27 @@ export function token(sign_in: SignIn): Route {
 type Unfinished = Exclude<PollResult['outcome'], 'signed_in' | 'repeated' | 'denied'>;
 
 const UNFINISHED: Readonly<Record<Unfinished, readonly [OAuthErrorCode, string]>> = {
-  pending: ['authorization_pending', 'Nobody has confirmed the code yet; ask again after the interval.'],
-  slow_down: ['slow_down', 'You ask too often; add five seconds to the interval.'],
-  expired: ['expired_token', 'Nobody confirmed the code in time; begin the sign-in again.'],
-  unknown: ['invalid_grant', 'The device code is unknown or was used before; begin the sign-in again.'],
-  used: [
-    'invalid_grant',
-    'The device code was used before, so the session that it began is over; begin the sign-in again.',
-  ],
+  pending: ['authorization_pending', 'The code is not confirmed yet; poll again after the interval.'],
+  slow_down: ['slow_down', 'Polling too often; add five seconds to the interval.'],
+  expired: ['expired_token', 'The code was not confirmed in time; begin the sign-in again.'],
+  unknown: ['invalid_grant', 'The device code is unknown or already used; begin the sign-in again.'],
+  used: ['invalid_grant', 'The device code was used again, which ended its session; begin the sign-in again.'],
 };
 
 async function redeem(sign_in: SignIn, text: string, visit: Visit): Promise<Opened> {
   const { identity, log, addressOf } = sign_in;
   const { req } = visit;
   if (!isSecret(text)) throw unfinished('unknown');
-  const result = await ask(sign_in, visit, text, {
-    ask: () => identity.device_grants.poll(text),
+  const result = await lookUp(sign_in, visit, text, {
+    find: () => identity.device_grants.poll(text),
     isGood: ({ outcome }) => outcome === 'signed_in' || outcome === 'repeated' || outcome === 'pending',
-    advice: 'ask less often.',
+    advice: 'poll less often.',
     error: 'slow_down',
   });
   if (result.outcome === 'denied') throw denied(result);
   if (result.outcome === 'used' && result.ended) {
     const fields = { session: result.session_id, client_address: addressOf(req), ...logged(visit) };
-    log.warn(fields, 'a device code was used again, so the session that it began was ended');
+    log.warn(fields, 'a device code was used again; its session was ended');
   }
   if (result.outcome !== 'signed_in' && result.outcome !== 'repeated') {
     throw unfinished(result.outcome);
@@ -265,7 +261,7 @@ async function redeem(sign_in: SignIn, text: string, visit: Visit): Promise<Open
   const { outcome, session } = result;
   const fields = { email: session.person.email, session: session.id, ...logged(visit) };
   if (outcome === 'signed_in') log.info(fields, 'a session began');
-  else log.info(fields, 'a device that asked again was given its session again');
+  else log.info(fields, 'a device polled again and received its session again');
   return { session, outcome: outcome === 'signed_in' ? 'began' : 'repeated' };
 }
 
@@ -273,12 +269,12 @@ function unfinished(outcome: Unfinished): OAuthError {
   return new OAuthError(...UNFINISHED[outcome], { reason: outcome });
 }
 
-/** Programs that have a sentence of their own for access_denied, and show ours for any other error. */
-const SENTENCE_OF_THEIR_OWN = /^claude_code/;
+/** Programs that replace the message of access_denied, but show that of other errors. */
+const REPLACES_ACCESS_DENIED = /^claude_code/;
 
 function denied({ because, surface }: Extract<PollResult, { outcome: 'denied' }>): OAuthError {
-  if (because === undefined) return new OAuthError('access_denied', 'The person declined it in the browser.');
-  if (surface === undefined || !SENTENCE_OF_THEIR_OWN.test(surface)) return new OAuthError('access_denied', because);
+  if (because === undefined) return new OAuthError('access_denied', 'The sign-in was declined in the browser.');
+  if (surface === undefined || !REPLACES_ACCESS_DENIED.test(surface)) return new OAuthError('access_denied', because);
   return new OAuthError('invalid_grant', because, { status: 403 });
 }
 
@@ -294,23 +290,23 @@ async function answer(sign_in: SignIn, { session, outcome }: Opened, { req }: Vi
     refresh_token: session.refresh_token,
     email: session.person.email,
   };
-  return { status: 200, json, told: { outcome } };
+  return { status: 200, json, result: { outcome } };
 }
 
-/** Session tokens carry everything that is known of a person, so that they may be long. */
+/** Session tokens contain all claims of a person and may be long. */
 const MAX_BYTES = 65_536;
 
-/** Ends the session of a session token or refresh token (RFC 7009); a token that means nothing is as good as revoked. */
+/** Revocation endpoint: ends the session of a session or refresh token; an unknown token counts as revoked (RFC 7009). */
 export function revoke(sign_in: SignIn): Route {
   const { identity, form, log } = sign_in;
   const { tokens, sessions } = identity;
-  /** Ends the session of a token; no session token that another key signed gets as far as the database. */
+  /** Ends the session of a token. A session token with an invalid signature never reaches the database. */
   const end = async (text: string, visit: Visit) => {
     const signed = text.includes('.') ? await tokens.sessionOf(text) : undefined;
     if (signed === undefined && !isRefreshToken(text)) return undefined;
-    return ask(sign_in, visit, text, {
+    return lookUp(sign_in, visit, text, {
       is_ours: signed !== undefined,
-      ask: async () => {
+      find: async () => {
         const session = signed ?? (await sessions.sessionOf(text));
         return session !== undefined && (await sessions.end(session, 'signed out', 'person')) ? session : undefined;
       },
@@ -321,19 +317,19 @@ export function revoke(sign_in: SignIn): Route {
   return {
     path: REVOCATION_PATH,
     speaks: 'json',
-    told_as: 'gateway.session',
+    operation: 'gateway.session',
     async post(visit) {
       const { req } = visit;
-      const token = (await readForm(req, { ...form, max_bytes: MAX_BYTES })).need('token');
+      const token = (await readForm(req, { ...form, max_bytes: MAX_BYTES })).require('token');
       if (token.startsWith('gw_')) {
         const problem =
-          'An access token is not signed out here: revoke it with "appscli tokens revoke" or ask your administrator.';
+          'Access tokens are not sessions: revoke one with "appscli tokens revoke" or ask your administrator.';
         throw new OAuthError('unsupported_token_type', problem);
       }
       const session = await end(token, visit);
       if (session === undefined) return { status: 200, json: {} };
-      log.info({ session, ...logged(visit) }, 'somebody signed out');
-      return { status: 200, json: {}, told: { outcome: 'ended' } };
+      log.info({ session, ...logged(visit) }, 'a session was signed out');
+      return { status: 200, json: {}, result: { outcome: 'ended' } };
     },
   };
 }

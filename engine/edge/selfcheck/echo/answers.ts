@@ -1,14 +1,14 @@
 import type { Protocol } from '../../../base/contract/protocol.ts';
 import type { EchoAnswer } from './open-echo.ts';
 
-/** What an answer is made from. */
+/** Input of a response. */
 export interface Wanted {
-  /** That the request asked for. */
+  /** The requested model. */
   readonly model: string;
   readonly answer: EchoAnswer;
 }
 
-/** What the model says where nobody tells it what to say. */
+/** Default text of the response. */
 const TEXT = 'This is the echo upstream of a self-check.';
 const PIECES = 4;
 const PIECES_MAX = 200;
@@ -18,7 +18,7 @@ type Json = Readonly<Record<string, unknown>>;
 
 interface Voice {
   document(wanted: Wanted): Json;
-  /** As the events of a stream, each as its text; the pieces of text are events of their own. */
+  /** The events of a stream, serialised, with one event per piece of text. */
   events(wanted: Wanted): string[];
 }
 
@@ -177,10 +177,10 @@ const responses: Voice = {
   },
 };
 
-/** How each protocol says an answer. */
+/** Serialises responses, by protocol. */
 export const VOICES: Readonly<Record<Protocol, Voice>> = { messages, chat, responses };
 
-/** An error of the echo upstream's own, as the protocol has them. */
+/** An error of the echo upstream in the format of the protocol. */
 export function echoError(protocol: Protocol, type: string, message: string): string {
   const error = { type, message };
   return JSON.stringify(protocol === 'messages' ? { type: 'error', error } : { error: { ...error, code: null } });

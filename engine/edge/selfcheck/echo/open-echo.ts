@@ -13,7 +13,7 @@ import { parseBounded } from '../../../base/kit/json/bounded.ts';
 import { readAll } from '../../../base/kit/read-all.ts';
 import { echoError, VOICES } from './answers.ts';
 
-/** The largest body that is taken, as large as the APIs take. */
+/** Largest body, as in the real APIs. */
 export const BODY_BYTES_MAX = 32 * 1024 * 1024;
 const HEADER_BYTES_MAX = 64 * 1024;
 const CONNECTIONS_MAX = 200;
@@ -21,7 +21,7 @@ const REQUEST_MS_MAX = 120_000;
 const PAUSE_MS_MAX = 5000;
 const BREAK_MS = 50;
 
-/** Ends of the paths that are served; a base URL may put anything before them. */
+/** Suffixes of served paths; a base URL may add any prefix. */
 const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
   ['/messages', 'messages'],
   ['/messages/count_tokens', 'messages'],
@@ -29,10 +29,10 @@ const PATHS: readonly (readonly [end: string, protocol: Protocol])[] = [
   ['/responses', 'responses'],
 ];
 
-/** The model that the echo upstream lists where nobody says otherwise. */
+/** The model that the echo upstream lists by default. */
 export const ECHO_MODEL = 'selfcheck-echo';
 
-/** Starts the echo upstream. Raises StartError where it can't listen. */
+/** Starts the echo upstream. Raises StartError if it cannot listen. */
 export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
   const { host = '127.0.0.1', port = 0, says, models = [ECHO_MODEL], option = '--echo' } = place;
   const list = JSON.stringify(modelList(models));
@@ -67,17 +67,17 @@ export async function openEcho(place: EchoPlace = {}): Promise<Echo> {
 
 function whyNot(error: NodeJS.ErrnoException, listen: string, option: string): StartError {
   const why: Readonly<Record<string, string>> = {
-    EADDRINUSE: 'is in use by another program; name another port',
-    EACCES: 'may not be listened on by this user; name a port from 1024 up',
+    EADDRINUSE: 'is in use by another program; use another port',
+    EACCES: 'requires privileges; use a port from 1024 up',
   };
   const reason =
     why[error.code ?? ''] ??
-    `can't be listened on (${error.code ?? 'unknown error'}); name an address of this machine and a free port`;
+    `is unusable (${error.code ?? 'unknown error'}); use an address of this machine and a free port`;
   const what = option === '--echo' ? 'the echo upstream' : 'the mock';
   return new StartError(`${what}: ${listen} ${reason}, such as ${option} 127.0.0.1:4010`, { cause: error });
 }
 
-/** How other machines call a host that is listened on; this machine's name where it is all of its addresses. */
+/** The host name for other machines: this machine's name if it listens on all addresses. */
 function hostToName(host: string): string {
   if (host === '0.0.0.0' || host === '::') return hostname();
   return isIPv6(host) ? `[${host}]` : host;
@@ -92,15 +92,15 @@ async function serve(req: IncomingMessage, res: ServerResponse, inbox: Inbox, us
   if (raw === undefined) return refuseLarge(req, res, protocol);
   const body = await decoded(raw, req.headers['content-encoding'], inbox);
   const request = { method: 'POST', path: req.url!, raw_headers: req.rawHeaders, headers: req.headers, body, protocol };
-  const { answer: wished = usual, is_kept } = inbox.accept(request);
+  const { answer: scripted = usual, is_kept } = inbox.accept(request);
   try {
-    await answer(res, request, { wished, end });
+    await answer(res, request, { scripted, end });
   } finally {
     if (!is_kept) inbox.give(body.length);
   }
 }
 
-/** The body, with room taken for it; `undefined` where it is too large or there is no room. */
+/** The body, counted in the buffer; `undefined` if it is too large or the buffer is full. */
 async function readBody(req: IncomingMessage, inbox: Inbox): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let size = 0;
@@ -120,7 +120,7 @@ async function readBody(req: IncomingMessage, inbox: Inbox): Promise<Buffer | un
   return Buffer.concat(chunks);
 }
 
-/** A body without its compression; as it came where that can't be taken off within bounds. */
+/** The decompressed body; unchanged if it cannot be decompressed within the limit. */
 async function decoded(body: Buffer, encoding: string | undefined, inbox: Inbox): Promise<Buffer> {
   const stream = encoding === undefined ? undefined : decompressor(encoding);
   if (stream === undefined) return body;
@@ -150,36 +150,32 @@ function modelList(ids: readonly string[]) {
 }
 
 function refuseLarge(req: IncomingMessage, res: ServerResponse, protocol: Protocol): void {
-  // Closed with bytes unread, the connection would be reset, and the answer lost to who is still sending.
+  // Unread bytes would reset the connection, and the client would lose the response.
   req.resume();
-  send(
-    res,
-    413,
-    echoError(protocol, 'request_too_large', 'The echo upstream of a self-check takes no more than this.'),
-  );
+  send(res, 413, echoError(protocol, 'request_too_large', 'The echo upstream of a self-check accepts no larger body.'));
 }
 
 async function answer(
   res: ServerResponse,
   { body, protocol }: EchoedRequest,
-  { wished, end }: { readonly wished: EchoAnswer; readonly end: string },
+  { scripted, end }: { readonly scripted: EchoAnswer; readonly end: string },
 ): Promise<void> {
-  const { error } = wished;
+  const { error } = scripted;
   if (error !== undefined) return send(res, error.status, error.body, error.headers);
-  const asked = fieldsOf(body);
-  if (asked === undefined)
+  const fields = fieldsOf(body);
+  if (fields === undefined)
     return send(res, 400, echoError(protocol, 'invalid_request_error', 'The body is not a JSON object.'));
   const counts_only = end.endsWith('/count_tokens');
-  const fault = requestFault(protocol, asked, counts_only);
+  const fault = requestFault(protocol, fields, counts_only);
   if (fault !== undefined) return send(res, 400, echoError(protocol, 'invalid_request_error', fault));
   if (counts_only) return send(res, 200, JSON.stringify({ input_tokens: Math.ceil(body.length / 4) }));
-  const wanted = { model: String(asked.model), answer: wished };
-  if (asked.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)));
+  const wanted = { model: String(fields.model), answer: scripted };
+  if (fields.stream !== true) return send(res, 200, JSON.stringify(VOICES[protocol].document(wanted)));
   res.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
-  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), wished)), res);
+  await pipeline(Readable.from(paced(VOICES[protocol].events(wanted), scripted)), res);
 }
 
-/** Raises in the middle of a stream that is to break off, which closes the connection. */
+/** Yields events at the configured pace. For `breaks_off` it raises mid-stream, which closes the connection. */
 async function* paced(
   events: readonly string[],
   { pause_ms = 0, breaks_off = false }: EchoAnswer,
@@ -190,7 +186,7 @@ async function* paced(
     yield event;
   }
   if (!breaks_off) return;
-  // What was written must have left before the connection is closed.
+  // Written bytes must leave before the connection closes.
   await pause(BREAK_MS);
   throw new Error('a self-check asked for a stream that breaks off');
 }
@@ -214,75 +210,75 @@ export interface EchoedRequest {
   readonly method: string;
   /** With its query. */
   readonly path: string;
-  /** Names and values in turns, as they were sent. */
+  /** Alternating names and values, as sent. */
   readonly raw_headers: readonly string[];
   readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
   readonly body: Buffer;
   readonly protocol: Protocol;
 }
 
-/** What the echo upstream is to answer to a request. */
+/** A scripted response of the echo upstream. */
 export interface EchoAnswer {
-  /** In place of a usual answer: this status, these headers and this body. */
+  /** An error response instead of the default one. */
   readonly error?: {
     readonly status: number;
     readonly headers?: Readonly<Record<string, string>>;
     readonly body: string;
   };
-  /** What the model says; a short sentence where it is left out. */
+  /** Text of the response; a short sentence by default. */
   readonly text?: string;
-  /** Between one event of a stream and the next; none where it is left out. */
+  /** Pause between the events of a stream; none by default. */
   readonly pause_ms?: number;
-  /** How many pieces of text a stream has. */
+  /** Number of text events in a stream. */
   readonly pieces?: number;
-  /** Fields of `usage`, over those it has as a rule. */
+  /** Fields that override the default `usage`. */
   readonly usage?: Readonly<Record<string, unknown>>;
-  /** Events of a stream of the Messages API that stand before its last one, as text. */
+  /** Serialised events to insert before the end of a Messages stream. */
   readonly extra_events?: string;
-  /** Whether a stream breaks off in its middle: the connection is closed before its last events. */
+  /** Whether the connection closes in the middle of a stream. */
   readonly breaks_off?: boolean;
 }
 
-/** A text that requests are told apart by, and what came with it. */
+/** A marker text that identifies requests, and the requests that contained it. */
 export interface Expected {
-  /** To be put into a prompt. */
+  /** The marker for the prompt. */
   readonly text: string;
-  /** The first request that held the text. */
+  /** The first request with the marker. */
   received(): EchoedRequest | undefined;
-  /** How many held it: a gateway may send one again. */
+  /** Number of requests with the marker: a gateway may retry. */
   count(): number;
 }
 
 /**
- * An upstream of our own that a gateway can be pointed at: it speaks all three protocols, costs nothing, and keeps what
- * reaches it. Requests are told apart by a text in them.
+ * A mock upstream for a gateway: it speaks all three protocols, costs nothing, and records requests, which a marker text
+ * identifies.
  */
 export interface Echo {
   readonly url: string;
-  /** Makes a text to be put into the prompt; a request that holds it is kept for it, and answered as told. */
+  /** Creates a marker for a prompt. The first request with it is recorded; all get the scripted response. */
   expect(answer?: EchoAnswer): Expected;
   close(): Promise<void>;
 }
 
 /** Where the echo upstream listens. */
 export interface EchoPlace {
-  /** This machine only, where it is left out. */
+  /** Loopback by default. */
   readonly host?: string;
-  /** A free one, where it is left out. */
+  /** Any free port by default. */
   readonly port?: number;
-  /** What it answers to requests that hold no text it was told about. */
+  /** Text of the response to requests without a marker. */
   readonly says?: string;
-  /** The models that it lists; it answers to every other as well. `ECHO_MODEL` alone where it is left out. */
+  /** The models on its list, by default only `ECHO_MODEL`. It also serves every other model. */
   readonly models?: readonly string[];
-  /** The option of the command line that names the place; `--echo` where it is left out. */
+  /** The command-line option to name in errors; `--echo` by default. */
   readonly option?: string;
 }
 
-/** Requests that are waited for or kept at once; the oldest make room. */
+/** Most markers at once; the oldest are evicted. */
 const EXPECTED_MAX = 100;
 
-/** Room for bodies in memory, those of requests under way and those that are kept. */
-const HELD_BYTES_MAX = 64 * 1024 * 1024;
+/** Memory limit for bodies, both in flight and recorded. */
+const BUFFERED_BYTES_MAX = 64 * 1024 * 1024;
 
 interface Awaited extends Expected {
   readonly answer: EchoAnswer;
@@ -290,12 +286,12 @@ interface Awaited extends Expected {
   seen: number;
 }
 
-/** What is waited for, and the first request that came for each. Holds a bounded number of bytes. */
+/** Markers with the first request of each. Limits the buffered bytes. */
 class Inbox {
-  #held_bytes = 0;
+  #buffered_bytes = 0;
   readonly #awaited: Awaited[] = [];
 
-  /** @param answer to the requests that hold the text. */
+  /** @param answer response to requests with the marker. */
   expect(answer: EchoAnswer): Expected {
     const forgotten = this.#awaited.length < EXPECTED_MAX ? undefined : this.#awaited.shift();
     if (forgotten?.request !== undefined) this.give(forgotten.request.body.length);
@@ -311,18 +307,18 @@ class Inbox {
     return awaited;
   }
 
-  /** Takes room for bytes of a body; false where there is none. */
+  /** Reserves buffer space for a body; false if it is full. */
   take(bytes: number): boolean {
-    if (this.#held_bytes + bytes > HELD_BYTES_MAX) return false;
-    this.#held_bytes += bytes;
+    if (this.#buffered_bytes + bytes > BUFFERED_BYTES_MAX) return false;
+    this.#buffered_bytes += bytes;
     return true;
   }
 
   give(bytes: number): void {
-    this.#held_bytes -= bytes;
+    this.#buffered_bytes -= bytes;
   }
 
-  /** Keeps a request where it is waited for, and says what it is answered and whether it was kept. */
+  /** Records the first request with a marker. Returns the scripted response, and whether it was recorded. */
   accept(request: EchoedRequest): { readonly answer: EchoAnswer | undefined; readonly is_kept: boolean } {
     const awaited = this.#awaited.find(({ text }) => request.body.includes(text));
     const is_kept = awaited !== undefined && awaited.request === undefined;
@@ -334,7 +330,7 @@ class Inbox {
   }
 }
 
-/** A word that nobody else says, and that no filter takes for a secret: consonants and vowels in turns. */
+/** A unique word that no filter mistakes for a secret: alternating consonants and vowels. */
 function wordOf(length: number): string {
   const letters = ['bdfgklmnprstvz', 'aeiou'] as const;
   return Array.from({ length }, (_, index) => letters[index % 2]!.charAt(randomInt(letters[index % 2]!.length))).join(
@@ -348,7 +344,7 @@ const isText = (value: unknown) => typeof value === 'string' && value !== '';
 const isCount = (value: unknown) => Number.isInteger(value) && Number(value) > 0;
 const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
 
-/** What is wrong with a request, as a provider would say it; `undefined` for a good one. Unknown fields are no fault. */
+/** The validation error of a request, worded like a provider's; `undefined` if it is valid. Unknown fields are allowed. */
 function requestFault(protocol: Protocol, fields: Fields, counts_only: boolean): string | undefined {
   const { model, messages, max_tokens, input } = fields;
   if (!isText(model)) return 'model: Field required';

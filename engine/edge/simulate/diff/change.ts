@@ -8,11 +8,11 @@ export interface Usable {
   readonly config: GatewayConfig;
   readonly pipelines: readonly PipelineSpec[];
   readonly policies: readonly Policy[];
-  /** Where its gateway.yaml stands; paths below it count as relative to it. */
+  /** Directory of gateway.yaml, to which paths are relative. */
   readonly directory: string;
 }
 
-/** One difference between two configurations, told by what it means for whom. */
+/** One difference between two configurations, by its effect. */
 export interface Change {
   readonly section:
     | 'models'
@@ -25,18 +25,18 @@ export interface Change {
     | 'pipelines'
     | 'settings'
     | 'requests';
-  /** Who or what it is about: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
+  /** Subject: `group interns`, `coder-1`, `defaults.user_daily_usd`. */
   readonly subject: string;
   /** What changes, in words. */
   readonly change: string;
   /** Further lines. */
   readonly details?: readonly string[];
-  /** How many requests of the past it is about, and whose they were. */
+  /** Number of affected past requests, and their people. */
   readonly requests?: number;
   readonly people?: readonly { readonly person: string; readonly requests: number }[];
 }
 
-/** The names in both, only in the old, only in the new; each in order of appearance. */
+/** Names in both, only in the old, and only in the new list, in order of appearance. */
 export function compareNames(
   old_names: Iterable<string>,
   new_names: Iterable<string>,
@@ -50,28 +50,32 @@ export function compareNames(
   };
 }
 
-/** A change that is told in several lines; none without any. */
-export function told(section: Change['section'], subject: string, [change, ...details]: readonly string[]): Change[] {
+/** A change from its lines, of which the first is the change and the rest are details; empty without lines. */
+export function asChange(
+  section: Change['section'],
+  subject: string,
+  [change, ...details]: readonly string[],
+): Change[] {
   if (change === undefined) return [];
   return [{ section, subject, change, ...(details.length > 0 && { details }) }];
 }
 
-/** What goes, comes and changes of things with names, in this order. */
+/** Removed, added and changed entries of named things, in this order. */
 export function diffByName<T>(
   section: Change['section'],
   [before, after]: readonly [ReadonlyMap<string, T>, ReadonlyMap<string, T>],
-  tell: { gone(old: T): string; added(added: T): string; changed(old: T, now: T): readonly string[] },
+  words: { gone(old: T): string; added(added: T): string; changed(old: T, now: T): readonly string[] },
   subject = (name: string) => name,
 ): Change[] {
   const { kept, lost, gained } = compareNames(before.keys(), after.keys());
   return [
-    ...lost.flatMap((name) => told(section, subject(name), [tell.gone(before.get(name)!)])),
-    ...gained.flatMap((name) => told(section, subject(name), [tell.added(after.get(name)!)])),
-    ...kept.flatMap((name) => told(section, subject(name), tell.changed(before.get(name)!, after.get(name)!))),
+    ...lost.flatMap((name) => asChange(section, subject(name), [words.gone(before.get(name)!)])),
+    ...gained.flatMap((name) => asChange(section, subject(name), [words.added(after.get(name)!)])),
+    ...kept.flatMap((name) => asChange(section, subject(name), words.changed(before.get(name)!, after.get(name)!))),
   ];
 }
 
-/** What a list loses and gains, as parts of a sentence. */
+/** Removed and added entries of a list, as parts of a sentence. */
 export function lossAndGain(before: readonly string[], after: readonly string[]): string[] {
   const { lost, gained } = compareNames(before, after);
   return [
@@ -80,7 +84,7 @@ export function lossAndGain(before: readonly string[], after: readonly string[])
   ];
 }
 
-/** Whether two plain values are the same, whatever the order of their keys. */
+/** Deep equality of plain values, ignoring the order of keys. */
 export function isSame(a: unknown, b: unknown): boolean {
   return ordered(a) === ordered(b);
 }
@@ -93,7 +97,7 @@ function ordered(value: unknown): string {
   );
 }
 
-/** The same value with paths below a directory relative to it, so that a copy elsewhere is no difference. */
+/** Makes paths below a directory relative, so that a copy elsewhere is no difference. */
 export function relativePaths(value: unknown, directory: string): unknown {
   return JSON.parse(JSON.stringify(value), (_key, item: unknown) =>
     typeof item === 'string' ? relativePath(item, directory) : item,
@@ -106,7 +110,7 @@ function relativePath(text: string, directory: string): string {
   return text.startsWith(directory + sep) ? relative(directory, text) : text;
 }
 
-/** A value that differs, by its place below the values that were compared. */
+/** A differing value with its path. */
 export interface ValueChange {
   /** Keys joined by dots; empty when the compared values themselves differ. */
   readonly path: string;
@@ -118,11 +122,11 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The innermost values that differ; lists are told as a whole, long ones by what they lose and gain. */
+/** The innermost differing values; lists as a whole, long lists by removed and added items. */
 export function compareValues(before: unknown, after: unknown, path = ''): ValueChange[] {
   if (isMapping(before) && isMapping(after)) {
     const keys = new Set([...Object.keys(before), ...Object.keys(after)]);
-    // Settings may be called like something that every object has.
+    // Settings may have names of Object.prototype.
     const own = (value: Record<string, unknown>, key: string) => (Object.hasOwn(value, key) ? value[key] : undefined);
     return [...keys].flatMap((key) =>
       compareValues(own(before, key), own(after, key), path === '' ? key : `${path}.${key}`),
@@ -133,10 +137,10 @@ export function compareValues(before: unknown, after: unknown, path = ''): Value
   return [{ path, change: change ?? `${shown(before)} -> ${shown(after)}` }];
 }
 
-/** So many items, before and after together, can be compared at a glance. */
+/** Most items, before and after together, that are shown in full. */
 const FEW_ITEMS = 12;
 
-/** What a list of many items loses and gains; `undefined` when that would not tell all, or all can be shown. */
+/** Removed and added items of a long list; `undefined` for a short list, or if only the order changed. */
 function compareLists(before: readonly unknown[], after: readonly unknown[]): string | undefined {
   const parts = lossAndGain(before.map(ordered), after.map(ordered));
   return before.length + after.length <= FEW_ITEMS || parts.length === 0 ? undefined : parts.join('; ');
@@ -145,6 +149,6 @@ function compareLists(before: readonly unknown[], after: readonly unknown[]): st
 /** A value in a sentence. */
 export function shown(value: unknown): string {
   if (value === undefined) return 'nothing';
-  // A text of several lines would read like several changes.
+  // A multi-line text would look like several changes.
   return typeof value === 'string' && !/[\n\r\t]/.test(value) ? value : JSON.stringify(value);
 }

@@ -1,7 +1,7 @@
 import type { GatewayConfig, ModelConfig, PriceRowConfig, PricesConfig } from '../../../base/contract/config.ts';
 import { type AccessRule, accessRules } from '../../../base/rules/config-rules.ts';
 import { formatCondition } from '../../../base/rules/format-condition.ts';
-import { type Change, compareNames, compareValues, diffByName, shown, told, type Usable } from './change.ts';
+import { asChange, type Change, compareNames, compareValues, diffByName, shown, type Usable } from './change.ts';
 import { diffLimits, type ReadSpending } from './limits.ts';
 import { diffModels } from './models.ts';
 import { diffPipelines } from './pipelines.ts';
@@ -10,8 +10,8 @@ import { diffRoutes } from './routes.ts';
 import { diffSettings, diffUpstreams } from './settings.ts';
 
 /**
- * What a new configuration changes for whom, in the order people ask: models, access rules, policies, routes, limits, prices, upstreams,
- * pipelines, everything else. Nothing is told twice, and what only looks different is not told.
+ * Effects of a new configuration: models, access rules, policies, routes, limits, prices, upstreams, pipelines, other settings.
+ * Reports nothing twice, and no difference without effect.
  */
 export async function diffConfigurations(
   before: Usable,
@@ -34,7 +34,7 @@ export async function diffConfigurations(
 const formatRule = ({ logic, mode }: AccessRule): string =>
   `${mode === 'shadow' ? 'would refuse, in shadow mode,' : 'refuses'} ${logic === true ? 'everything' : `when ${formatCondition(logic)}`}`;
 
-/** Rules of `access.rules` that come, go or change. */
+/** Added, removed and changed access rules. */
 function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
   const byName = (config: GatewayConfig) => new Map(accessRules(config).map((rule) => [rule.name, rule]));
   return diffByName('access', [byName(before), byName(after)], {
@@ -47,7 +47,7 @@ function diffAccess(before: GatewayConfig, after: GatewayConfig): Change[] {
   });
 }
 
-/** What is derived from other prices unless it is named. */
+/** Prices derived from others by default. */
 const DERIVED = ['cache_read', 'cache_write_5m', 'cache_write_1h', 'audio_input', 'audio_output'];
 const ELSEWHERE = 'what the section prices or the catalogue says';
 
@@ -56,13 +56,13 @@ function termsOf({ pricing, context_window, max_output_tokens }: ModelConfig): o
   return { pricing: pricing === undefined ? ELSEWHERE : { ...derived, ...pricing }, context_window, max_output_tokens };
 }
 
-/** Whose prices an entry of `prices.rows` has: `coder-* at main from 2027-01-01`. */
+/** Name of an entry of `prices.rows`: `coder-* at main from 2027-01-01`. */
 function nameOf({ models, upstream, from, until }: PriceRowConfig): string {
   const parts = [models.join(', '), upstream && `at ${upstream}`, from && `from ${from}`, until && `until ${until}`];
   return parts.filter(Boolean).join(' ');
 }
 
-/** What the section `prices` says, entry by entry; the first that matches holds, so that of one name no other ever does. */
+/** Changes of `prices` by entry; of several entries with one name only the first matches. */
 function diffSection(before: PricesConfig | undefined, after: PricesConfig | undefined): Change[] {
   const rowsOf = (prices: PricesConfig | undefined) => Map.groupBy(prices?.rows ?? [], nameOf);
   const [old_rows, new_rows] = [rowsOf(before), rowsOf(after)];
@@ -79,20 +79,20 @@ function diffSection(before: PricesConfig | undefined, after: PricesConfig | und
   });
   return [
     ...compareValues(sectionOf(before, old_rows), sectionOf(after, new_rows)).flatMap(({ path, change }) =>
-      told('prices', 'prices', [`${path} ${change}`]),
+      asChange('prices', 'prices', [`${path} ${change}`]),
     ),
-    ...told('prices', 'prices.rows', is_moved ? ['other order; the first entry that matches holds'] : []),
+    ...asChange('prices', 'prices.rows', is_moved ? ['other order; the first entry that matches holds'] : []),
   ];
 }
 
-/** Prices and sizes of models that are in both, and what the section `prices` says. */
+/** Prices and sizes of models in both configurations, and the section `prices`. */
 export function diffPrices(before: GatewayConfig, after: GatewayConfig): Change[] {
   const old_models = new Map(before.models.map((model) => [model.id, model]));
   const of_models = after.models.flatMap((model): Change[] => {
     const old_model = old_models.get(model.id);
     if (old_model === undefined) return [];
     const changes = compareValues(termsOf(old_model), termsOf(model));
-    return told(
+    return asChange(
       'prices',
       model.id,
       changes.map(({ path, change }) => `${path} ${change}`),

@@ -1,29 +1,29 @@
-import type { GatewayConfig, SpendScope, Window } from '../../../base/contract/config.ts';
+import type { GatewayConfig, SpendScope } from '../../../base/contract/config.ts';
+import { type SpendWindow, WINDOWS } from '../../../base/contract/windows.ts';
 import { formatUsd } from '../../../base/kit/money.ts';
 import { formatCondition } from '../../../base/rules/format-condition.ts';
 import { simplify } from '../../../base/rules/simplify.ts';
 import {
   ALWAYS_COUNTED,
   amountFor,
-  CALENDAR,
   counterKey,
   describeLimit,
   type SpendLimit,
   spendLimits,
 } from '../../../domain/budget/limits/spend-limits.ts';
 import type { SpendingRow } from '../../../domain/budget/reports/spending.ts';
-import { type Change, compareNames, isSame, told } from './change.ts';
+import { asChange, type Change, compareNames, isSame } from './change.ts';
 
-/** Reads what was spent in the current day, week or month. */
-export type ReadSpending = (window: Window) => Promise<readonly SpendingRow[]>;
+/** Reads what was spent in the current calendar window. */
+export type ReadSpending = (window: SpendWindow) => Promise<readonly SpendingRow[]>;
 
-/** A limit wherever it stands in its list. */
+/** A limit without its position. */
 type Limit = Omit<SpendLimit, 'pointer'>;
 
-/** The limits of one default or rule, of which a rule may have several; at least one. */
+/** The limits of one default or rule; at least one. */
 type Limits = readonly Limit[];
 
-/** How many callers over a limit are named. */
+/** Callers over a limit that are named. */
 const NAMED_MAX = 5;
 
 function limitsOf(config: GatewayConfig): Map<string, Limits> {
@@ -38,17 +38,17 @@ function formatLimits(limits: Limits): string {
   return `${amounts}${logic === true ? '' : ` when ${formatCondition(logic)}`}${shadow}`;
 }
 
-/** What a row has of a scope; the ledger does not know which requests a condition held for. */
+/** Key of a row for a scope; the ledger does not record which conditions matched. */
 const partOf = (row: SpendingRow, scope: SpendScope): string | null =>
   scope === 'rule' ? null : row[scope === 'token' ? 'token_id' : scope];
 
-/** The counter that a row counts under; `undefined` when it has no part in one of the scopes. */
+/** Counter key of a row; `undefined` if it lacks one of the scopes. */
 function keyOf({ scopes }: Limit, row: SpendingRow): string | undefined {
   const keys = scopes.map((scope) => partOf(row, scope));
   return keys.every((key) => key !== null) ? counterKey(keys) : undefined;
 }
 
-/** Whether a limit may have applied to requests of this kind; conditions over anything else are given the benefit of the doubt. */
+/** Whether a limit may apply to the requests of a row; conditions on unknown facts count as true. */
 function mayApply(limit: Limit, row: SpendingRow): boolean {
   const known = new Map<string, unknown>([
     ['principal.email', row.user],
@@ -63,12 +63,12 @@ function mayApply(limit: Limit, row: SpendingRow): boolean {
   return simplify(limit.logic, known) !== false;
 }
 
-/** Whether a configuration with these limits keeps count of what this one limits. */
+/** Whether a configuration with these limits has counters for this one. */
 function isCounted({ scope, window }: Limit, limits: readonly Limit[]): boolean {
   return [...ALWAYS_COUNTED, ...limits].some((other) => other.scope === scope && other.window === window);
 }
 
-/** Names of a counter for people, and how many there are. */
+/** A number of counters in words. */
 function describeWho({ scopes }: Limit, count: number): string {
   if (scopes.length > 1) return `${count} ${count === 1 ? 'combination' : 'combinations'} of ${scopes.join(' and ')}`;
   return `${count} ${scopes[0]}${count === 1 ? '' : 's'}`;
@@ -81,7 +81,7 @@ function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | unde
     const key = keyOf(limit, row);
     if (key === undefined) continue;
     spent.set(key, (spent.get(key) ?? 0) + row.cost_nano_usd);
-    // Of the callers only one group is known.
+    // Only the token group of a caller is recorded.
     const groups = row.token_group === null ? [] : [row.token_group];
     const amount = mayApply(limit, row) ? amountFor(limit, groups) : undefined;
     if (amount !== undefined) most.set(key, Math.max(most.get(key) ?? 0, amount));
@@ -94,11 +94,11 @@ function describeOver(limit: Limit, rows: readonly SpendingRow[]): string | unde
   const named = over.slice(0, NAMED_MAX).map(([key, nano_usd]) => `${shown(key)} (${formatUsd(nano_usd)} USD)`);
   const more = over.length > NAMED_MAX ? ` and ${over.length - NAMED_MAX} more` : '';
   const verb = over.length === 1 ? 'has' : 'have';
-  const when = CALENDAR[limit.window as Window].now;
+  const when = WINDOWS[limit.window as SpendWindow].now;
   return `${describeWho(limit, over.length)} ${verb} already spent it ${when}: ${named.join(', ')}${more}`;
 }
 
-/** Limits that come, go or change, with the callers who are over a limit already when the ledger can be read. */
+/** Added, removed and changed limits, with callers already over a limit if the ledger is readable. */
 export async function diffLimits(
   before: GatewayConfig,
   after: GatewayConfig,
@@ -109,23 +109,23 @@ export async function diffLimits(
   const { kept, lost, gained } = compareNames(old_limits.keys(), new_limits.keys());
   const overNow = async (limit: Limit): Promise<string[]> => {
     if (limit.unit !== 'nano_usd') return [];
-    const rows = await readSpending?.(limit.window as Window);
+    const rows = await readSpending?.(limit.window as SpendWindow);
     const over = rows && describeOver(limit, rows);
     if (over === undefined) return [];
     const counted = isCounted(limit, [...old_limits.values()].flat());
     return [over + (counted ? '' : '; spending counts only from when the limit is first in force')];
   };
-  const tell = async (name: string, change: string): Promise<Change[]> =>
-    told('limits', name, [change, ...(await Promise.all(new_limits.get(name)!.map(overNow))).flat()]);
+  const changeOf = async (name: string, change: string): Promise<Change[]> =>
+    asChange('limits', name, [change, ...(await Promise.all(new_limits.get(name)!.map(overNow))).flat()]);
   const before_and_after = (name: string) =>
     [old_limits.get(name)!, new_limits.get(name)!].map(formatLimits).join(' -> ');
   const changed = kept.filter((name) => !isSame(old_limits.get(name), new_limits.get(name)));
   const now = [
-    ...gained.map((name) => tell(name, `is new: ${formatLimits(new_limits.get(name)!)}`)),
-    ...changed.map((name) => tell(name, before_and_after(name))),
+    ...gained.map((name) => changeOf(name, `is new: ${formatLimits(new_limits.get(name)!)}`)),
+    ...changed.map((name) => changeOf(name, before_and_after(name))),
   ];
   return [
-    ...lost.flatMap((name) => told('limits', name, [`is gone; before: ${formatLimits(old_limits.get(name)!)}`])),
+    ...lost.flatMap((name) => asChange('limits', name, [`is gone; before: ${formatLimits(old_limits.get(name)!)}`])),
     ...(await Promise.all(now)).flat(),
   ];
 }

@@ -1,9 +1,9 @@
 import type { EffectivePolicy, ManagedPolicies } from '../../../base/contract/services.ts';
 import type { Policy } from '../../../base/source/spec.ts';
 import { createManagedPolicies, inOrder, layOver, MODELS_KEY } from '../../../domain/policies/managed-policies.ts';
-import { type Change, compareNames, compareValues, told, type Usable } from './change.ts';
+import { asChange, type Change, compareNames, compareValues, type Usable } from './change.ts';
 
-/** People whom the policies of either configuration tell apart. */
+/** People with the same policies in both configurations. */
 interface Audience {
   readonly name: string;
   readonly groups: readonly string[];
@@ -29,7 +29,7 @@ function isInForce({ config }: Usable): boolean {
 
 const idsOf = ({ config }: Usable): string[] => config.models.map(({ id }) => id);
 
-/** Settings that people gain, lose or find changed, and the models that policies take from them or give back; one line each. */
+/** Changes for an audience, one line each: settings, and models allowed or forbidden by policies. */
 function linesFor(
   audience: Audience,
   [before, old_policies]: readonly [Usable, ManagedPolicies],
@@ -37,7 +37,7 @@ function linesFor(
 ): string[] {
   const [old_policy, new_policy] = [old_policies.of(audience), new_policies.of(audience)];
   if (old_policy?.checksum === new_policy?.checksum && old_policy?.models_policy === undefined) return [];
-  // Models that only one configuration has are told elsewhere.
+  // Other sections report models of only one configuration.
   const { kept: shared } = compareNames(idsOf(before), idsOf(after));
   const left = (policy: EffectivePolicy | undefined, side: Usable) =>
     idsOf(side).filter((id) => shared.includes(id) && (policy?.models?.has(id) ?? true));
@@ -55,12 +55,12 @@ function linesFor(
   ];
 }
 
-/** Who gets other settings from managed policies, and which models these take away; people for whom the same changes are told together. */
+/** Changes of managed policies by audience; audiences with the same changes are merged. */
 export function diffPolicies(before: Usable, after: Usable): Change[] {
   return [...diffAudiences(before, after), ...diffOrder(before, after)];
 }
 
-/** Policies that overtake others: nobody who gets one of them notices, but whoever gets both. */
+/** Policies with a new precedence over others, which affects people who get both. */
 function diffOrder(before: Usable, after: Usable): Change[] {
   if (!isInForce(before) || !isInForce(after)) return [];
   const ranks = new Map(matched(before).map(({ name }, rank) => [name, rank]));
@@ -69,12 +69,12 @@ function diffOrder(before: Usable, after: Usable): Change[] {
     const below = kept.slice(0, index).filter((other) => ranks.get(other.name)! > ranks.get(policy.name)!);
     const overtaken = below.filter((other) => isContradicted(other, policy, after)).map(({ name }) => name);
     if (overtaken.length === 0) return [];
-    const change = `now has the last word over ${overtaken.join(', ')}, for whoever gets both`;
+    const change = `now overrides ${overtaken.join(', ')}, for people who get both`;
     return [{ section: 'policies' as const, subject: `policy ${policy.name}`, change }];
   });
 }
 
-/** Policies that are meant for some people only, the one with the last word last. */
+/** Policies except the default, the highest precedence last. */
 function matched({ config, policies }: Usable): readonly Policy[] {
   return inOrder(policies).filter(({ name }) => name !== config.policies?.managed?.default_policy);
 }
@@ -90,6 +90,6 @@ function diffAudiences(before: Usable, after: Usable): Change[] {
   const by_lines = Map.groupBy(audiences, (audience) => JSON.stringify(linesFor(audience, old_side, new_side)));
   return [...by_lines].flatMap(([text, alike]) => {
     const subject = alike.length === audiences.length ? 'everybody' : alike.map(({ name }) => name).join(', ');
-    return told('policies', subject, JSON.parse(text) as string[]);
+    return asChange('policies', subject, JSON.parse(text) as string[]);
   });
 }

@@ -16,6 +16,7 @@ import type {
   ReservationRequest,
   Settlement,
 } from '../../../base/contract/services.ts';
+import { beginningOfWindow } from '../../../base/contract/windows.ts';
 import { momentOf, wallClock } from '../../../base/kit/zoned-time.ts';
 import { countsOf } from '../../../domain/budget/ledger/batch-request.ts';
 import {
@@ -44,18 +45,18 @@ import {
   type Needs,
   neededIn,
   statusesOf,
-} from '../../../domain/budget/limits/room.ts';
+} from '../../../domain/budget/limits/headroom.ts';
 import { alwaysCounted } from '../../../domain/budget/limits/spend-limits.ts';
 import { isUncounted } from '../../../domain/budget/reports/spending.ts';
 
-/** An attempt to reserve: what was asked, the state of every limit before, and the limits that refused it. */
+/** An attempted reservation: the request, the limits before, and the limits that refused it. */
 export interface Attempt {
   readonly request: ReservationRequest;
   readonly statuses: readonly DemandStatus[];
   readonly exceeded: readonly LimitStatus[];
 }
 
-/** A row of the ledger, by the names of its columns. */
+/** A ledger row by column. */
 export type LedgerRow = Readonly<Record<string, unknown>>;
 
 /** A counter in one window; numbers in its unit. */
@@ -68,27 +69,27 @@ interface Counter {
   in_flight: number;
 }
 
-/** A reservation, or a request that went out without one. */
+/** A request in flight, with or without reservation. */
 interface OpenRequest {
   readonly request: ReservationRequest;
   readonly counters: readonly Counter[];
   amount_nano_usd: number;
-  /** Earlier attempts, with the counters of money they count on where they cost something. */
+  /** Reserved costs of earlier attempts, with their spend counters. */
   readonly held: readonly {
     readonly n: number;
     readonly cost_nano_usd: number;
     readonly counters: readonly Counter[];
   }[];
-  /** Whether it went out with nothing reserved, because the ledger was away. */
+  /** Whether it was sent without a reservation during an outage of the ledger. */
   readonly unreserved: boolean;
 }
 
-/** Who changed a limit, and when, in milliseconds since the epoch. */
+/** Author and time of a limit change, in milliseconds since the epoch. */
 type ChangedBy = Pick<NonNullable<LimitChanges['set']>, 'at' | 'by'>;
 
-/** A ledger that lives as long as its process and follows the same rules as the one in the database. */
+/** In-memory ledger with the same rules as the database. */
 export class MemoryLedger implements Ledger, Books {
-  /** Every reservation that was tried, oldest first. */
+  /** Attempted reservations, oldest first. */
   readonly attempts: Attempt[] = [];
   /** Rows, oldest first. */
   readonly rows: LedgerRow[] = [];
@@ -100,7 +101,7 @@ export class MemoryLedger implements Ledger, Books {
   readonly #settings = new Map<string, NonNullable<LimitChanges['set']>>();
   readonly #grants = new Map<string, LimitChanges['grants']>();
 
-  /** Opens an empty ledger. While `isAway()` says so, it is out of reach like a database that does not answer. */
+  /** Opens an empty ledger. `isAway()` simulates an outage. */
   constructor(options: { readonly clock: Clock; readonly time_zone?: string; readonly isAway?: () => boolean }) {
     const { clock, time_zone = 'UTC', isAway = () => false } = options;
     this.#clock = clock;
@@ -148,7 +149,7 @@ export class MemoryLedger implements Ledger, Books {
     if (open === undefined) throw nothingReserved();
     if (this.#isAway() && !open.unreserved) throw away();
     const { upstream } = open.request;
-    // A counter that both come under is kept in the window in which the reservation began.
+    // A counter of both upstreams stays in the window in which the reservation began.
     const counters = request.demands.map(
       (demand) => open.counters.find(({ name }) => counterId(name) === counterId(demand)) ?? this.#at(demand),
     );
@@ -163,7 +164,7 @@ export class MemoryLedger implements Ledger, Books {
     }
     put(holdingsOf(open), -1);
     const demands = request.demands.filter((_, i) => needsMore(moved, open, counters[i]!));
-    // What is held is there before the rest is asked for.
+    // Costs of earlier attempts count before the new reservation is checked.
     put(heldFor(moved), 1);
     const [exceeded, shadows] = [
       this.#withoutRoom({ ...request, demands }, false),
@@ -204,7 +205,7 @@ export class MemoryLedger implements Ledger, Books {
     this.#end(request_id);
   }
 
-  /** Nobody has asked for anything before. */
+  /** There is no history. */
   typicalCost(): undefined {}
 
   async statuses(demands: readonly LimitDemand[]): Promise<readonly CounterStatus[]> {
@@ -212,18 +213,18 @@ export class MemoryLedger implements Ledger, Books {
     return this.#statuses(demands).map((status) => this.#withSpentByDay(status));
   }
 
-  /** What is reserved for all requests under way, in nano-USD. */
+  /** Total reserved for requests in flight, in nano-USD. */
   reserved(): number {
     return [...this.#open.values()].reduce((sum, open) => sum + (open.unreserved ? 0 : open.amount_nano_usd), 0);
   }
 
-  /** What is counted in the current window. */
+  /** Balance of the current window. */
   balance(name: CounterName): Pick<LimitStatus, 'spent' | 'reserved' | 'most' | 'in_flight'> {
     const { spent, reserved, most, in_flight } = this.#at(name);
     return { spent, reserved, most, in_flight };
   }
 
-  /** Puts something on a counter. */
+  /** Adds to a counter. */
   put(balance: Balance): void {
     const { spent, reserved, most = reserved } = balance;
     const counter = this.#at(balance);
@@ -231,24 +232,24 @@ export class MemoryLedger implements Ledger, Books {
     put([[counter, reserved, most, inFlightOf(balance)]], 1);
   }
 
-  /** Takes over what another ledger counts. */
+  /** Imports the counters of another ledger. */
   count({ balances, settings = [], grants = [] }: Counted): void {
     for (const balance of balances) this.put(balance);
     for (const setting of settings) this.set(setting, setting.amount, setting.changed);
     for (const grant of grants) this.grant(grant, grant.amount, grant.expires_at, grant.changed);
   }
 
-  /** How the limits of demands would stand for a request; nothing is reserved. */
+  /** Limit statuses for a request, without reserving. */
   look(demands: readonly LimitDemand[], needs: Needs): DemandStatus[] {
     return demandStatuses(this.#counted(demands), needs);
   }
 
-  /** Sets a limit in place of all configured ones on the counter; in its unit. */
+  /** Overrides the configured limits of a counter; in its unit. */
   set(name: CounterName, amount: number, { at, by }: ChangedBy = this.#byNobody()): void {
     this.#settings.set(counterId(name), { amount, at, by });
   }
 
-  /** Adds room until a moment, in milliseconds since the epoch. */
+  /** Raises a limit until a time, in milliseconds since the epoch. */
   grant(name: CounterName, amount: number, expires_at: number, { at, by }: ChangedBy = this.#byNobody()): void {
     const others = this.#grants.get(counterId(name)) ?? [];
     const all = [...others, { id: `grant ${others.length + 1}`, amount, at, by, expires_at }];
@@ -258,7 +259,7 @@ export class MemoryLedger implements Ledger, Books {
     );
   }
 
-  /** What was set and granted on a counter. */
+  /** Override and grants of a counter. */
   changes(name: CounterName): LimitChanges {
     const grants = this.#grants.get(counterId(name)) ?? [];
     return {
@@ -271,7 +272,7 @@ export class MemoryLedger implements Ledger, Books {
     return { at: this.#clock.now(), by: 'nobody' };
   }
 
-  /** The counter in its current window; opened where there is none. */
+  /** The counter in its current window, created if necessary. */
   #at({ scope, key, window, unit }: CounterName): Counter {
     const name = { scope, key, window, unit };
     const { start, end } = windowAt(window, this.#clock.now(), this.#time_zone);
@@ -281,7 +282,7 @@ export class MemoryLedger implements Ledger, Books {
     return counter;
   }
 
-  /** Demands with the numbers of their counters. */
+  /** Demands with their counters. */
   #counted(demands: readonly LimitDemand[]): CountedDemand[] {
     const known = new Map<Counter, CounterNumbers>();
     return demands.map((demand) => {
@@ -304,7 +305,7 @@ export class MemoryLedger implements Ledger, Books {
     return statusesOf(this.#counted(demands.filter(({ unit }) => unit === 'nano_usd')));
   }
 
-  /** Counter by counter, those of money first, as the database looks at them. */
+  /** Exceeded limits by counter, spend counters first, as in the database. */
   #withoutRoom(request: ReservationRequest, in_shadow: boolean): LimitStatus[] {
     const money_first = request.demands.toSorted(
       (a, b) => Number(b.unit === 'nano_usd') - Number(a.unit === 'nano_usd'),
@@ -322,7 +323,7 @@ export class MemoryLedger implements Ledger, Books {
       .toSorted(byLatestReset);
   }
 
-  /** The status of a user's week or month that nothing limits with what the user spent on its days. */
+  /** Status of a user's uncounted week or month, from the days. */
   #withSpentByDay(status: CounterStatus): CounterStatus {
     if (!isUncounted(status)) return status;
     const { start } = windowAt(status.window, this.#clock.now(), this.#time_zone);
@@ -340,17 +341,17 @@ export class MemoryLedger implements Ledger, Books {
   }
 }
 
-/** What a request has on a counter: reserved, at most, and how many requests it is. */
+/** Reservation on a counter: amount, maximum, number of requests. */
 type Holding = readonly [counter: Counter, amount: number, most: number, in_flight: number];
 
-/** What is held for earlier attempts. */
+/** Reserved costs of earlier attempts. */
 function heldFor({ held }: OpenRequest): Holding[] {
   return held.flatMap(({ cost_nano_usd: cost, counters }) =>
     counters.map((counter): Holding => [counter, cost, cost, 0]),
   );
 }
 
-/** That, and what is reserved. */
+/** All reservations of a request, with earlier attempts. */
 function holdingsOf(open: OpenRequest): Holding[] {
   const { request, counters, amount_nano_usd } = open;
   const own = counters.map((counter): Holding => {
@@ -360,7 +361,7 @@ function holdingsOf(open: OpenRequest): Holding[] {
   return [...own, ...heldFor(open)];
 }
 
-/** Puts something on counters, or takes it off again. */
+/** Adds reservations to counters, or removes them. */
 function put(holdings: readonly Holding[], sign: 1 | -1): void {
   for (const [counter, amount, most, in_flight] of holdings) {
     counter.reserved += sign * amount;
@@ -369,7 +370,7 @@ function put(holdings: readonly Holding[], sign: 1 | -1): void {
   }
 }
 
-/** Whether a reservation needs more of a counter than another one has on it. */
+/** Whether a moved reservation needs more of a counter than before. */
 function needsMore(moved: OpenRequest, open: OpenRequest, counter: Counter): boolean {
   const [needed, had] = [moved, open].map((each) => holdingsOf(each).filter(([on]) => on === counter)) as [
     Holding[],
@@ -379,7 +380,7 @@ function needsMore(moved: OpenRequest, open: OpenRequest, counter: Counter): boo
   return had.length === 0 || sum(needed, 1) > sum(had, 1) || sum(needed, 2) > sum(had, 2);
 }
 
-/** Counts a request that was sent to an upstream which it leaves in the minute of that upstream. */
+/** Counts a sent request on the per-upstream counters that it leaves. */
 function countSent(open: OpenRequest, moved: OpenRequest): void {
   for (const counter of open.counters) {
     const { unit, window } = counter.name;
@@ -387,19 +388,19 @@ function countSent(open: OpenRequest, moved: OpenRequest): void {
   }
 }
 
-/** An earlier attempt as it is held: where it was before, or on the counters of the reservation as it is. */
+/** Reserved cost of an earlier attempt, on its previous counters or the current ones. */
 function hold({ held, counters }: OpenRequest, { n, cost_nano_usd }: ChargedAttempt): OpenRequest['held'][number] {
   const counts = counters.filter(({ name }) => cost_nano_usd > 0 && name.unit === 'nano_usd');
   return held.find((each) => each.n === n) ?? { n, cost_nano_usd, counters: counts };
 }
 
-/** Columns of a row that a settlement has by the same name. */
-const TOLD = [
+/** Columns with the same name in a settlement. */
+const SETTLED_COLUMNS = [
   ...(['server_tools', 'billed', 'cache_requested_ttl', 'cache_effective_ttl'] as const),
   ...(['upstream_ms', 'upstream_request_id'] as const),
 ];
 
-/** Who asked for what is known from the reservation; what is no count becomes 0, and such a cost what was reserved. */
+/** Builds a row: the identity comes from the reservation, invalid counts become 0, an invalid cost the reserved amount. */
 function rowOf(settlement: Settlement, open: OpenRequest | undefined): LedgerRow {
   const { attempts, upstream, upstream_model, status, aborted, cost_nano_usd, provenance } = settlement;
   const { user: user_email, ...identity } = ledgerIdentity(open?.request ?? settlement);
@@ -407,7 +408,7 @@ function rowOf(settlement: Settlement, open: OpenRequest | undefined): LedgerRow
   const priced = isCount(cost_nano_usd);
   return {
     ...{ ...identity, user_email, ...(attempts !== undefined && { upstream, upstream_model }) },
-    ...Object.fromEntries([...tokens, ...TOLD.map((name) => [name, settlement[name] ?? null])]),
+    ...Object.fromEntries([...tokens, ...SETTLED_COLUMNS.map((name) => [name, settlement[name] ?? null])]),
     status: Number.isInteger(status) ? status : null,
     aborted,
     cost_nano_usd: priced ? cost_nano_usd : (open?.amount_nano_usd ?? 0),
@@ -424,8 +425,8 @@ function away(): StageError {
 const MINUTE_MS = 60_000;
 
 /**
- * When the window that a moment lies in began and ends, in milliseconds since the epoch; what is counted only while it is
- * under way began always, and its end is `null`.
+ * Start and end of the window of a moment, in milliseconds since the epoch. The window `open` (concurrent requests) has no start and
+ * the end `null`.
  */
 function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): { start: number; end: number | null } {
   if (kind === 'open') return { start: Number.NEGATIVE_INFINITY, end: null };
@@ -433,15 +434,9 @@ function windowAt(kind: LimitWindow, at_ms: number, time_zone: string): { start:
     const start = Math.floor(at_ms / MINUTE_MS) * MINUTE_MS;
     return { start, end: start + MINUTE_MS };
   }
-  /** The window so many after the one that a moment lies in. */
-  const startOf = (moment: number, after: 0 | 1): number => {
-    const date = new Date(wallClock(moment, time_zone));
-    const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
-    const monday = kind === 'week' ? day - ((date.getUTCDay() + 6) % 7) : day;
-    const days = Date.UTC(year, month, monday + after * (kind === 'week' ? 7 : 1));
-    return momentOf(kind === 'month' ? Date.UTC(year, month + after) : days, time_zone);
-  };
+  const startOf = (moment: number, later: 0 | 1) =>
+    momentOf(beginningOfWindow(kind, wallClock(moment, time_zone), later), time_zone);
   const start = startOf(at_ms, 0);
-  // Where a day has no midnight the clock shows one o'clock at the start, and the day ends at midnight all the same.
+  // A day without midnight starts at one o'clock, but ends at midnight.
   return { start, end: startOf(start, 1) };
 }

@@ -1,4 +1,4 @@
-/** Everything a stage may ask for, without anything outside the process. */
+/** In-memory services for stages. */
 
 import { randomUUID } from 'node:crypto';
 import type { GatewayConfig, UpstreamConfig } from '../../../base/contract/config.ts';
@@ -21,15 +21,15 @@ import { AccessTokens } from '../../../domain/identity/tokens/access-tokens.ts';
 import { generateToken, hashToken } from '../../../domain/identity/tokens/token-format.ts';
 import { createManagedPolicies } from '../../../domain/policies/managed-policies.ts';
 import { createModelCatalog } from '../../../domain/upstreams/models.ts';
-import { createUpstreamStates, tellUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
+import { createUpstreamStates, notifyUpstreams } from '../../../domain/upstreams/states/upstream-states.ts';
 import type { RequestContext } from '../../../pipeline/run/context.ts';
 import type { LogRecord } from '../suite/played.ts';
 import { MemoryLedger } from './memory-ledger.ts';
 
-/** Stands in every made-up secret, so that one that gets out is recognised. */
+/** Prefix of every fake secret, to detect leaks. */
 export const SECRET_MARK = 'secret-of-';
 
-/** What stages said on one request. */
+/** Records and log lines of one request. */
 export interface Recorded {
   readonly audit: AuditRecord[];
   readonly log: LogRecord[];
@@ -45,8 +45,8 @@ function createLog(records: LogRecord[]): SharedServices['log'] {
 }
 
 /**
- * Opens services on a stopped clock, and what tests do with them. While `isAway()` says so, the database seems to be away.
- * @param options.upstreams as they are configured: which of them have an address and a credential in common.
+ * Opens services on a stopped clock. `isAway()` simulates an outage of the database.
+ * @param options.upstreams as configured, with their real addresses and credentials.
  */
 export function openMemoryServices(options: {
   readonly loaded: Pick<Loaded, 'pipelines' | 'policies'> & { readonly config: GatewayConfig };
@@ -60,9 +60,9 @@ export function openMemoryServices(options: {
   const log = createLog(recorded.log);
   const ledger = new MemoryLedger({ clock, time_zone: config.spend_limits?.time_zone ?? 'UTC', isAway });
   const tokens = openMemoryTokens({ clock, log, isAway });
-  const made_up = new Proxy({}, { get: (_, name) => `${SECRET_MARK}${String(name)}` });
+  const fake_env = new Proxy({}, { get: (_, name) => `${SECRET_MARK}${String(name)}` });
   const keepRecord = (record: AuditRecord) => {
-    // One record may go to the table and to a file.
+    // A record may be written to the table and to a file.
     if (!recorded.audit.includes(record)) recorded.audit.push(record);
   };
   const policies = createManagedPolicies(config, loaded.policies);
@@ -75,7 +75,7 @@ export function openMemoryServices(options: {
     ledger,
     upstreams: states,
     limits_in_force: { changes: async (name) => ledger.changes(name) },
-    secret: createSecrets(loaded, made_up, () => {}),
+    secret: createSecrets(loaded, fake_env, () => {}),
     models: createModelCatalog(config, policies),
     policies,
     audit: { write: keepRecord, appendLine: (_path, record) => keepRecord(record) },
@@ -83,23 +83,23 @@ export function openMemoryServices(options: {
       check: async () => ({
         database: { ok: !isAway(), needed: !servesWithoutReservations(config) },
         spool: { ok: true, state: servesWithoutReservations(config) ? 'ok' : 'unused' },
-        upstreams: { ok: true, told: tellUpstreams(states.list()) },
+        upstreams: { ok: true, told: notifyUpstreams(states.list()) },
       }),
     },
     condition: compileCondition,
-    // Contexts are the engine's own, also those of contained stages.
+    // Every stage context is a RequestContext, also of contained stages.
     facts: (ctx) => (ctx as unknown as RequestContext).copyFacts(),
     record: (ctx, now) => (ctx as unknown as RequestContext).auditRecord(now),
   };
   return { services, ledger, tokens, states, recorded };
 }
 
-/** Whom a credential is made for. Times in milliseconds since the epoch. */
-interface CredentialWish {
+/** Properties of a credential. Times in milliseconds since the epoch. */
+interface CredentialInput {
   /** Id of the token or session. */
   readonly id: string;
   readonly user: string;
-  /** Of the token; `test` where absent. */
+  /** Token name; by default `test`. */
   readonly name?: string | undefined;
   /** Token group; a session may have none. */
   readonly group: string | undefined;
@@ -112,15 +112,15 @@ interface CredentialWish {
   readonly revoked_at?: number | undefined;
 }
 
-/** Credentials that live as long as their process; what verifies access tokens is the gateway's own code. */
+/** In-memory credentials; the gateway's own code verifies access tokens. */
 export interface MemoryTokens extends BearerTokens {
-  /** Makes an access token and returns its text. */
-  add(wish: CredentialWish): string;
-  /** Lets somebody sign in and returns the session token, which is none that a gateway would make. */
-  signIn(wish: CredentialWish): string;
+  /** Creates an access token and returns its text. */
+  add(input: CredentialInput): string;
+  /** Creates a session and returns a fake session token. */
+  signIn(input: CredentialInput): string;
 }
 
-/** Opens an empty set of credentials. While `isAway()` says so, tokens that were not seen before can't be verified. */
+/** Opens an empty set of credentials. While `isAway()`, only cached tokens are verified. */
 function openMemoryTokens(options: {
   readonly clock: Clock;
   readonly log: Log;
@@ -142,11 +142,11 @@ function openMemoryTokens(options: {
   const dateOf = (moment: number | undefined) => (moment === undefined ? null : new Date(moment));
   return {
     verify: (token) => sessions.get(token)?.() ?? access.verify(token),
-    signIn(wish) {
+    signIn(input) {
       const token = `session-${randomUUID()}`;
-      const principal = principalOf(wish);
+      const principal = principalOf(input);
       sessions.set(token, () => {
-        const { revoked_at = Infinity, expires_at = Infinity } = wish;
+        const { revoked_at = Infinity, expires_at = Infinity } = input;
         if (clock.now() >= revoked_at) throw new StageError('credential_revoked', 'This session was ended.');
         if (clock.now() >= expires_at) throw new StageError('credential_expired', 'This session has expired.');
         return principal;
@@ -166,7 +166,7 @@ function openMemoryTokens(options: {
   };
 }
 
-function principalOf({ id, user, group, groups, roles, team, project }: CredentialWish): Principal {
+function principalOf({ id, user, group, groups, roles, team, project }: CredentialInput): Principal {
   const email = user.toLowerCase();
   const token = Object.freeze({ id, name: 'sign-in', group });
   const lists = { groups: Object.freeze([...groups]), roles: Object.freeze([...roles]) };

@@ -2,7 +2,7 @@
 
 import type { ChargedAttempt } from '../../../base/contract/money.ts';
 import { flatFacts } from '../../../base/rules/fact-view.ts';
-import type { Expectations, HeaderWishes, Sight } from '../../../pipeline/load/tests/test-case.ts';
+import type { Expectations, HeaderValues, UpstreamExpectation } from '../../../pipeline/load/tests/test-case.ts';
 import type { Call, Played } from './played.ts';
 
 /** Something that is not as expected. */
@@ -46,7 +46,7 @@ function missing(wanted: unknown, found: unknown, pointer: string): Mismatch[] {
 }
 
 /** Headers that are not as wished for. */
-function headerMismatches(wanted: HeaderWishes = {}, found: Headers, pointer: string): Mismatch[] {
+function headerMismatches(wanted: HeaderValues = {}, found: Headers, pointer: string): Mismatch[] {
   return Object.entries(wanted).flatMap(([name, value]) => missing(value, found[name] ?? null, `${pointer}/${name}`));
 }
 
@@ -145,7 +145,12 @@ function alwaysMismatches({ ended, broken_promises, unscripted }: Played): Misma
   ];
 }
 
-function sightMismatches({ path, headers, json, unchanged }: Sight, call: Call, sent: Buffer, at: string): Mismatch[] {
+function sightMismatches(
+  { path, headers, json, unchanged }: UpstreamExpectation,
+  call: Call,
+  sent: Buffer,
+  at: string,
+): Mismatch[] {
   const is_as_sent = !unchanged || call.body.equals(sent);
   return [
     ...missing(path, call.url, `${at}/path`),
@@ -165,7 +170,7 @@ function callMismatches({ upstream, upstreams = {} }: Expectations, { calls, sen
   ];
   const of_each = Object.entries(upstreams).flatMap(([name, wanted]) => {
     const pointer = `/upstreams/${escaped(name)}`;
-    const sights = [wanted ?? []].flat() as Sight[];
+    const sights = [wanted ?? []].flat() as UpstreamExpectation[];
     const seen = calls.filter((call) => call.upstream === name);
     if (seen.length !== sights.length) {
       const expected = `${sights.length || 'no'} request${sights.length > 1 ? 's' : ''} to ${name}`;

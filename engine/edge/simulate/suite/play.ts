@@ -1,6 +1,6 @@
 /**
- * Runs requests through the real pipelines of a configuration without anything real around them: stopped clock, ledger
- * and tokens in memory, scripted upstream.
+ * Simulates requests through the real pipelines of a configuration, with a stopped clock, in-memory ledger and tokens, and scripted
+ * upstreams.
  * @module
  */
 import { type GatewayConfig, SPEND_SCOPES, type SpendScope } from '../../../base/contract/config.ts';
@@ -10,11 +10,11 @@ import { frozenClock } from '../../../base/kit/clock.ts';
 import { isJson } from '../../../base/kit/media-type.ts';
 import { usdToNano } from '../../../base/kit/money.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
-import type { Balance, Counted } from '../../../domain/budget/limits/room.ts';
+import type { Balance, Counted } from '../../../domain/budget/limits/headroom.ts';
 import { counterKey } from '../../../domain/budget/limits/spend-limits.ts';
 import { rolesOf, tokenGroupOf } from '../../../domain/identity/deprovisioning/deprovision.ts';
 import { generateToken } from '../../../domain/identity/tokens/token-format.ts';
-import { type Caller, DEFAULT_START, SOMEBODY, type Spent } from '../../../pipeline/load/tests/test-case.ts';
+import { type Caller, DEFAULT_CALLER, DEFAULT_START, type Spent } from '../../../pipeline/load/tests/test-case.ts';
 import { buildPlan } from '../../../pipeline/run/plan.ts';
 import { servePlan } from '../../http/app.ts';
 import { GatewayServer } from '../../http/server.ts';
@@ -25,18 +25,18 @@ import { createConfinement } from '../no-network.ts';
 import { openUpstream, type Received, type ScriptedUpstream } from '../upstream.ts';
 import { openScripts, type UpstreamScripts } from '../upstream-script.ts';
 import { passTime } from '../virtual-time.ts';
-import type { Call, Played, Playground, PlayOptions, PlayWish } from './played.ts';
+import type { Call, Played, Playground, PlayInput, PlayOptions } from './played.ts';
 import { createWatch } from './watch.ts';
 
-/** An upstream that answers as no test expects, until a script is set. */
+/** An upstream that responds 404 until a script is set. */
 export function openSilentUpstream(): Promise<ScriptedUpstream> {
   return openUpstream(({ res }) => void res.writeHead(404).end());
 }
 
-/** The configuration with nothing in it that leads out of the process: the upstream `i` is the path `/i` behind the door `i`. */
+/** Rewrites a configuration to local upstreams: upstream `i` is the path `/i` at port `doors[i]`. */
 function confine(loaded: Loaded, doors: readonly number[], behind_proxy: boolean): Loaded & { config: GatewayConfig } {
   const { config } = loaded;
-  if (config === undefined) throw new Error('a configuration with errors cannot be played with');
+  if (config === undefined) throw new Error('cannot simulate a configuration with errors');
   const { tls: _, ...server } = config.server;
   const upstreams = config.upstreams.map((upstream, i) => {
     const path = new URL(upstream.base_url).pathname.replace(/\/$/, '');
@@ -54,29 +54,29 @@ function callOf(received: Received, config: GatewayConfig): Call {
   return { method, raw_headers, headers, body, complete, sha256, cancelled, upstream, url };
 }
 
-function addsUp({ attempts, cost_nano_usd }: LedgerRow): boolean {
+function attemptsMatchCost({ attempts, cost_nano_usd }: LedgerRow): boolean {
   const costs = (attempts as readonly ChargedAttempt[] | null)?.map((attempt) => attempt.cost_nano_usd);
   return costs === undefined || costs.reduce((sum, cost) => sum + cost, 0) === cost_nano_usd;
 }
 
-/** No credential gets out, a refusal is JSON, no money stays reserved, all of it is accounted for. */
-function brokenPromises(played: Omit<Played, 'broken_promises'>, token: string, reserved_nano_usd: number): string[] {
+/** Violated invariants: no leaked credential, JSON refusals, no leftover reservation, consistent costs. */
+function brokenInvariants(played: Omit<Played, 'broken_promises'>, token: string, reserved_nano_usd: number): string[] {
   const { response, calls, ledger, audit, log } = played;
-  const told = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
+  const visible = `${JSON.stringify(response?.headers)}${response?.body}${JSON.stringify([audit, log])}`;
   const upward = JSON.stringify(calls.map(({ raw_headers, url }) => [raw_headers, url]));
   const own_answer = response !== undefined && calls.length === 0 && response.body.length > 0;
   const is_json = isJson(response?.headers['content-type']);
   return [
-    ...(told.includes(SECRET_MARK) ? ['a secret of the configuration got out'] : []),
-    ...(told.includes(token) ? ["the caller's token got out"] : []),
-    ...(upward.includes(token) ? ["the caller's token went upstream"] : []),
-    ...(own_answer && !is_json ? ['the gateway answered with something that is not JSON'] : []),
+    ...(visible.includes(SECRET_MARK) ? ['a secret of the configuration leaked'] : []),
+    ...(visible.includes(token) ? ["the caller's token leaked"] : []),
+    ...(upward.includes(token) ? ["the caller's token was sent upstream"] : []),
+    ...(own_answer && !is_json ? ['the response of the gateway is not JSON'] : []),
     ...(reserved_nano_usd > 0 ? ['money stays reserved after the request'] : []),
-    ...(ledger.every(addsUp) ? [] : ['the attempts of the ledger row do not come to its cost']),
+    ...(ledger.every(attemptsMatchCost) ? [] : ['the attempts of the ledger row do not add up to its cost']),
   ];
 }
 
-/** Opens a gateway to play with, in front of an upstream. Throws when a stage can't be created. */
+/** Opens a simulated gateway in front of an upstream. Throws if a stage cannot be created. */
 async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise<Playground> {
   const { at = DEFAULT_START, database = 'there', behind_proxy = false } = options;
   const upstreams = options.loaded.config?.upstreams ?? [];
@@ -86,7 +86,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   const clock = frozenClock(at);
   const isAway = () => database === 'away';
   const { services, ledger, tokens, states, recorded } = openMemoryServices({ loaded, upstreams, clock, isAway });
-  /** What the upstreams do with the present request. */
+  /** Upstream scripts of the current request. */
   let scripts: UpstreamScripts | undefined;
   const confinement = createConfinement({
     onRefused: (destination, stage) => recorded.refused.push({ destination, stage }),
@@ -99,15 +99,15 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
   const server = new GatewayServer({ plan: servePlan(plan, log), log, clock, telemetry: NO_TELEMETRY });
   const { host, port } = await server.listen();
 
-  /** Sends one request and waits until everything about it is over. */
-  async function playOne(wish: PlayWish, token: string): Promise<Omit<Played, 'broken_promises'>> {
-    const { request, caller = {}, path } = wish;
+  /** Sends one request and waits until it is finished. */
+  async function playOne(input: PlayInput, token: string): Promise<Omit<Played, 'broken_promises'>> {
+    const { request, caller = {}, path } = input;
     const marks = [upstream.requests.length, ledger.attempts.length, ledger.rows.length] as const;
     for (const list of Object.values(recorded)) list.length = 0;
     let arrivals = 0;
     watch.begin();
     const names = config.upstreams.map(({ name }) => name);
-    const played_by = openScripts(wish, names, clock);
+    const played_by = openScripts(input, names, clock);
     scripts = played_by;
     upstream.script = (exchange) => played_by.answer(exchange);
     const forwarded_for = request.headers?.['x-forwarded-for'];
@@ -118,11 +118,11 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
       answerBytes: () => played_by.body().length,
       onArrival: () => arrivals++,
     });
-    // Resolves when no request is in the plan.
+    // Resolves when the plan has no running request.
     const over = answered.then(plan.idle);
     const ended = await passTime(over, clock, {
       activity: () => watch.activity + arrivals + upstream.requests.length + played_by.activity(),
-      // Who leaves does so by himself.
+      // A client that disconnects needs no time to pass.
       waits: () => played_by.waits() && request.leaves === undefined,
     });
     const trace = watch.trace();
@@ -136,7 +136,7 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
       calls: upstream.requests.slice(marks[0]).map((received) => callOf(received, config)),
       upstream_body: played_by.body(),
       unscripted: played_by.unscripted,
-      is_unscripted: wish.upstream === undefined && wish.upstreams === undefined,
+      is_unscripted: input.upstream === undefined && input.upstreams === undefined,
       trace,
       facts: trace?.facts ?? {},
       attempts: trace?.attempts ?? [],
@@ -161,21 +161,21 @@ async function openOn(upstream: ScriptedUpstream, options: PlayOptions): Promise
       ledger.grant(name, spent || reserved, Date.parse(granted.until));
     },
     count: (counted) => ledger.count(counted),
-    async play(wish) {
-      const token = tokenFor(wish.caller ?? {}, tokens, config, clock.now());
-      const held_before = ledger.reserved();
-      const played = await playOne(wish, token);
-      return { ...played, broken_promises: brokenPromises(played, token, ledger.reserved() - held_before) };
+    async play(input) {
+      const token = tokenFor(input.caller ?? {}, tokens, config, clock.now());
+      const reserved_before = ledger.reserved();
+      const played = await playOne(input, token);
+      return { ...played, broken_promises: brokenInvariants(played, token, ledger.reserved() - reserved_before) };
     },
     async close() {
       await server.drain();
-      // A stage may wait for its time limit.
+      // A stage may wait for its timeout.
       await passTime(plan.close(), clock, { activity: () => 0, waits: () => true });
     },
   };
 }
 
-/** Opens a gateway to play with. Throws when a stage can't be created. */
+/** Opens a simulated gateway. Throws if a stage cannot be created. */
 export async function openPlayground(options: PlayOptions): Promise<Playground> {
   if (options.upstream !== undefined) return openOn(options.upstream, options);
   const upstream = await openSilentUpstream();
@@ -188,16 +188,16 @@ export async function openPlayground(options: PlayOptions): Promise<Playground> 
   }
 }
 
-/** One request, played from opening to closing; for explanations. */
+/** Simulates one request in a new gateway; for `explain`. */
 export async function play(
   options: PlayOptions & { readonly counted?: Counted; readonly drained?: readonly string[] },
-  wish: PlayWish,
+  input: PlayInput,
 ): Promise<Played> {
   const playground = await openPlayground(options);
   try {
     if (options.counted !== undefined) playground.count(options.counted);
     if (options.drained !== undefined) playground.drain(options.drained);
-    return await playground.play(wish);
+    return await playground.play(input);
   } finally {
     await playground.close();
   }
@@ -209,16 +209,16 @@ function groupFor({ kind, group, groups = [] }: Caller, config: GatewayConfig): 
   return group ?? config.token_groups[0]?.name ?? 'all';
 }
 
-/** Id of the token or session of a caller, the same in all its requests. */
+/** Token or session id of a caller, stable across requests. */
 function tokenIdOf(caller: Caller, config: GatewayConfig): string {
-  const { kind = 'access_token', user = SOMEBODY, token_name } = caller;
+  const { kind = 'access_token', user = DEFAULT_CALLER, token_name } = caller;
   const parts = [kind === 'session' ? 'ses' : 'tok', groupFor(caller, config) ?? 'none', user.toLowerCase()];
   return [...parts, ...(token_name === undefined ? [] : [token_name])].join('_');
 }
 
 function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, now: number): string {
-  const { credential, kind, user = SOMEBODY, token_name: name, groups = [], team, project } = caller;
-  // Well formed, and nobody's.
+  const { credential, kind, user = DEFAULT_CALLER, token_name: name, groups = [], team, project } = caller;
+  // Well-formed, but unknown.
   if (credential === 'wrong') return generateToken();
   return (kind === 'session' ? tokens.signIn : tokens.add)({
     ...{ id: tokenIdOf(caller, config), user, name, group: groupFor(caller, config), groups, team, project },
@@ -231,15 +231,15 @@ function tokenFor(caller: Caller, tokens: MemoryTokens, config: GatewayConfig, n
 function balanceOf(spent: Spent, caller: Caller, config: GatewayConfig): Balance {
   const { scope, key, window, usd, reserved_usd = 0, requests, tokens } = spent;
   const own: Partial<Record<SpendScope, string | undefined>> = {
-    user: (caller.user ?? SOMEBODY).toLowerCase(),
+    user: (caller.user ?? DEFAULT_CALLER).toLowerCase(),
     team: caller.team,
     project: caller.project,
     token: tokenIdOf(caller, config),
   };
-  const given = new Map([scope].flat().map((each, i) => [each, [key ?? []].flat()[i] ?? own[each]]));
-  const scopes = SPEND_SCOPES.filter((each) => given.has(each));
+  const key_by_scope = new Map([scope].flat().map((each, i) => [each, [key ?? []].flat()[i] ?? own[each]]));
+  const scopes = SPEND_SCOPES.filter((each) => key_by_scope.has(each));
   const keys = scopes.map((each) => {
-    const name = given.get(each);
+    const name = key_by_scope.get(each);
     if (name === undefined) throw new Error(`the caller has no ${each} whose budget could be spent`);
     return name;
   });

@@ -3,7 +3,7 @@
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import type { AttemptRecord, AuditRecord, FactView } from '../../../base/contract/services.ts';
 import type { Loaded } from '../../../base/source/spec.ts';
-import type { Counted } from '../../../domain/budget/limits/room.ts';
+import type { Counted } from '../../../domain/budget/limits/headroom.ts';
 import type {
   Caller,
   CaseRequest,
@@ -67,7 +67,7 @@ export interface Played {
 }
 
 /** What to send, as whom, and what upstreams make of it. */
-export interface PlayWish {
+export interface PlayInput {
   readonly request: CaseRequest;
   /** Path of a request that names none. */
   readonly path: string;
@@ -91,7 +91,7 @@ export interface Playground {
   grant(granted: Granted, caller: Caller): void;
   /** Takes over what another ledger counts. */
   count(counted: Counted): void;
-  play(wish: PlayWish): Promise<Played>;
+  play(wish: PlayInput): Promise<Played>;
   close(): Promise<void>;
 }
 

@@ -1,14 +1,14 @@
-/** The names that a configuration knows, and what is said of others. */
+/** The names that a configuration defines, and findings about other names. @module */
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { almost, didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
 import type { FactNames, NameProblem, NameSet } from '../../../base/rules/check.ts';
 import type { Findings } from '../../../base/source/findings.ts';
 import { childOf, entriesOf, type MapNode, quote, textOf } from '../../../base/source/node.ts';
 import type { KnownNames } from '../annotations.ts';
-import { FORGOTTEN, isKept, keptGroups } from './link-auth.ts';
+import { DROPPED_GROUP, isKept, keptGroups } from './link-auth.ts';
 import { itemsAt, textsAt, type Written } from './link-keys.ts';
 
-/** Names of which there may be others: only one that is almost another is a mistake. */
+/** An open set of names: an unknown name is a mistake only if it is almost a known one. */
 function openNames(what: string, known: readonly string[], otherwise: string): NameSet {
   return {
     problemOf(name) {
@@ -21,7 +21,7 @@ function openNames(what: string, known: readonly string[], otherwise: string): N
   };
 }
 
-/** Where groups are named that decide who may do what, so that they are there: those told of first are surest. */
+/** Keys that name groups of the identity provider, the most reliable first. */
 const GROUP_SOURCES = [
   'known_groups.*',
   'oidc.keep_groups.*',
@@ -40,28 +40,28 @@ function groupSources(root: MapNode): readonly (readonly Written[])[] {
 
 const MAKE_KNOWN = 'If both exist, list the groups of the identity provider under `auth.known_groups`';
 
-/** The groups a request can be of; `undefined` where the configuration says nothing of groups. */
+/** The groups that a request can have; `undefined` where the configuration has no groups. */
 function groupNames(root: MapNode, token_groups: readonly string[] | undefined): NameSet | undefined {
   if (token_groups === undefined) return undefined;
-  const is_told = childOf(root, 'auth', 'oidc') !== undefined;
-  // A file without either may well be one that is still being written.
-  if (!is_told && childOf(root, 'token_groups') === undefined) return undefined;
-  const kept = is_told ? keptGroups(root) : [];
-  const sources = is_told ? groupSources(root).flatMap((texts) => texts.map(({ text }) => text)) : [];
+  const has_oidc = childOf(root, 'auth', 'oidc') !== undefined;
+  // A file without either is probably unfinished.
+  if (!has_oidc && childOf(root, 'token_groups') === undefined) return undefined;
+  const kept = has_oidc ? keptGroups(root) : [];
+  const sources = has_oidc ? groupSources(root).flatMap((texts) => texts.map(({ text }) => text)) : [];
   const known = [...new Set([...sources, ...token_groups])];
   const open =
-    is_told && childOf(root, 'auth', 'known_groups') === undefined ? openNames('group', known, MAKE_KNOWN) : undefined;
+    has_oidc && childOf(root, 'auth', 'known_groups') === undefined ? openNames('group', known, MAKE_KNOWN) : undefined;
   const problem = (name: string, message: string): NameProblem => {
     const help = oneOf(name, known, 'groups');
     const where = 'f the identity provider has it, name it under `auth.known_groups`';
-    return { code: 'W7200', message, help: is_told ? `${help}${help.endsWith('?') ? ' I' : '; i'}${where}` : help };
+    return { code: 'W7200', message, help: has_oidc ? `${help}${help.endsWith('?') ? ' I' : '; i'}${where}` : help };
   };
   return {
     problemOf(name) {
       if (known.includes(name)) return undefined;
       if (!isKept(kept, name)) {
-        const message = `the group ${quote(name)} has no effect: ${FORGOTTEN.why}`;
-        return { code: 'W7050', message, help: FORGOTTEN.help };
+        const message = `the group ${quote(name)} has no effect: ${DROPPED_GROUP.why}`;
+        return { code: 'W7050', message, help: DROPPED_GROUP.help };
       }
       if (open !== undefined) return open.problemOf(name);
       return problem(name, `there is no group ${quote(name)}`);
@@ -80,20 +80,20 @@ function report({ text, mark }: Pick<Written, 'text' | 'mark'>, set: NameSet, fi
   findings.report(code, mark, message, { help });
 }
 
-/** Checks groups of policies and other places beside conditions. What has a `*` in it was reported as a glob. */
+/** Checks groups outside of conditions. Those with a `*` were reported as globs. */
 export function checkGroups(groups: readonly Written[], set: NameSet | undefined, findings: Findings): void {
   if (set === undefined) return;
   for (const group of groups) if (!group.text.includes('*')) report(group, set, findings);
 }
 
-/** Checks the groups that gateway.yaml names outside of conditions. */
+/** Checks the groups of gateway.yaml outside of conditions. */
 export function linkGroups(root: MapNode, groups: NameSet | undefined, findings: Findings): void {
   if (groups === undefined) return;
   for (const path of ['routing.rules.*.group', 'models.*.aliases.*.groups.*'])
     checkGroups(textsAt(root, path), groups, findings);
   if (childOf(root, 'auth', 'oidc') === undefined) return;
   const kept = keptGroups(root);
-  // What `keep_groups` drops is told with all the others that it drops.
+  // Groups that `keep_groups` drops are reported together.
   const members = textsAt(root, 'token_groups.*.members.*').filter(({ text }) => isKept(kept, text));
   checkGroups(members, groups, findings);
   const by_group = itemsAt(root, 'spend_limits.rules').flatMap((rule) =>
@@ -104,12 +104,12 @@ export function linkGroups(root: MapNode, groups: NameSet | undefined, findings:
   checkSources(root, findings);
 }
 
-/** Of two lists that name almost the same group, one is misspelt. */
+/** Reports groups that are almost a group of a more reliable list. */
 function checkSources(root: MapNode, findings: Findings): void {
   const known = new Set<string>();
   for (const names of groupSources(root)) {
-    const surer = openNames('group', [...known], MAKE_KNOWN);
-    for (const name of names) if (!known.has(name.text)) report(name, surer, findings);
+    const reliable = openNames('group', [...known], MAKE_KNOWN);
+    for (const name of names) if (!known.has(name.text)) report(name, reliable, findings);
     for (const { text } of names) known.add(text);
   }
 }
@@ -118,11 +118,11 @@ const namesAt = (root: MapNode, path: string): readonly string[] => [
   ...new Set(textsAt(root, path).map(({ text }) => text)),
 ];
 
-/** Patterns by which a name is likely to be meant: `coder-*` of `coder-1`. */
+/** Likely globs for a name: `coder-*` for `coder-1`. */
 const patternsOf = (name: string): string[] =>
   [...name.matchAll(/[-_.:/@]/g)].map(({ index }) => `${name.slice(0, index + 1)}*`);
 
-/** Names that are all listed: any other is a mistake. */
+/** A closed set of names: any other name is a mistake. */
 function listedNames(what: string, many: string, known: readonly string[], meant = new Map<string, string>()): NameSet {
   const help = (name: string) => meant.get(name) ?? oneOf(name, known, many);
   return {
@@ -139,7 +139,7 @@ function listedNames(what: string, many: string, known: readonly string[], meant
   };
 }
 
-/** Models are compared by their ids: an alias is resolved before conditions see it. */
+/** Conditions see model ids only: aliases are resolved before. */
 function modelNames(root: MapNode, ids: readonly string[]): ReadonlyMap<string, NameSet> {
   const models = itemsAt(root, 'models');
   const aliases = new Map<string, string>();
@@ -148,7 +148,7 @@ function modelNames(root: MapNode, ids: readonly string[]): ReadonlyMap<string, 
       const name = textOf(alias) ?? textOf(childOf(alias, 'name'));
       const id = textOf(childOf(model, 'id')) ?? '';
       if (name === undefined || ids.includes(name)) continue;
-      aliases.set(name, `that is an alias of ${id}: write its id, or look at { var: request.alias }`);
+      aliases.set(name, `it is an alias of ${id}: write that id, or compare { var: request.alias }`);
     }
   }
   const upstream_ids = models.flatMap((model) =>
@@ -164,12 +164,12 @@ function modelNames(root: MapNode, ids: readonly string[]): ReadonlyMap<string, 
   ]);
 }
 
-/** Names of teams or projects: access tokens may be made for any other. */
+/** Names of teams or projects. An open set: access tokens may be made for any. */
 function assignedNames(root: MapNode, what: 'team' | 'project'): NameSet {
   return openNames(what, namesAt(root, `auth.${what}s.*.name`), `If both exist, name them under \`auth.${what}s\``);
 }
 
-/** The names that facts can have, as far as a gateway.yaml tells; tolerates values that validation already refused. */
+/** The values of facts that gateway.yaml defines; tolerates values that validation rejected. */
 export function factNames(root: MapNode, names: KnownNames): FactNames {
   const { upstream: upstreams, model: ids, 'token-group': token_groups } = names;
   const known = new Map<string, NameSet>();

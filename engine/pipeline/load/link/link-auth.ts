@@ -14,9 +14,9 @@ import {
 } from '../../../base/source/node.ts';
 import {
   itemsAt,
+  reportDuplicates,
   reportExclusive,
   reportExclusiveSecrets,
-  reportTwins,
   secretEntryOf,
   textsAt,
   type Written,
@@ -24,11 +24,11 @@ import {
 
 const CLAIM_KEYS = ['groups_claim', 'email_claim', 'team_claim', 'project_claim'];
 
-/** Checks what must fit together for sign-in; tolerates values that validation already refused. */
+/** Checks `auth` beyond its schema; tolerates values that validation rejected. */
 export function linkAuth(root: MapNode, findings: Findings): void {
   const auth = childOf(root, 'auth');
   const oidc = childOf(auth, 'oidc');
-  for (const section of ['team', 'project']) reportTwins(section, itemsAt(auth, `${section}s`), 'name', findings);
+  for (const section of ['team', 'project']) reportDuplicates(section, itemsAt(auth, `${section}s`), 'name', findings);
   if (oidc === undefined) {
     reportUnused(root, auth, findings);
     return;
@@ -42,44 +42,40 @@ export function linkAuth(root: MapNode, findings: Findings): void {
   for (const key of CLAIM_KEYS) for (const claim of textsAt(oidc, key)) checkClaim(key, claim, findings);
   const groups = groupsNamed(root, auth, oidc);
   for (const node of groups) checkGroupName(node, findings);
-  reportForgotten(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
+  reportDroppedGroups(groups, keptGroups(root), findings, childOf(oidc, 'keep_groups'));
 }
 
-/** What is said about people who sign in, where nobody can. */
+/** Reports sign-in settings without an identity provider. */
 function reportUnused(root: MapNode, auth: Node | undefined, findings: Findings): void {
   const members = itemsAt(root, 'token_groups').flatMap((group) => entryOf(group, 'members') ?? []);
   for (const { key, key_mark } of [...entriesOf(auth), ...members]) {
-    findings.report('W7050', key_mark, `${keyName(key)} has no effect: nobody can sign in without \`auth.oidc\``, {
-      help: 'name the identity provider under `auth.oidc`, or remove the key',
+    findings.report('W7050', key_mark, `${keyName(key)} has no effect: there is no sign-in without \`auth.oidc\``, {
+      help: 'configure the identity provider under `auth.oidc`, or remove the key',
     });
   }
 }
 
-/** Providers where anybody makes an account. */
+/** Providers with public registration. */
 const PUBLIC_ISSUERS = /^https:\/\/accounts\.google\.com\/?$/i;
 
-/** What is wrong with the URL of an issuer, and what to do about it. */
 function issuerProblem(url: string): readonly [problem: string, help: string] | undefined {
   const document = /\/?\.well-known\/[\w-]+\/?$/.exec(url);
   if (document !== null)
     return [
-      'it is that of a document of the issuer',
-      `write ${url.slice(0, document.index)}, or with a slash at the end if the document says so under "issuer"`,
+      'it is the URL of a document, not of the issuer',
+      `write ${url.slice(0, document.index)}, with a slash at the end if the "issuer" in the document has one`,
     ];
   if (/\/(?:authorize|token|userinfo|device_authorization|introspect|revoke)\/?$/.test(url))
     return [
-      'it is that of an endpoint of the issuer',
-      'write the text that its discovery document (.well-known/openid-configuration) has as "issuer"',
+      'it is the URL of an endpoint, not of the issuer',
+      'write the "issuer" of its discovery document (.well-known/openid-configuration)',
     ];
   if (/^https:\/\/login\.microsoftonline\.com\/(?:common|organizations|consumers)\b/i.test(url))
-    return [
-      'it stands for many issuers',
-      'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant',
-    ];
+    return ['many issuers share it', 'write https://login.microsoftonline.com/TENANT/v2.0 with the id of your tenant'];
   if (/^http:/i.test(url) && URL.canParse(url) && !isLoopbackUrl(url))
     return [
-      'an issuer is reached by https',
-      `write ${url.replace(/^http:/i, 'https:')}; http will do for a provider on this machine only`,
+      'an issuer must use https',
+      `write ${url.replace(/^http:/i, 'https:')}; http is allowed only for a provider on this machine`,
     ];
   return undefined;
 }
@@ -89,7 +85,7 @@ function checkIssuer({ text: url, mark }: Written, oidc: Node, findings: Finding
   if (problem !== undefined) findings.report('C4010', mark, `the URL cannot be used: ${problem}`, { help });
   if (!PUBLIC_ISSUERS.test(url)) return;
   if (['allowed_groups', 'allowed_email_domains'].some((key) => entryOf(oidc, key) !== undefined)) return;
-  findings.report('W7054', mark, 'anybody with an account at this provider may sign in', {
+  findings.report('W7054', mark, 'anyone with an account at this provider can sign in', {
     help: 'list the domains of your company under `allowed_email_domains`',
   });
 }
@@ -98,12 +94,12 @@ function checkPublicUrl({ text: url, mark }: Written, root: MapNode, findings: F
   if (isLoopbackUrl(url)) {
     const listen = textOf(childOf(root, 'server', 'listen')) ?? '';
     if (parseListenAddress(listen) === undefined || isLoopbackUrl(`http://${listen}`)) return;
-    findings.report('W7056', mark, 'people on other machines are sent to their own to sign in', {
-      help: 'write the address at which their browsers and terminals reach this gateway',
+    findings.report('W7056', mark, 'sign-in redirects browsers on other machines to themselves', {
+      help: 'write the address at which users reach this gateway',
     });
   } else if (/^http:/i.test(url)) {
-    findings.report('W7051', mark, 'clients refuse to sign in at an http address of another machine', {
-      help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy that has a certificate`,
+    findings.report('W7051', mark, 'clients refuse to sign in to another machine over http', {
+      help: `serve the gateway at ${url.replace(/^http:/i, 'https:')}: with \`server.tls\`, or behind a proxy with a certificate`,
     });
   }
 }
@@ -114,12 +110,12 @@ function checkCredential(oidc: Node, findings: Findings): void {
   if (private_key !== undefined) reportExclusive(oidc, ['token_endpoint_auth_method', private_key.key], findings);
   const id = entryOf(oidc, 'private_key_id');
   if (id === undefined || private_key !== undefined) return;
-  findings.report('W7050', id.key_mark, '`private_key_id` has no effect: there is no `private_key_env`', {
-    help: 'name what holds the key with `private_key_env` or `private_key_file`, or remove the key',
+  findings.report('W7050', id.key_mark, '`private_key_id` has no effect without a private key', {
+    help: 'set `private_key_env` or `private_key_file`, or remove `private_key_id`',
   });
 }
 
-/** A signing key that is also listed as a former one was meant to be replaced, and has not been. */
+/** Reports previous keys that repeat another key: after a rotation, the two must differ. */
 function checkKeys(session: Node | undefined, findings: Findings): void {
   const keys = [
     secretEntryOf(session, 'signing_key_env')?.value,
@@ -130,14 +126,14 @@ function checkKeys(session: Node | undefined, findings: Findings): void {
     if (node === undefined || textOf(node) === undefined || first === index) return;
     const why = keys[0] !== undefined && first === 0 ? 'it is the signing key itself' : 'it is listed already';
     findings.report('W7050', node.mark, `this previous key has no effect: ${why}`, {
-      help: 'name the variable or file that holds the key which was used before',
+      help: 'name the variable or file with the former key',
     });
   });
 }
 
 function checkScopes(node: Node | undefined, findings: Findings): void {
   const scopes = itemsOf(node).flatMap((item) => textOf(item) ?? []);
-  // A scope with spaces is several, and the mistake is told already.
+  // Validation has reported a scope with spaces, which is several.
   if (node === undefined || scopes.length === 0 || scopes.some((scope) => /^openid$|\s/.test(scope))) return;
   const others = scopes.flatMap((scope) => scope.split(',')).filter((scope) => !/^(?:openid)?$/i.test(scope));
   findings.report('C4030', node.mark, 'the scope openid is missing', {
@@ -149,14 +145,14 @@ function checkVerification(oidc: Node, findings: Findings): void {
   const has_domains = itemsAt(oidc, 'allowed_email_domains').length > 0;
   for (const { text, mark } of textsAt(oidc, 'email_verification')) {
     if (text === 'ignored' && !has_domains) {
-      findings.report('C4023', mark, 'addresses that nobody verified are only taken at domains that are named', {
+      findings.report('C4023', mark, 'unverified addresses are accepted only for listed domains', {
         expected: '`allowed_email_domains` beside it',
         help: 'list the domains of your company under `allowed_email_domains`, or remove the key',
       });
     }
     if (text !== 'if_stated' || !has_domains) continue;
-    findings.report('W7052', mark, 'an address that nobody verified is enough for an allowed domain', {
-      help: 'remove the key, unless only your administrators set addresses at the provider',
+    findings.report('W7052', mark, 'an unverified address is accepted for an allowed domain', {
+      help: 'remove the key, unless only administrators can set addresses at the provider',
     });
   }
 }
@@ -168,8 +164,8 @@ function checkClaim(key: string, { text: claim, mark }: Written, findings: Findi
     const message = `the value of ${keyName(key)} has the wrong form`;
     findings.report('C3006', mark, message, { expected: `a JSON pointer, ${problem}` });
   } else if (/^(?:\$\.|#\/)?[\w-]+(?:[./][\w-]+)+$/.test(claim)) {
-    findings.report('W7053', mark, `${quote(claim)} is the name of one claim, not a path`, {
-      help: `if a claim inside another one is meant: /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
+    findings.report('W7053', mark, `${quote(claim)} is read as the name of one claim, not as a path`, {
+      help: `for a nested claim write /${claim.replace(/^[$#][./]/, '').replaceAll('.', '/')}`,
     });
   }
 }
@@ -180,7 +176,7 @@ function pointerProblem(pointer: string): string | undefined {
   return undefined;
 }
 
-/** Where groups of the identity provider are named. */
+/** All group names of gateway.yaml outside of conditions. */
 function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonly Node[] {
   return [
     ...itemsAt(oidc, 'allowed_groups'),
@@ -190,16 +186,21 @@ function groupsNamed(root: MapNode, auth: Node | undefined, oidc: Node): readonl
   ];
 }
 
-/** Reports the name of a group that somebody took for a glob. */
+/** Reports a glob where only the name of a group is allowed. */
 export function checkGroupName(node: Node, findings: Findings): void {
   const group = textOf(node);
   if (group === undefined || !group.includes('*')) return;
-  findings.report('W7055', node.mark, `only a group called exactly ${quote(group)} fits: here * stands for itself`, {
-    help: 'name every group that is meant',
-  });
+  findings.report(
+    'W7055',
+    node.mark,
+    `globs do not work here: this matches only a group named exactly ${quote(group)}`,
+    {
+      help: 'list the groups',
+    },
+  );
 }
 
-/** The globs of groups that are kept at sign-in; none when all are. */
+/** The globs of `keep_groups`; empty when all groups are kept. */
 export const keptGroups = (root: MapNode): readonly string[] =>
   textsAt(root, 'auth.oidc.keep_groups.*').map(({ text }) => text);
 
@@ -207,17 +208,17 @@ export const keptGroups = (root: MapNode): readonly string[] =>
 export const isKept = (kept: readonly string[], group: string): boolean =>
   kept.length === 0 || kept.some((glob) => matchesGlob(glob, group));
 
-/** Why a group that `keep_groups` drops is named in vain, and what to do about it. */
-export const FORGOTTEN = {
-  why: '`keep_groups` forgets it at sign-in',
+/** The finding about a group that `keep_groups` drops. */
+export const DROPPED_GROUP = {
+  why: '`keep_groups` drops it at sign-in',
   help: 'add it, or a glob that matches it, to `auth.oidc.keep_groups`',
 } as const;
 
 /**
- * Reports groups that the configuration goes by although `keep_groups` drops them at sign-in.
- * @param keep_groups where that list stands: what drops several groups was itself not meant so.
+ * Reports groups that the configuration uses and `keep_groups` drops at sign-in.
+ * @param keep_groups where several such groups are reported: then the list itself is probably wrong
  */
-export function reportForgotten(
+export function reportDroppedGroups(
   groups: readonly Node[],
   kept: readonly string[],
   findings: Findings,
@@ -226,12 +227,12 @@ export function reportForgotten(
   const forgotten = groups.filter((node) => textOf(node) !== undefined && !isKept(kept, textOf(node)!));
   const names = [...new Set(forgotten.map((node) => textOf(node)!))];
   if (keep_groups !== undefined && names.length > 1) {
-    const message = `\`keep_groups\` forgets groups that this file goes by: ${names.join(', ')}`;
+    const message = `\`keep_groups\` drops groups that this file uses: ${names.join(', ')}`;
     findings.report('W7050', keep_groups.mark, message, { help: 'add them, or globs that match them' });
     return;
   }
   for (const node of forgotten)
-    findings.report('W7050', node.mark, `the group ${quote(textOf(node)!)} has no effect: ${FORGOTTEN.why}`, {
-      help: FORGOTTEN.help,
+    findings.report('W7050', node.mark, `the group ${quote(textOf(node)!)} has no effect: ${DROPPED_GROUP.why}`, {
+      help: DROPPED_GROUP.help,
     });
 }

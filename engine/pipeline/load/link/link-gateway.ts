@@ -1,9 +1,10 @@
 import { resolve } from 'node:path';
 import type { GatewayConfig, RouteUpstream } from '../../../base/contract/config.ts';
 import { NO_MODEL } from '../../../base/contract/no-model.ts';
+import type { Protocol } from '../../../base/contract/protocol.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { isLoopbackUrl, parseListenAddress, urlProblem } from '../../../base/kit/net/addresses.ts';
-import { decidingVariable, proxyProblem } from '../../../base/kit/net/way.ts';
+import { decidingVariable, proxyProblem } from '../../../base/kit/net/proxy-route.ts';
 import { secretHolder, secretIn, secretInFile } from '../../../base/kit/secret-names.ts';
 import { didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
 import { looksSecret } from '../../../base/source/diagnostics/secrets.ts';
@@ -21,22 +22,31 @@ import {
   quote,
   textOf,
 } from '../../../base/source/node.ts';
-import { DECISIVE_NAMES, fieldRule } from '../../../domain/protocols/body/decisive-fields.ts';
+import { fieldRule, PRIVILEGED_NAMES } from '../../../domain/protocols/body/privileged-fields.ts';
+import { DEFINITIONS } from '../../../domain/protocols/definitions.ts';
 import {
-  DECISIVE_HEADERS,
   decisionOf,
-  isDecisiveHeader,
+  isPrivilegedHeader,
+  PRIVILEGED_HEADERS,
   traceHeaderOf,
   whyNotFixed,
 } from '../../../domain/upstreams/headers.ts';
+import {
+  DEFAULT_UPSTREAM_TYPE,
+  isUpstreamType,
+  UPSTREAM_TYPE_NAMES,
+  UPSTREAM_TYPES,
+  type UpstreamTypeName,
+} from '../../../domain/upstreams/types/index.ts';
+import type { UpstreamType } from '../../../domain/upstreams/types/upstream-type.ts';
 import type { AnnotationContext, KnownNames } from '../annotations.ts';
 import { checkGroupName, linkAuth } from './link-auth.ts';
 import {
   itemsAt,
   repeated,
+  reportDuplicates,
   reportExclusive,
   reportExclusiveSecrets,
-  reportTwins,
   reportUnknown,
   secretEntryOf,
   textsAt,
@@ -44,14 +54,13 @@ import {
 } from './link-keys.ts';
 import { linkMoney } from './link-money.ts';
 
-/** What the checks of one gateway.yaml share. */
 interface Linked {
   readonly root: MapNode;
   readonly names: KnownNames;
   readonly findings: Findings;
 }
 
-/** Lists whose entries have names, what an entry is called, and the key of its name. */
+/** Lists of named entries: the noun, the path, and the key of the name. */
 const NAMED = [
   ['upstream', 'upstreams', 'name'],
   ['model', 'models', 'id'],
@@ -61,10 +70,10 @@ const NAMED = [
   ['access rule', 'access.rules', 'name'],
 ] as const;
 
-/** Checks what must fit together in gateway.yaml; tolerates values that validation already refused. */
+/** Checks gateway.yaml beyond its schema; tolerates values that validation rejected. */
 export function linkGateway(root: MapNode, names: KnownNames, findings: Findings): void {
   const linked = { root, names, findings };
-  for (const [what, path, key] of NAMED) reportTwins(what, itemsAt(root, path), key, findings);
+  for (const [what, path, key] of NAMED) reportDuplicates(what, itemsAt(root, path), key, findings);
   checkReserved(linked);
   reportExclusive(childOf(root, 'database'), ['postgres', 'embedded'], findings);
   for (const upstream of itemsAt(root, 'upstreams')) checkUpstream(upstream, findings);
@@ -81,19 +90,19 @@ export function linkGateway(root: MapNode, names: KnownNames, findings: Findings
   linkTelemetryUrls(root, findings);
 }
 
-/** Names that mean something else where the ledger and the audit log tell routes and models apart. */
+/** Reports names that the ledger and the audit log use for something else. */
 function checkReserved({ root, findings }: Linked): void {
   for (const { text, mark } of textsAt(root, 'routing.rules.*.name')) {
     if (text !== 'default') continue;
-    findings.report('C4005', mark, 'the name "default" belongs to the default route', {
-      help: 'give the rule another name: audit rows tell routes apart by it',
+    findings.report('C4005', mark, 'the name "default" is reserved for the default route', {
+      help: 'rename the rule: the audit log identifies routes by name',
     });
   }
   for (const model of itemsAt(root, 'models')) {
     for (const name of [childOf(model, 'id'), ...itemsAt(model, 'aliases')]) {
       if (name === undefined || (textOf(name) ?? textOf(childOf(name, 'name'))) !== NO_MODEL.id) continue;
-      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} belongs to requests that name no model`, {
-        help: 'give the model another name: the ledger tells the two apart by it',
+      findings.report('C4005', name.mark, `the name ${quote(NO_MODEL.id)} is reserved for requests without a model`, {
+        help: 'rename the model: the ledger identifies models by name',
       });
     }
   }
@@ -114,59 +123,82 @@ function checkUpstream(upstream: Node, findings: Findings): void {
   if (has_secret_header || keys.some((key) => secretEntryOf(upstream, key) !== undefined)) return;
   if (name === undefined || entriesOf(upstream).some(({ key }) => /key|token/.test(key))) return;
   findings.report('W7005', name.mark, `the upstream ${quote(textOf(name) ?? '')} has no credential`, {
-    help: 'if it needs one: api_key_env or auth_token_env, or a file: api_key_file or auth_token_file',
+    help: 'if it needs one, set api_key_env or auth_token_env, or for a file api_key_file or auth_token_file',
   });
 }
 
-const isCompat = (upstream: Node): boolean => textOf(childOf(upstream, 'type')) === 'compat';
+/** The type of an upstream; the default one where gateway.yaml has none that exists. */
+function typeNameOf(upstream: Node): UpstreamTypeName {
+  const name = textOf(childOf(upstream, 'type')) ?? '';
+  return isUpstreamType(name) ? name : DEFAULT_UPSTREAM_TYPE;
+}
+
+/** Advice to write another type, of those that `fits` selects. */
+function otherTypes(fits: (type: UpstreamType) => boolean, where: (type: UpstreamType) => string): string {
+  const names = UPSTREAM_TYPE_NAMES.filter((name) => fits(UPSTREAM_TYPES[name]));
+  return names.map((name) => `, or write \`type: ${name}\` where ${where(UPSTREAM_TYPES[name])}`).join('');
+}
+
+const OFFERED = Object.values(UPSTREAM_TYPES).flatMap((type) => type.selectable_protocols);
 
 function checkProtocols(upstream: Node, findings: Findings): void {
   const report = (mark: Mark, message: string, help: string) => findings.report('C4022', mark, message, { help });
   const supports = childOf(upstream, 'supports');
   const [profile, bound, protocols] = ['profile', 'max_tokens_field', 'protocols'].map((key) => entryOf(upstream, key));
   const spoken = itemsOf(protocols?.value).map(textOf);
-  const is_compat = isCompat(upstream);
-  if (is_compat && supports !== undefined && flagOf(supports, 'count_tokens') === true)
+  const name = typeNameOf(upstream);
+  const type = UPSTREAM_TYPES[name];
+  if (!type.counts_tokens && supports !== undefined && flagOf(supports, 'count_tokens') === true)
     report(
       childOf(supports, 'count_tokens')!.mark,
-      'an upstream of type compat has no call that counts tokens',
-      'leave `count_tokens` out, or write false',
+      `an upstream of type ${name} has no endpoint that counts tokens`,
+      'remove `count_tokens`, or set it to false',
     );
-  if (is_compat && profile !== undefined)
+  const has_named_headers = type.protocols.some(
+    (protocol) => Object.keys(DEFINITIONS[protocol].form_headers).length > 0,
+  );
+  if (!has_named_headers && profile !== undefined)
     report(
       profile.key_mark,
-      'only headers of the Messages protocol have names by vendor',
-      'leave `profile` out; what an upstream of type compat is sent has the same names everywhere',
+      'only upstreams that speak Messages have a profile',
+      `remove \`profile\`: an upstream of type ${name} gets the same header names whatever its vendor`,
     );
-  if (bound !== undefined && (!is_compat || (spoken.length > 0 && !spoken.includes('chat'))))
+  const has_bounds = (protocol: Protocol) => DEFINITIONS[protocol].output.fields.length > 1;
+  const bounded = type.protocols.filter(has_bounds);
+  if (bound !== undefined && !bounded.some((protocol) => spoken.length === 0 || spoken.includes(protocol)))
     report(
       bound.key_mark,
-      'only chat completions have two fields that bound an answer',
-      'leave `max_tokens_field` out, or write `type: compat` where the upstream speaks chat completions',
+      '`max_tokens_field` is only for chat completions',
+      `remove \`max_tokens_field\`${otherTypes(
+        (other) => other.protocols.some(has_bounds),
+        () => 'the upstream speaks chat completions',
+      )}`,
     );
-  if (protocols !== undefined && !is_compat)
+  const offered = type.selectable_protocols;
+  // What no type offers, the schema refuses.
+  const others = OFFERED.filter((protocol) => spoken.includes(protocol) && !offered.includes(protocol));
+  if (protocols !== undefined && (offered.length === 0 || others.length > 0))
     report(
       protocols.key_mark,
-      'an upstream of type vendor speaks Messages and nothing else',
-      'leave `protocols` out, or write `type: compat` where it speaks chat completions or Responses',
+      `an upstream of type ${name} only speaks ${type.summary}`,
+      `remove \`protocols\`${otherTypes(
+        ({ selectable_protocols: known }) => known.length > 0 && others.every((each) => known.includes(each)),
+        ({ summary }) => `it speaks ${summary}`,
+      )}`,
     );
 }
 
-/** What a base URL ends with when it holds part of the paths of requests. The version belongs into a compat one. */
-const VENDOR_API_PATH = /^https?:\/\/[^/]+.*?(\/v1(?:\/messages|\/chat\/completions|\/responses)?)\/?$/;
-const COMPAT_API_PATH = /^https?:\/\/[^/]+.*?(\/chat\/completions|\/responses)\/?$/;
-
-/** A base URL that ends where the paths of requests begin, or whose requests anybody on the way could read. */
+/** Reports a base URL with a part of the request path, and one without encryption. */
 function checkBaseUrl(upstream: Node, findings: Findings): void {
   for (const { text: url, mark } of textsAt(upstream, 'base_url')) {
-    const path = (isCompat(upstream) ? COMPAT_API_PATH : VENDOR_API_PATH).exec(url)?.[1];
+    const path = UPSTREAM_TYPES[typeNameOf(upstream)].request_path.exec(url)?.[1];
     // `append_v1: false` says that it is complete.
     if (path !== undefined && !(path === '/v1' && flagOf(upstream, 'append_v1') === false))
-      findings.report('W7031', mark, `the path of a request is added to this URL, which has ${path} already`, {
-        help: `leave it out: ${url.slice(0, url.lastIndexOf(path))}`,
+      findings.report('W7031', mark, `the gateway appends the request path, and this URL already ends in ${path}`, {
+        help: `write ${url.slice(0, url.lastIndexOf(path))}`,
       });
     if (/^http:/i.test(url) && urlProblem(url, 'base') === undefined)
-      reportUnencrypted(mark, url, 'prompts and the credential travel', findings);
+      reportUnencrypted(mark, url, 'prompts and the credential are sent', findings);
   }
 }
 
@@ -174,7 +206,7 @@ function reportUnencrypted(mark: Mark, url: string, what: string, findings: Find
   if (isLoopbackUrl(url)) return;
   const { host } = new URL(url);
   findings.report('W7042', mark, `${what} to ${host} without encryption`, {
-    help: `write https://, or allow it where the network is yours: allow: { W7042: "${host} is in our cluster" }`,
+    help: `use https://, or allow it on a trusted network: allow: { W7042: "${host} is in our cluster" }`,
   });
 }
 
@@ -182,11 +214,11 @@ function reportUnencrypted(mark: Mark, url: string, what: string, findings: Find
 const SECRET_NAME =
   /(?:^|-)(?:api-?key|key|token|secret|password|passwd|auth|authorization|credentials?|cookie|jwt|signature)$/;
 
-/** Cookies and keys of accounts are credentials whatever they are called. */
+/** Cookies and account keys are credentials under any name. */
 const isCookie = (key: string): boolean =>
   key === 'cookie2' || (decisionOf(key) === 'account' && /key|cookie/.test(key));
 
-/** Finds fixed headers of an upstream that cannot be set for every request, and secrets among them that are written out. */
+/** Reports fixed headers that must not be set for every request, and literal secrets among them. */
 function linkHeaders(upstream: Node, findings: Findings): void {
   for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'headers'))) {
     const refused = whyNotFixed(key);
@@ -198,7 +230,7 @@ function linkHeaders(upstream: Node, findings: Findings): void {
       findings.report('C4080', key_mark, message, { help: refused.help });
     } else if (is_secret) {
       const variable = key.toUpperCase().replaceAll('-', '_');
-      const message = `the header ${quote(key)} holds a secret, which does not belong into the file`;
+      const message = `the header ${quote(key)} contains a secret, which must not be in the file`;
       findings.report('C4081', value.mark, message, {
         expected: 'the name of an environment variable with the value',
         help: `write \`${key}: { value_env: ${variable} }\` and put the value into the environment`,
@@ -207,51 +239,59 @@ function linkHeaders(upstream: Node, findings: Findings): void {
   }
 }
 
-/** Names of query parameters that hold secrets, which servers and proxies write into their logs. */
+/** Names of query parameters that hold secrets: servers and proxies log query strings. */
 const SECRET_PARAMETER =
   /^code$|(?:^|[-_.])(?:(?:api)?key|token|secret|password|passwd|pwd|auth|authorization|credentials?|jwt|sig|signature)$/i;
 
-/** Finds query parameters of an upstream that decide what limits and bills have to know, and secrets among them. */
+/** Reports query parameters that determine the model or the price, and literal secrets among them. */
 function linkQuery(upstream: Node, findings: Findings): void {
   for (const { key, key_mark, value } of entriesOf(childOf(upstream, 'query'))) {
     const decides = fieldRule(key, true)?.decides;
     const text = textOf(value);
     if (text !== undefined && (SECRET_PARAMETER.test(key) || looksSecret(text))) {
       findings.hide(value);
-      findings.report('C4081', value.mark, `the query parameter ${quote(key)} holds a secret`, {
-        expected: 'a parameter that may be seen in logs, such as api-version',
-        help: 'name the variable of a key with api_key_env or auth_token_env, or in headers with value_env',
+      findings.report('C4081', value.mark, `the query parameter ${quote(key)} contains a secret`, {
+        expected: 'a parameter that may appear in logs, such as api-version',
+        help: 'name the variable with the secret in api_key_env, auth_token_env, or value_env of a header',
       });
     } else if (decides === 'model' || decides === 'price') {
-      const message = `the query parameter ${quote(key)} cannot be set for an upstream: it decides over the ${decides}, and limits and bills would not know`;
-      const help = 'say in `models` and `prices` what is asked for and what it costs';
+      const message = `the query parameter ${quote(key)} cannot be set for an upstream: it determines the ${decides}, which limits and bills would not see`;
+      const help = 'configure the model in `models` and its price in `prices`';
       findings.report('C4080', key_mark, message, { help });
     }
   }
 }
 
 const TRACE_HELP = {
-  baggage: 'take it out: baggage never reaches an upstream',
-  trace: 'take it out: telemetry.propagate says what upstreams get of the trace of a request',
+  baggage: 'remove it: baggage never reaches an upstream',
+  trace: 'remove it: `telemetry.propagate` controls the trace headers that upstreams get',
 } as const;
 
-/** Finds names in `allow_fields` and `allow_headers` that need no allowance, or get none there: most likely they are misspelt. */
+/** Reports names in `allow_fields` and `allow_headers` that have no effect there: most likely they are misspelt. */
 function linkAllowed(upstream: Node, findings: Findings): void {
   const report = (mark: Mark, problem: string, help: string) => findings.report('W7032', mark, problem, { help });
-  const otherwise = 'see the reference of decisive fields';
+  const otherwise = 'see the reference of privileged fields';
   for (const { text: field, mark } of textsAt(upstream, 'allow_fields.*')) {
     const keys = field.replaceAll('[]', '').split('.');
     const { rule = 'pass' } = fieldRule(keys.at(-1)!, keys.length === 1) ?? {};
     if (field === 'tools[]' || rule !== 'pass') continue;
-    report(mark, `the field ${quote(field)} is not refused anywhere`, didYouMean(field, DECISIVE_NAMES, otherwise));
+    report(
+      mark,
+      `the field ${quote(field)} needs no allowance: it is never rejected`,
+      didYouMean(field, PRIVILEGED_NAMES, otherwise),
+    );
   }
-  const known = DECISIVE_HEADERS.map(({ name }) => name);
+  const known = PRIVILEGED_HEADERS.map(({ name }) => name);
   for (const { text: header, mark } of textsAt(upstream, 'allow_headers.*')) {
-    if (isDecisiveHeader(header)) continue;
+    if (isPrivilegedHeader(header)) continue;
     const carries = traceHeaderOf(header.toLowerCase());
     if (carries === undefined)
-      report(mark, `the header ${quote(header)} is not dropped anywhere`, didYouMean(header, known, otherwise));
-    else report(mark, `whether the header ${quote(header)} passes is not decided here`, TRACE_HELP[carries]);
+      report(
+        mark,
+        `the header ${quote(header)} needs no allowance: it is never dropped`,
+        didYouMean(header, known, otherwise),
+      );
+    else report(mark, `\`allow_headers\` does not control the header ${quote(header)}`, TRACE_HELP[carries]);
   }
 }
 
@@ -264,12 +304,12 @@ function checkModels({ root, names: { upstream: upstreams }, findings }: Linked)
   }
   const section = childOf(root, 'models');
   if (section?.kind !== 'list' || models.length > 0) return;
-  findings.report('W7003', section.mark, 'there are no models: every request will be refused', {
-    help: 'list them, of large providers the id is enough: `- id: ...`; or leave `models` out, to serve what the upstreams list',
+  findings.report('W7003', section.mark, 'there are no models: every request will be rejected', {
+    help: 'list models (for large providers the id is enough: `- id: ...`), or remove `models` to serve what the upstreams list',
   });
 }
 
-/** An alias as it is written: for everybody, or for some groups. */
+/** An alias of a model, for all callers or for some groups. */
 interface Alias {
   readonly node: Node;
   readonly name: string | undefined;
@@ -284,16 +324,16 @@ function aliasesOf(model: Node): readonly Alias[] {
   });
 }
 
-/** A request names one model: by its id, or by one of its aliases, which for each group is that of one model. */
+/** Reports names of more than one model: for each group, an id or alias must name one model. */
 function checkAliases(models: readonly Node[], findings: Findings): void {
   const taken = new Map<string, { readonly mark: Mark; readonly what: string }>();
   const claim = (key: string, name: string, { mark }: Node, what: string, of = '') => {
     const first = taken.get(key);
     if (first === undefined) taken.set(key, { mark, what });
-    // Twice in one list is for the schema to tell.
+    // The schema reports repetitions within one list.
     if (first === undefined || first.what === what) return;
-    findings.report('C4005', mark, `${quote(name)} is ${first.what} already${of}`, {
-      help: `that is in line ${first.mark.line}; a request names one model`,
+    findings.report('C4005', mark, `${quote(name)} is already ${first.what}${of}`, {
+      help: `it is in line ${first.mark.line}; a name must identify one model`,
     });
   };
   for (const { text, mark } of models.flatMap((model) => textsAt(model, 'id')))
@@ -330,17 +370,17 @@ function checkMatch({ text, mark }: Written, code: 'W7002' | 'C4004', { root, na
   const meant = itemsAt(root, 'models').find((model) => aliasesOf(model).some(({ name }) => name === text));
   const id = meant && textOf(childOf(meant, 'id'));
   findings.report(code, mark, `no model matches ${quote(text)}`, {
-    help: id === undefined ? oneOf(text, ids, 'models') : `that is an alias; the id of the model is ${quote(id)}`,
+    help: id === undefined ? oneOf(text, ids, 'models') : `it is an alias; the id of the model is ${quote(id)}`,
   });
 }
 
-/** Whether a route is written as one upstream or as several, and no upstream stands there twice. */
+/** Reports a route with both forms (one upstream, several), and repeated upstreams. */
 function linkRoute(owner: Node | undefined, [one, several]: readonly [string, string], findings: Findings): void {
   reportExclusive(owner, [one, several], findings);
   const names = itemsOf(childOf(owner, several)).map((entry) => childOf(entry, 'upstream') ?? entry);
   for (const [node, first] of repeated(names, textOf)) {
     findings.report('C3010', node.mark, `${quote(textOf(node)!)} is listed twice`, {
-      help: `remove one of the two: the first is in line ${first.mark.line}; \`weight\` says how much goes there`,
+      help: `remove one of the two: the first is in line ${first.mark.line}; \`weight\` sets the share of requests`,
     });
   }
 }
@@ -356,30 +396,30 @@ function checkRouting(linked: Linked): void {
   }
 }
 
-/** Headers that hold who somebody is, and must be known to nobody else. */
+/** Headers with credentials. */
 const CREDENTIALS = /^(?:authorization|proxy-authorization|cookie|set-cookie|x-api-key|api-key)$|token|secret|password/;
 
 function checkHeaders({ root, findings }: Linked): void {
   for (const { text: name, mark } of textsAt(root, 'facts.headers.*')) {
     if (!CREDENTIALS.test(name)) continue;
     findings.report('C5031', mark, `the header ${quote(name)} holds a credential`, {
-      help: 'facts are written to the audit log; conditions tell callers apart by `principal.*`',
+      help: 'facts are written to the audit log; to identify callers, use `principal.*` in conditions',
     });
   }
 }
 
-/** The region of a client is known only where a trusted proxy names it. */
+/** The region of a client comes only from the header of a trusted proxy. */
 function checkRegions({ root, findings }: Linked): void {
   const server = childOf(root, 'server');
   const header = childOf(server, 'region_header');
   if (header === undefined) {
     for (const region of itemsAt(root, 'routing.rules').flatMap((rule) => childOf(rule, 'region') ?? []))
       findings.report('W7040', region.mark, 'the region of a client is never known, so this rule never matches', {
-        help: 'name the header that tells it under `server`: region_header: x-client-region',
+        help: 'name its header under `server`: region_header: x-client-region',
       });
   } else if (itemsAt(server, 'trusted_proxies').length === 0) {
-    findings.report('W7040', header.mark, 'no proxy is trusted to name the region of a client', {
-      help: 'list the proxies that set this header under `trusted_proxies`',
+    findings.report('W7040', header.mark, 'no trusted proxy sets this header', {
+      help: 'list the proxies that set it under `trusted_proxies`',
     });
   }
 }
@@ -391,13 +431,13 @@ const meet = (one: string, other: string): boolean =>
 
 const gatewayAddress = (root: MapNode) => parseListenAddress(textOf(childOf(root, 'server', 'listen')) ?? '');
 
-/** Checks where metrics can be read: never by anybody, and never at the gateway's own port. */
+/** Checks the address of metrics: it needs a token on other interfaces, and a port of its own. */
 function linkMetrics(root: MapNode, findings: Findings): void {
   const metrics = childOf(root, 'telemetry', 'metrics');
   const token = secretEntryOf(metrics, 'token_env');
   if (token !== undefined && entryOf(metrics, 'listen') === undefined) {
-    findings.report('W7050', token.key_mark, `${keyName(token.key)} has no effect: there is no \`listen\``, {
-      help: 'say with `listen` where metrics are read, or remove the key',
+    findings.report('W7050', token.key_mark, `${keyName(token.key)} has no effect without \`listen\``, {
+      help: 'set `listen` to the address for metrics, or remove the key',
     });
   }
   for (const { text: listen, mark } of textsAt(metrics, 'listen')) {
@@ -411,8 +451,8 @@ function linkMetrics(root: MapNode, findings: Findings): void {
     }
     const gateway = gatewayAddress(root);
     if (gateway?.port !== port || port === 0 || !meet(gateway.host, host)) return;
-    findings.report('C4023', mark, 'metrics are not served at the port of the gateway itself', {
-      help: 'give them a port of their own, such as 9464',
+    findings.report('C4023', mark, 'metrics cannot share the port of the gateway', {
+      help: 'use another port, such as 9464',
     });
   }
 }
@@ -423,7 +463,7 @@ const ENDPOINTS = { traces: 'endpoint', metrics: 'metrics_endpoint', logs: 'logs
 const GRPC_PORT = '4317';
 const SIGNAL_PATH = /\/v1\/(traces|metrics|logs)\/?$/;
 
-/** Checks where telemetry goes: of the gateway, and of clients. */
+/** Checks the destinations of telemetry, of the gateway and of clients. */
 function linkTelemetryUrls(root: MapNode, findings: Findings): void {
   const otlp = childOf(root, 'telemetry', 'otlp');
   for (const key of Object.values(ENDPOINTS)) checkDestination(childOf(otlp, key), findings);
@@ -434,7 +474,7 @@ function linkTelemetryUrls(root: MapNode, findings: Findings): void {
     checkCircle(root, url, findings);
     if (SIGNALS.some((signal) => flagOf(destination, signal) ?? signal === 'metrics')) continue;
     findings.report('W7086', destination.mark, 'nothing is sent to this destination', {
-      help: 'write `metrics: true`, `logs: true` or `traces: true`, or take the entry out',
+      help: 'write `metrics: true`, `logs: true` or `traces: true`, or remove the entry',
     });
   }
 }
@@ -447,26 +487,26 @@ function usableUrl(node: Node | undefined): URL | undefined {
 function checkDestination(node: Node | undefined, findings: Findings): void {
   const url = usableUrl(node);
   if (node === undefined || url === undefined) return;
-  if (url.protocol === 'http:') reportUnencrypted(node.mark, url.href, 'telemetry travels', findings);
+  if (url.protocol === 'http:') reportUnencrypted(node.mark, url.href, 'telemetry is sent', findings);
   if (url.port !== GRPC_PORT) return;
   findings.report('W7087', node.mark, 'port 4317 is usually for OTLP over gRPC, which the gateway does not speak', {
     help: "write the collector's port for HTTP, usually 4318",
   });
 }
 
-/** A destination that is the gateway itself would get what it has sent, for ever. */
+/** Reports the gateway itself as a destination: an endless loop. */
 function checkCircle(root: MapNode, node: Node | undefined, findings: Findings): void {
   const url = usableUrl(node);
   if (node === undefined || url === undefined) return;
   const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
   const is_own_port = gatewayAddress(root)?.port === port && isLoopbackUrl(url.href);
   if (url.origin !== usableUrl(childOf(root, 'server', 'public_url'))?.origin && !is_own_port) return;
-  findings.report('C4056', node.mark, 'telemetry of clients would be sent to the gateway that it comes from', {
+  findings.report('C4056', node.mark, 'this is the gateway itself: the telemetry of clients would loop', {
     help: 'write the address of a collector',
   });
 }
 
-/** A signal that would go where another one belongs. */
+/** Reports a signal that is sent to the path of another one. */
 function checkPaths(otlp: Node, findings: Findings): void {
   for (const signal of SIGNALS) {
     const own = childOf(otlp, ENDPOINTS[signal]);
@@ -481,7 +521,7 @@ function checkPaths(otlp: Node, findings: Findings): void {
       own === undefined
         ? `${signal} are sent nowhere: this URL does not end in /v1/traces`
         : `${signal} would be sent to this URL, which does not end in /v1/${signal}`;
-    const or = own === undefined ? `, or say with \`${ENDPOINTS[signal]}\` where ${signal} go` : '';
+    const or = own === undefined ? `, or set \`${ENDPOINTS[signal]}\`` : '';
     findings.report('W7087', node.mark, message, { help: `write ${meant}${or}` });
     if (own === undefined || signal === 'traces') return;
   }
@@ -492,16 +532,16 @@ function flagOf(node: Node, key: string): boolean | undefined {
   return flag?.kind === 'scalar' && typeof flag.value === 'boolean' ? flag.value : undefined;
 }
 
-/** A list of upstreams as it stands in the file, with what it is after defaults. */
+/** A route after defaults, with its position in the file. */
 export interface WrittenRoute {
-  /** The default route, or the name of the rule. */
+  /** The name of the rule, or `default`. */
   readonly name: string;
   readonly upstreams: readonly RouteUpstream[];
-  /** JSON pointer of the list; `undefined` where the route is written as one upstream. */
+  /** JSON pointer of the list; `undefined` for the short form with one upstream. */
   readonly pointer: string | undefined;
 }
 
-/** The routes of a configuration that are in force or in shadow mode, the default one last. */
+/** The routes of a configuration, those in shadow mode included, the default one last. */
 export function writtenRoutes({ routing }: GatewayConfig, root: MapNode): readonly WrittenRoute[] {
   const listAt = (pointer: string) => (nodeAt(root, pointer).kind === 'list' ? pointer : undefined);
   return [
@@ -512,28 +552,28 @@ export function writtenRoutes({ routing }: GatewayConfig, root: MapNode): readon
   ];
 }
 
-/** Where something is said of an entry of a route: at one of its keys, or at its name. */
+/** The mark for a finding about an entry of a route: at a key, or at its name. */
 export function markOfEntry(root: MapNode, { pointer }: WrittenRoute, index: number, key?: string): Mark {
   const entry = nodeAt(root, `${pointer}/${index}`);
   return ((key === undefined ? undefined : childOf(entry, key)) ?? childOf(entry, 'upstream') ?? entry).mark;
 }
 
-/** Checks routes and breakers after defaults are filled in. */
+/** Checks routes and breakers after defaults. */
 export function checkRoutes(config: GatewayConfig, root: MapNode, findings: Findings): void {
   for (const route of writtenRoutes(config, root)) checkWeights(route, root, findings);
   config.upstreams.forEach(({ breaker: { open_seconds, open_seconds_max } }, index) => {
     if (open_seconds <= open_seconds_max) return;
     const breaker = nodeAt(root, `/upstreams/${index}/breaker`);
     const { mark } = childOf(breaker, 'open_seconds_max') ?? childOf(breaker, 'open_seconds')!;
-    findings.report('C4023', mark, 'the breaker opens for longer than the longest time it may', {
+    findings.report('C4023', mark, '`open_seconds` is above `open_seconds_max`', {
       found: `open_seconds: ${open_seconds}, open_seconds_max: ${open_seconds_max}`,
-      expected: 'open_seconds_max to be open_seconds or more',
+      expected: 'open_seconds_max of at least open_seconds',
       help: `write open_seconds_max: ${open_seconds}, or a shorter open_seconds`,
     });
   });
 }
 
-/** Upstreams of one order that each serve only what another of them cannot would wait for each other. */
+/** Reports an order in which no upstream has a weight above 0. */
 function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): void {
   const { upstreams, pointer } = route;
   if (pointer === undefined) return;
@@ -546,17 +586,17 @@ function checkWeights(route: WrittenRoute, root: MapNode, findings: Findings): v
       : `the weights of all upstreams of order ${order} are 0`;
     findings.report('C4023', markOfEntry(root, route, index, 'weight'), message, {
       expected: 'an upstream of the same order with a weight above 0',
-      help: alone ? 'leave `weight` out: its order says when it is used' : 'give one of them a weight, such as 1',
+      help: alone ? 'remove `weight`: the order says when it is used' : 'give one of them a weight, such as 1',
     });
   }
 }
 
 type Options = Pick<AnnotationContext, 'env' | 'environment' | 'findings'> & {
-  /** Where paths in gateway.yaml begin. */
+  /** Base of relative paths in gateway.yaml. */
   readonly directory: string;
 };
 
-/** Finds proxies that cannot be used: those that upstreams name, and those of the environment that requests would go through. */
+/** Reports unusable proxies, of upstreams and of the environment. */
 export function linkWays(root: MapNode, options: Options): void {
   for (const upstream of itemsAt(root, 'upstreams')) {
     const proxy = childOf(upstream, 'proxy');
@@ -586,7 +626,7 @@ function checkProxy(proxy: Node, { env, environment, findings, directory }: Opti
   if (text === undefined || text === 'none') return;
   if (text.includes('@')) {
     findings.hide(proxy);
-    findings.report('C4082', proxy.mark, 'the address of the proxy holds credentials', {
+    findings.report('C4082', proxy.mark, 'the address of the proxy contains credentials', {
       expected: EXPECTED,
       help: 'put the whole address into an environment variable, and write `proxy: { url_env: PROXY_URL }`',
     });
@@ -600,7 +640,7 @@ function checkProxy(proxy: Node, { env, environment, findings, directory }: Opti
   findings.report('C4082', proxy.mark, `${keyName('proxy')} ${problem}`, { expected: EXPECTED, help });
 }
 
-/** Where a server is reached through a proxy of the environment, that has to be one. */
+/** Reports an unusable proxy of the environment that requests to a server would use. */
 function checkEnvironment({ text, mark }: Written, { env, environment, findings }: Options): void {
   if (environment === 'ignored' || urlProblem(text, 'endpoint') !== undefined) return;
   const url = new URL(text);
@@ -609,7 +649,7 @@ function checkEnvironment({ text, mark }: Written, { env, environment, findings 
   if (problem === undefined) return;
   const { name } = variable!;
   findings.report('C4082', mark, `requests to ${url.host} go through the proxy of ${name}, which ${problem}`, {
-    help: `correct ${name}, or list ${url.hostname} in NO_PROXY where it is reached directly`,
+    help: `correct ${name}, or list ${url.hostname} in NO_PROXY to connect directly`,
     once: true,
   });
 }

@@ -14,14 +14,14 @@ import {
   textOf,
 } from '../../../base/source/node.ts';
 
-/** A text, and where it is written. */
+/** A string, and where it is written. */
 export interface Written {
   readonly node: Node;
   readonly text: string;
   readonly mark: Mark;
 }
 
-/** The texts at a path such as `upstreams.*.base_url`, where `*` stands for each item of a list. */
+/** The strings at a path such as `upstreams.*.base_url`, where `*` is each item of a list. */
 export function textsAt(root: Node | undefined, path: string): readonly Written[] {
   return scalarsAt(root, path.split('.')).flatMap((node) => {
     const text = textOf(node);
@@ -29,11 +29,11 @@ export function textsAt(root: Node | undefined, path: string): readonly Written[
   });
 }
 
-/** The items of a list at keys joined by dots; none where there is no list. */
+/** The items of the list at a dotted path; none where there is no list. */
 export const itemsAt = (root: Node | undefined, path: string): readonly Node[] =>
   itemsOf(childOf(root, ...path.split('.')));
 
-/** Reports a name of something that does not exist. @param many what the known ones are called together */
+/** Reports an unknown name. @param many the plural of `what` */
 export function reportUnknown(
   { text, mark }: Pick<Written, 'text' | 'mark'>,
   what: string,
@@ -45,7 +45,7 @@ export function reportUnknown(
   findings.report('C4004', mark, `there is no ${what} ${quote(text)}`, { help: oneOf(text, known, many) });
 }
 
-/** Items with a name that an earlier one has already, each with the first of that name. */
+/** Items whose name an earlier one has, each with the first of that name. */
 export function repeated<T>(
   items: readonly T[],
   nameOf: (item: T) => string | undefined,
@@ -55,8 +55,8 @@ export function repeated<T>(
   return [...groups].flatMap(([first, ...later]) => later.map((item) => [item, first!] as const));
 }
 
-/** Reports entries of a list that have a name another one has already. */
-export function reportTwins(what: string, items: readonly Node[], key: string, findings: Findings): void {
+/** Reports entries of a list with the same name. */
+export function reportDuplicates(what: string, items: readonly Node[], key: string, findings: Findings): void {
   const names = items.flatMap((item) => childOf(item, key) ?? []);
   for (const [node, first] of repeated(names, textOf)) {
     const message = `there are two ${what}s named ${quote(textOf(node) ?? '')}`;
@@ -66,19 +66,19 @@ export function reportTwins(what: string, items: readonly Node[], key: string, f
 
 const byPosition = (a: Entry, b: Entry) => a.key_mark.line - b.key_mark.line || a.key_mark.column - b.key_mark.column;
 
-/** The entry of a mapping that names a secret: a variable with `env_key`, or a file with the twin of that key. */
+/** The entry of a mapping that names a secret: a variable under `env_key`, or a file under its `_file` counterpart. */
 export function secretEntryOf(owner: Node | undefined, env_key: string): Entry | undefined {
   const [variable, file] = secretKeys(env_key);
   return entryOf(owner, variable) ?? entryOf(owner, file);
 }
 
-/** The same as `reportExclusive` for secrets, in a variable or in a file. */
+/** `reportExclusive` for secrets, in variables or in files. */
 export function reportExclusiveSecrets(owner: Node | undefined, env_keys: readonly string[], findings: Findings): void {
   const written = env_keys.flatMap((env_key) => secretEntryOf(owner, env_key)?.key ?? []);
   reportExclusive(owner, written, findings);
 }
 
-/** Reports each but the first of the keys of a mapping that may not stand there together. */
+/** Reports mutually exclusive keys of a mapping, all but the first. */
 export function reportExclusive(owner: Node | undefined, keys: readonly string[], findings: Findings): void {
   const [first, ...later] = keys.flatMap((key) => entryOf(owner, key) ?? []).toSorted(byPosition);
   for (const { key, key_mark } of later) {

@@ -1,4 +1,4 @@
-/** Checks what must fit together in prices and spend limits. */
+/** Checks prices and spend limits beyond their schema. @module */
 import type { GatewayConfig, ModelConfig } from '../../../base/contract/config.ts';
 import { matchesGlob } from '../../../base/kit/glob.ts';
 import { feeToPico, priceToPico, usdToNano } from '../../../base/kit/money.ts';
@@ -19,10 +19,10 @@ import {
 import { createPriceBook, midnightOf, type PriceBook, SERVED_PRICES } from '../../../domain/budget/prices/prices.ts';
 import { reaches } from '../../../domain/upstreams/routes.ts';
 import type { KnownNames } from '../annotations.ts';
-import { FORGOTTEN, isKept, keptGroups } from './link-auth.ts';
+import { DROPPED_GROUP, isKept, keptGroups } from './link-auth.ts';
 import { itemsAt, reportUnknown, textsAt } from './link-keys.ts';
 
-/** Checks amounts, spend rules and price entries; tolerates values that validation already refused. */
+/** Checks amounts, spend rules and price entries; tolerates values that validation rejected. */
 export function linkMoney(root: MapNode, known: KnownNames, findings: Findings): void {
   for (const { node, convert } of amountsOf(root)) checkExact(node, convert, findings);
   for (const rule of itemsAt(root, 'spend_limits.rules')) {
@@ -32,7 +32,7 @@ export function linkMoney(root: MapNode, known: KnownNames, findings: Findings):
   for (const row of itemsAt(root, 'prices.rows')) checkPriceRow(row, known, findings);
   const percent = entryOf(childOf(root, 'spend_limits'), 'overshoot_percent');
   if (percent === undefined || textOf(childOf(root, 'spend_limits', 'reserve')) !== 'worst_case') return;
-  const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is passed';
+  const message = '`overshoot_percent` has no effect: with `reserve: worst_case` no limit is exceeded';
   findings.report('W7050', percent.key_mark, message, { help: 'remove it, or write reserve: typical' });
 }
 
@@ -41,7 +41,7 @@ interface Amount {
   readonly convert: (amount: number) => number;
 }
 
-/** Every amount of the file, with the unit it is kept in. */
+/** Every amount of the file, with the conversion to its stored unit. */
 function amountsOf(root: MapNode): Amount[] {
   const rules = itemsAt(root, 'spend_limits.rules');
   const by_name = [
@@ -77,7 +77,9 @@ function checkExact(node: Node, convert: (amount: number) => number, findings: F
   try {
     convert(Number(node.value));
   } catch (error) {
-    findings.report('C3005', node.mark, 'the amount cannot be kept exactly', { expected: (error as Error).message });
+    findings.report('C3005', node.mark, 'the amount cannot be represented exactly', {
+      expected: (error as Error).message,
+    });
   }
 }
 
@@ -87,22 +89,22 @@ const OTHER_AMOUNTS = ['concurrency', 'requests_per_minute', 'tokens_per_minute'
 function checkSpendRule(rule: Node, findings: Findings): void {
   const window = entryOf(rule, 'window');
   const has = (key: string) => entryOf(rule, key) !== undefined;
-  // A rule without any amount was refused already.
+  // Validation rejected a rule without any amount.
   if (window !== undefined && OTHER_AMOUNTS.some(has) && !AMOUNTS_IN_USD.some(has)) {
-    findings.report('C3002', window.key_mark, '`limit_usd` is missing: `window` is that of an amount in USD', {
-      help: 'add limit_usd or limit_usd_by_group, or leave `window` out: requests and tokens are limited by the minute',
+    findings.report('C3002', window.key_mark, '`limit_usd` is missing: `window` applies only to amounts in USD', {
+      help: 'add limit_usd or limit_usd_by_group, or remove `window`: requests and tokens are limited per minute',
     });
   }
   const by_group = entryOf(rule, 'limit_usd_by_group');
   for (const { key, key_mark } of entriesOf(by_group?.value)) {
     if (key.trim() !== '') continue;
     findings.report('C3007', key_mark, 'the name of the group is empty', {
-      help: 'name a group of the identity provider or a token group; for everybody else there is limit_usd',
+      help: 'name a group of the identity provider or a token group; limit_usd applies to everyone else',
     });
   }
   const scope_node = childOf(rule, 'scope');
   const scopes = scope_node?.kind === 'list' ? itemsOf(scope_node).map(textOf) : [textOf(scope_node)];
-  // What is no scope was refused already.
+  // Validation rejected other values.
   if (by_group === undefined || scope_node === undefined || scopes.some((scope) => scope === undefined)) return;
   if (scopes.includes('user') || scopes.includes('token')) return;
   const shown = scopes.join(' and ');
@@ -111,7 +113,7 @@ function checkSpendRule(rule: Node, findings: Findings): void {
   });
 }
 
-/** An amount for a group that nobody can be a member of is a slip of the pen: its members would have that of the others. */
+/** Reports amounts for groups that cannot have members: the intended callers would get the general amount. */
 function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }: KnownNames, findings: Findings): void {
   if (token_groups === undefined) return;
   const can_sign_in = childOf(root, 'auth', 'oidc') !== undefined;
@@ -120,8 +122,8 @@ function checkGroups(rule: Node, root: MapNode, { 'token-group': token_groups }:
     if (key.trim() === '' || token_groups.includes(key)) continue;
     if (can_sign_in && isKept(kept, key)) continue;
     const { why, help } = can_sign_in
-      ? FORGOTTEN
-      : { why: 'it is no token group, and nobody can sign in', help: oneOf(key, token_groups, 'token groups') };
+      ? DROPPED_GROUP
+      : { why: 'it is not a token group, and there is no sign-in', help: oneOf(key, token_groups, 'token groups') };
     findings.report('W7050', key_mark, `the group ${quote(key)} has no effect: ${why}`, { help });
   }
 }
@@ -136,51 +138,53 @@ function checkPriceRow(row: Node, { upstream: upstreams, model: ids }: KnownName
   const from = dayOf(childOf(row, 'from'), findings);
   const until = dayOf(childOf(row, 'until'), findings);
   if (from === undefined || until === undefined || from < until) return;
-  findings.report('C4023', childOf(row, 'until')!.mark, 'the price holds on no day: it ends before it begins', {
+  findings.report('C4023', childOf(row, 'until')!.mark, 'the price never applies: it ends before it begins', {
     found: textOf(childOf(row, 'until')) ?? '',
     expected: `a day after ${textOf(childOf(row, 'from'))}`,
-    help: '`until` is the first day on which the price no longer holds',
+    help: '`until` is the first day on which the price no longer applies',
   });
 }
 
-/** Midnight of a date that stands there; `undefined` without one, or when it is none. */
+/** Midnight UTC of a date; `undefined` without one, or after a finding. */
 function dayOf(node: Node | undefined, findings: Findings): number | undefined {
   const text = textOf(node);
-  // What does not look like a date was refused already.
+  // Validation rejected other forms.
   if (node === undefined || text === undefined || !/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
   const midnight = midnightOf(text);
   if (midnight === undefined) {
-    findings.report('C4023', node.mark, `the calendar has no day ${quote(text)}`, { expected: 'a date, YYYY-MM-DD' });
+    findings.report('C4023', node.mark, `there is no day ${quote(text)}`, { expected: 'a date, YYYY-MM-DD' });
   }
   return midnight;
 }
 
-/** Checks that every model costs something everywhere and always. Warns of price entries that never hold. */
+/** Checks that every model has a price at each of its upstreams, without gaps. Warns about price entries that never apply. */
 export function checkPrices(config: GatewayConfig, root: MapNode, findings: Findings): void {
   let book: PriceBook;
   try {
     book = createPriceBook(config);
   } catch (error) {
     const { mark } = childOf(root, 'prices') ?? childOf(root, 'models') ?? root;
-    findings.report('C3005', mark, 'a price cannot be kept', { expected: (error as Error).message });
+    findings.report('C3005', mark, 'a price cannot be represented exactly', { expected: (error as Error).message });
     return;
   }
-  const decisive = new Set<number | undefined>();
+  const used = new Set<number | undefined>();
   config.models.forEach((model, index) => {
     if (model.pricing === undefined) checkPriced(model, config, book, root, findings);
-    for (const { name } of config.upstreams) for (const { row } of book.periods(model.id, name)) decisive.add(row);
+    for (const { name } of config.upstreams) for (const { row } of book.periods(model.id, name)) used.add(row);
     const { above_input_tokens = 0 } = model.pricing?.long_context ?? {};
     if (above_input_tokens < model.context_window) return;
     const { mark } = nodeAt(root, `/models/${index}/pricing/long_context/above_input_tokens`);
-    const message = `no request comes to these prices: \`context_window\` is ${model.context_window} tokens`;
-    findings.report('W7050', mark, message, { help: 'set context_window to what the model takes, or remove the tier' });
+    const message = `this price tier never applies: \`context_window\` is ${model.context_window} tokens`;
+    findings.report('W7050', mark, message, {
+      help: 'set context_window to what the model accepts, or remove the tier',
+    });
   });
   config.prices?.rows.forEach(({ models: globs }, index) => {
-    // An entry for models that do not exist is reported as that.
-    if (decisive.has(index) || !config.models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;
+    // Entries for unknown models are reported as such.
+    if (used.has(index) || !config.models.some(({ id }) => globs.some((glob) => matchesGlob(glob, id)))) return;
     const { mark } = nodeAt(root, `/prices/rows/${index}`);
-    findings.report('W7070', mark, 'the price never holds: entries above it match whatever it would', {
-      help: 'move it up, or remove it: the first entry that matches holds',
+    findings.report('W7070', mark, 'the price never applies: entries above it match first', {
+      help: 'move it up, or remove it: the first entry that matches applies',
     });
   });
 }
@@ -193,7 +197,7 @@ function checkPriced(
   findings: Findings,
 ): void {
   const { id } = model;
-  // The catalogue knows a model where its provider is, which need not be every upstream.
+  // The catalogue knows the price of a model at its provider, which need not be every upstream.
   const reached = model.catalogue && reaches(model, config.routing);
   for (const { name } of config.upstreams) {
     if (reached?.has(name) === false) continue;
@@ -205,7 +209,7 @@ function checkPriced(
     const when = `${after}${before}`;
     const where = config.upstreams.length > 1 || when !== '' ? ` at ${quote(name)}${when}` : '';
     findings.report('C4041', markOf(root, id), `the model ${quote(id)} has no price${where}`, {
-      help: 'the catalogue of prices has none for it: give it `pricing`, or say under `prices` what it costs: in `rows`, or as `unknown_model`',
+      help: 'the price catalogue does not have it: add `pricing` to the model, or `rows` or `unknown_model` under `prices`',
     });
     return;
   }

@@ -11,33 +11,31 @@ import { validate } from '../../../base/source/validate.ts';
 import { type AnnotationContext, checkAnnotations } from '../annotations.ts';
 import type { StageSet } from '../stage-modules.ts';
 
-/** A stage entry with what the flow check needs beyond the plan. */
+/** A stage entry with its positions, for the flow check. */
 export interface LinkedStage {
   readonly entry: ErrorClause;
   readonly mark: Mark;
-  /** Of a guard about which nothing was reported. */
+  /** `undefined` when the guard has findings already. */
   readonly guard_mark: Mark | undefined;
-  /** Facts its guard reads. */
   readonly guard_reads: readonly FactRead[];
-  /** Where a clause names each of its codes. */
+  /** The positions of the error codes of a clause. */
   readonly error_marks: ReadonlyMap<ErrorCode, Mark>;
 }
 
-/** What linking a pipeline needs to know. */
 export interface LinkContext extends AnnotationContext {
   readonly stages: StageSet;
-  /** Absent when gateway.yaml has errors; stages' own checks are then left out. */
+  /** Absent when gateway.yaml has errors; the `check` functions of stages are then skipped. */
   readonly config: GatewayConfig | undefined;
 }
 
-/** Longest a hook of an operator's own stage may take where neither the pipeline nor the stage says otherwise. */
+/** Default timeout of the hooks of operators' stages. */
 const OWN_STAGE_SECONDS = 10;
 
 type List = 'stages' | 'on_error' | 'finally';
 
 const NO_OPTIONS = (mark: Mark): MapNode => ({ kind: 'map', entries: [], mark });
 
-/** Resolves the stage entries of one list of a pipeline; entries that cannot be resolved are reported and left out. */
+/** Resolves the stage entries of one list of a pipeline. Reports and skips entries that cannot be resolved. */
 export function linkStages(pipeline: MapNode, list: List, context: LinkContext): readonly LinkedStage[] {
   return itemsOf(childOf(pipeline, list)).flatMap((item, index) => linkStage(item, list, index, context) ?? []);
 }
@@ -49,7 +47,7 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   const condition = guard === undefined ? undefined : context.conditions.check(guard);
   const errors = errorCodes(childOf(item, 'errors'), context);
   if (definition === undefined || name === undefined) return undefined;
-  // The options of a stage that cannot stand here say nothing.
+  // Findings about the options of a misplaced stage would only distract.
   if (!checkList(definition, name, list, context)) return undefined;
   const written = childOf(item, 'options');
   if (written !== undefined && written.kind !== 'map') return undefined;
@@ -76,7 +74,7 @@ function linkStage(item: Node, list: List, index: number, context: LinkContext):
   };
 }
 
-/** Shipped stages limit themselves where they wait; the code of others is not known to. */
+/** Shipped stages bound their waits themselves; operators' stages get a default timeout. */
 function timeLimit(item: Node, definition: StageDefinition, { stages }: LinkContext): number | undefined {
   const written = scalarOf(childOf(item, 'timeout_seconds'));
   if (typeof written === 'number') return written;
@@ -119,12 +117,14 @@ function errorCodes(node: Node | undefined, { findings }: LinkContext): Readonly
   return codes;
 }
 
-/** @returns whether the stage can stand in the list. */
+/** @returns whether the stage belongs into the list */
 function checkList(definition: StageDefinition, name: Node, list: List, { findings, stages }: LinkContext): boolean {
   const stage = quote(definition.name);
   if (list === 'on_error' ? definition.terminal : definition.place === list) return true;
   if (list === 'on_error') {
-    findings.report('C4008', name.mark, `the stage ${stage} cannot answer an error`, { help: 'use the stage fail' });
+    findings.report('C4008', name.mark, `the stage ${stage} cannot respond to an error`, {
+      help: 'use the stage reject or respond',
+    });
   } else {
     findings.report('C4008', name.mark, `the stage ${stage} does not belong under \`${list}\``, {
       help: `move it to \`${definition.place}:\`${stages.own.has(definition.name) ? `, or write \`place: '${list}'\` in its definition` : ''}`,
@@ -150,6 +150,6 @@ function ownProblems(definition: StageDefinition, options: unknown, config: Gate
   try {
     return definition.check?.(options, config) ?? [];
   } catch (error) {
-    return [`the check of the stage ${quote(definition.name)} failed: ${(error as Error).message}`];
+    return [`the \`check\` of the stage ${quote(definition.name)} failed: ${(error as Error).message}`];
   }
 }

@@ -1,22 +1,19 @@
-/** What `schemas/pipeline-test.schema.json` describes in words. */
-
+/** The types of `schemas/pipeline-test.schema.json`, which describes their meaning. @module */
 import type { SpendScope } from '../../../base/contract/config.ts';
 import type { LimitWindow } from '../../../base/contract/services.ts';
 
-/** Start of time where nobody says otherwise: a Tuesday, at noon. */
+/** The default time of a case: a Tuesday at noon. */
 export const DEFAULT_START = '2026-03-10T12:00:00Z';
 
-/** E-mail address of a caller whose test does not name one. */
-export const SOMEBODY = 'dev@example.com';
+/** The default e-mail address of a caller. */
+export const DEFAULT_CALLER = 'dev@example.com';
 
-/** A value of JSON. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 export type JsonObject = { readonly [key: string]: Json };
 
 /** Headers by lower-case name; `null` where one must be absent. */
-export type HeaderWishes = Readonly<Record<string, string | null>>;
+export type HeaderValues = Readonly<Record<string, string | null>>;
 
-/** Who asks. */
 export interface Caller {
   readonly credential?: 'bearer' | 'x-api-key' | 'none' | 'wrong' | 'expired' | 'revoked';
   readonly kind?: 'access_token' | 'session';
@@ -30,23 +27,23 @@ export interface Caller {
   readonly address?: string;
 }
 
-/** What is sent to the gateway. */
+/** A request to the gateway. */
 export interface CaseRequest {
   readonly method?: string;
   readonly path?: string;
-  readonly headers?: HeaderWishes;
+  readonly headers?: HeaderValues;
   readonly json?: Json;
   readonly text?: string;
   readonly leaves?: 'before_answer' | 'during_answer';
 }
 
-/** A server-sent event: JSON, named by its `type` where it has one, or data that is no JSON, such as `[DONE]`. */
+/** A server-sent event: a JSON object, named by its `type` if it has one, or other data, such as `[DONE]`. */
 export type CaseEvent = JsonObject | string;
 
-/** What an upstream does with a request. */
+/** The behaviour of an upstream for one request. */
 export interface CaseUpstream {
   readonly status?: number;
-  readonly headers?: HeaderWishes;
+  readonly headers?: HeaderValues;
   readonly json?: JsonObject;
   readonly text?: string;
   readonly events?: readonly CaseEvent[];
@@ -55,32 +52,31 @@ export interface CaseUpstream {
   readonly fails?: number | 'hang' | 'reset' | 'cut' | 'refuse';
 }
 
-/** What each upstream does, by its name: with its first request, its second and so on; the last is for all further ones. */
+/** Behaviours by upstream name: for its first request, its second and so on; the last applies to all further ones. */
 export type CaseUpstreams = Readonly<Record<string, CaseUpstream | readonly CaseUpstream[]>>;
 
-/** What an upstream sees of a request. */
-export interface Sight {
+/** Expectations about a request that an upstream receives. */
+export interface UpstreamExpectation {
   readonly path?: string;
-  readonly headers?: HeaderWishes;
+  readonly headers?: HeaderValues;
   readonly json?: JsonObject;
   readonly unchanged?: true;
 }
 
-/** Things that must not happen. */
+/** Events that must not happen. */
 type Unwanted = 'upstream_call' | 'ledger_row' | 'audit_record' | 'network_call';
 
-/** What must be so in the end. */
 export interface Expectations {
   readonly status?: number;
   readonly error?: string | null;
-  readonly headers?: HeaderWishes;
+  readonly headers?: HeaderValues;
   readonly json?: Json;
   readonly contains?: readonly string[];
   readonly lacks?: readonly string[];
   readonly unchanged?: true;
   readonly events?: readonly string[];
-  readonly upstream?: Sight & { readonly name?: string };
-  readonly upstreams?: Readonly<Record<string, Sight | readonly Sight[] | null>>;
+  readonly upstream?: UpstreamExpectation & { readonly name?: string };
+  readonly upstreams?: Readonly<Record<string, UpstreamExpectation | readonly UpstreamExpectation[] | null>>;
   readonly attempts?: readonly JsonObject[];
   readonly candidates?: readonly string[];
   readonly dropped?: Readonly<Record<string, string>> | null;
@@ -93,11 +89,11 @@ export interface Expectations {
   readonly never?: readonly Unwanted[];
 }
 
-/** What counts against a limit before the first request: money, or requests or tokens. */
+/** Usage of a limit before the first request: money, requests or tokens. */
 export interface Spent {
-  /** Several: a limit that is counted for each combination. */
+  /** A list for a limit that counts each combination of scopes. */
   readonly scope: SpendScope | readonly SpendScope[];
-  /** As many as there are scopes, in their order. */
+  /** One for each scope, in the same order. */
   readonly key?: string | readonly string[];
   readonly window: LimitWindow;
   readonly usd?: number;
@@ -106,26 +102,26 @@ export interface Spent {
   readonly tokens?: number;
 }
 
-/** Room on top of a limit, until a moment. */
+/** A temporary raise of a limit. */
 export interface Granted extends Omit<Spent, 'reserved_usd'> {
   readonly until: string;
 }
 
-/** One request and what must become of it. */
+/** One request with its expectations. */
 export interface Step {
   readonly at?: string;
   readonly caller: Caller;
   readonly request: CaseRequest;
   /** Names of upstreams that an administrator has drained. */
   readonly drained: readonly string[];
-  /** What every upstream does. */
+  /** The behaviour of every upstream. */
   readonly upstream?: CaseUpstream | undefined;
-  /** What each of them does, in the place of `upstream`. */
+  /** The behaviour of each upstream, in place of `upstream`. */
   readonly upstreams?: CaseUpstreams | undefined;
   readonly expect: Expectations;
 }
 
-/** One case: requests in turn that share budgets. */
+/** One case: consecutive requests that share budgets. */
 export interface PipelineCase {
   readonly name: string;
   readonly at: string;

@@ -1,10 +1,10 @@
-/** Reads `*.test.yaml` files: requests to a pipeline and what must become of them. */
-
+/** Reads `*.test.yaml` files: requests to a pipeline with their expectations. @module */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { GatewayConfig } from '../../../base/contract/config.ts';
 import { FACTS } from '../../../base/contract/facts.ts';
 import { mayBeStageFact } from '../../../base/contract/own-facts.ts';
+import { isSpendWindow, LIMIT_WINDOWS, WINDOWS } from '../../../base/contract/windows.ts';
 import { almost, closest, didYouMean, oneOf } from '../../../base/kit/text/suggest.ts';
 import { createConditionChecker } from '../../../base/rules/check.ts';
 import { isFact } from '../../../base/rules/fact-paths.ts';
@@ -42,11 +42,11 @@ import {
   type Step,
 } from './test-case.ts';
 
-/** Names at a path. What is not a text counts as the empty name, which no list knows. */
+/** Names at a path. A value of another type counts as the empty name, which is always unknown. */
 const writtenNamesAt = (root: Node, path: string) =>
   scalarsAt(root, path.split('.')).map((node) => ({ text: textOf(node) ?? '', mark: node.mark }));
 
-/** Strangers are for tests to play: only a name that is almost a known one is most likely a mistake. */
+/** Tests may use unknown names on purpose; only a name that is almost a known one is probably a mistake. */
 function reportAlmost(
   what: string,
   { text, mark }: Written,
@@ -61,7 +61,7 @@ function reportAlmost(
   });
 }
 
-/** Checks the groups, team, project and model of a step of a case: what is refused need not exist. */
+/** Checks the groups, team, project and model of a step. The model of a rejected request need not exist. */
 function checkNames(step: Node, { auth, models, token_groups }: GatewayConfig, findings: Findings): void {
   const assigned = [...(auth?.teams ?? []), ...(auth?.projects ?? [])].flatMap(({ groups }) => groups);
   const signing_in = [auth?.known_groups, auth?.oidc?.allowed_groups, auth?.admin_groups, assigned];
@@ -90,21 +90,17 @@ function checkCaller(step: Node, config: GatewayConfig, findings: Findings): voi
   const region = entryOf(childOf(step, 'caller'), 'region');
   if (region !== undefined && config.server.region_header === undefined) {
     findings.report('C8004', region.key_mark, 'this configuration does not know the region of a caller', {
-      help: 'name the header that tells it in gateway.yaml: server: { region_header: x-region }',
+      help: 'name its header in gateway.yaml: server: { region_header: x-region }',
     });
   }
 }
 
-// Checks what a case says is spent, and granted, before its first request.
+// Checks `spent` and `grants` of a case.
 
-/** What a window counts, by key. */
-const AMOUNTS: Readonly<Record<string, readonly string[]>> = {
-  day: ['usd', 'reserved_usd'],
-  week: ['usd', 'reserved_usd'],
-  month: ['usd', 'reserved_usd'],
-  minute: ['requests', 'tokens'],
-  open: ['requests'],
-};
+/** The amounts of a window, by key. */
+const AMOUNTS: Readonly<Record<string, readonly string[]>> = Object.fromEntries(
+  LIMIT_WINDOWS.map((window) => [window, isSpendWindow(window) ? ['usd', 'reserved_usd'] : WINDOWS[window].units]),
+);
 const ALL_AMOUNTS = ['usd', 'reserved_usd', 'requests', 'tokens'];
 
 /** Checks the entries under `spent:` and `grants:` of a case. */
@@ -121,24 +117,24 @@ function checkAmount(item: Node, findings: Findings): void {
   for (const key of ALL_AMOUNTS) {
     const entry = entryOf(item, key);
     if (entry === undefined || fitting.includes(key)) continue;
-    findings.report('C4009', entry.key_mark, `\`${key}\` does not go with the window ${quote(window)}`, {
-      help: `say how much of it with \`${fitting.join('` or `')}\``,
+    findings.report('C4009', entry.key_mark, `\`${key}\` does not apply to the window ${quote(window)}`, {
+      help: `use \`${fitting.join('` or `')}\``,
     });
     return;
   }
   const present = fitting.flatMap((key) => entryOf(item, key) ?? []);
   const [, second] = present;
   if (window === 'minute' && second !== undefined) {
-    findings.report('C4009', second.key_mark, '`requests` and `tokens` are limits of their own', {
+    findings.report('C4009', second.key_mark, '`requests` and `tokens` are separate limits', {
       help: 'write an entry for each of them',
     });
     return;
   }
-  // What is reserved comes on top of what is spent.
+  // `reserved_usd` is additional to `usd`.
   if (present.some(({ key }) => key !== 'reserved_usd')) return;
   const needed = fitting.filter((key) => key !== 'reserved_usd').map((key) => `\`${key}\``);
   findings.report('C3002', item.mark, `${needed.join(' or ')} is missing`, {
-    help: `say how much of the ${quote(window)} is used up: ${needed.join(' or ')}`,
+    help: `add the usage of the ${quote(window)}: ${needed.join(' or ')}`,
   });
 }
 
@@ -159,7 +155,7 @@ function checkKey(item: Node, caller: Node | undefined, findings: Findings): voi
   for (const scope of scopes) {
     if (scope === 'user' || scope === 'token' || childOf(caller, scope) !== undefined) continue;
     const own = scope === 'team' || scope === 'project';
-    const problem = own ? `the caller has no ${scope} whose budget could be spent` : `which ${scope} is not said`;
+    const problem = own ? `the caller has no ${scope}` : `the ${scope} is missing`;
     const names = scopes.map((each) => `<${each}>`).join(', ');
     const key = `key: ${scopes.length === 1 ? names : `[${names}]`}`;
     const help = own ? `give the caller one, or name it: ${key}` : `name it: ${key}`;
@@ -167,9 +163,9 @@ function checkKey(item: Node, caller: Node | undefined, findings: Findings): voi
   }
 }
 
-// Checks what a case says that upstreams do.
+// Checks the upstreams of a case.
 
-/** Everything that some upstream is to do in a step. */
+/** The behaviours of all upstreams in a step. */
 function scriptNodes(step: Node, first: Node): readonly Node[] {
   const owner = (childOf(step, 'upstream') ?? childOf(step, 'upstreams')) ? step : first;
   const one = childOf(owner, 'upstream');
@@ -179,13 +175,12 @@ function scriptNodes(step: Node, first: Node): readonly Node[] {
   return one === undefined ? named : [one, ...named];
 }
 
-/** Checks the scripts of a step; `first` is the case that it belongs to. */
 function checkScripts(step: Node, findings: Findings): void {
   reportExclusive(step, ['upstream', 'upstreams'], findings);
   for (const script of scriptNodes(step, step)) reportExclusive(script, ['json', 'text', 'events'], findings);
 }
 
-/** Checks that the upstreams a step is about are among `known`, those of the configuration that it runs with. */
+/** Checks the upstream names of a step. @param known those of the configuration */
 function checkUpstreamNames(step: Node, known: readonly string[], findings: Findings): void {
   const owners = [childOf(step, 'upstreams'), childOf(step, 'expect', 'upstreams'), childOf(step, 'expect', 'dropped')];
   const keys = owners.flatMap((owner) => entriesOf(owner).map(({ key, key_mark }) => ({ text: key, mark: key_mark })));
@@ -201,16 +196,15 @@ export interface TestFile {
   /** Name of the pipeline under test, and where it is written. */
   readonly pipeline: string;
   readonly cases: readonly PipelineCase[];
-  /** Where something stands, by JSON pointer; its nearest parent when it is not there. */
+  /** The position of a JSON pointer, or of its nearest existing parent. */
   position(pointer: string): SourcePosition;
 }
 
-/** Whether a file is a test file, by its name. */
 export function isTestFile(name: string): boolean {
   return /\.test\.ya?ml$/.test(name);
 }
 
-/** The steps of a case as they stand in the file: the case itself first. */
+/** The steps of a case: the case itself first. */
 function stepNodes(node: Node): readonly Node[] {
   return [node, ...itemsOf(childOf(node, 'then'))];
 }
@@ -218,7 +212,7 @@ function stepNodes(node: Node): readonly Node[] {
 function checkFacts(step: Node, findings: Findings): void {
   for (const { key, key_mark } of entriesOf(childOf(step, 'expect', 'facts'))) {
     if (isFact(key) || mayBeStageFact(key)) continue;
-    const help = didYouMean(key, Object.keys(FACTS), 'facts are named by their whole path, such as request.model');
+    const help = didYouMean(key, Object.keys(FACTS), 'write the full path of the fact, such as request.model');
     findings.report('C3001', key_mark, `there is no fact ${quote(key)}`, { help });
   }
 }
@@ -229,14 +223,14 @@ function checkLeaving(step: Node, first: Node, findings: Findings): void {
   const during = textOf(leaves.value) === 'during_answer';
   const hanging = scriptNodes(step, first).filter((script) => textOf(childOf(script, 'fails')) === 'hang');
   if (hanging.some((script) => (childOf(script, 'events') !== undefined) === during)) return;
-  findings.report('C8004', leaves.key_mark, 'the client cannot leave at this moment', {
+  findings.report('C8004', leaves.key_mark, 'the client cannot disconnect at this moment', {
     help: during
       ? 'let the upstream send events and then hang: upstream: { events: [...], fails: hang }'
-      : 'let the upstream hang without an answer: upstream: { fails: hang }',
+      : 'let the upstream hang without a response: upstream: { fails: hang }',
   });
 }
 
-/** A moment in milliseconds since the epoch; `undefined` for a date that is in no calendar. */
+/** Milliseconds since the epoch; `undefined` for an invalid date. */
 function momentOf(text: string): number | undefined {
   return midnightOf(text.slice(0, 'YYYY-MM-DD'.length)) === undefined ? undefined : Date.parse(text);
 }
@@ -250,9 +244,9 @@ function checkTimes(root: MapNode, node: Node, findings: Findings): void {
     if (at === undefined || text === undefined) continue;
     const moment = momentOf(text);
     if (moment === undefined) {
-      findings.report('C8004', at.mark, `${quote(text)} is no moment in any calendar`);
+      findings.report('C8004', at.mark, `there is no day ${quote(text.slice(0, 'YYYY-MM-DD'.length))}`);
     } else if (index > 0 && moment < now) {
-      findings.report('C8004', at.mark, 'this moment lies before the step above it', {
+      findings.report('C8004', at.mark, 'this time is before the step above it', {
         found: text,
         expected: `${new Date(now).toISOString()} or later`,
       });
@@ -284,10 +278,10 @@ const OF_GATEWAY = 'gateway.test.yaml';
 
 function checkGatewayBeside(file: string, findings: Findings): void {
   if (basename(file) !== OF_GATEWAY || existsSync(join(dirname(file), 'gateway.yaml'))) return;
-  findings.report('C8002', { file }, 'gateway.test.yaml stands beside no gateway.yaml');
+  findings.report('C8002', { file }, 'there is no gateway.yaml beside gateway.test.yaml');
 }
 
-/** Whether the file is called as the tests of this pipeline must be. */
+/** Checks that the file is named after the pipeline. */
 function checkFileName({ file, root, pipeline }: TestFile, findings: Findings): void {
   const base = basename(file);
   if (base === OF_GATEWAY || base.startsWith(`${pipeline}.`)) return;
@@ -317,7 +311,7 @@ type RawCase = RawStep &
 
 const SILENT = { upstream: undefined, upstreams: undefined };
 
-/** Whether a step has upstreams of its own, so that those of its case are not meant. */
+/** Whether a step overrides the upstreams of its case. */
 const says = ({ upstream, upstreams }: RawStep) => upstream !== undefined || upstreams !== undefined;
 
 function shapeCase(raw: RawCase, start: string): PipelineCase {
@@ -329,8 +323,8 @@ function shapeCase(raw: RawCase, start: string): PipelineCase {
 }
 
 /**
- * Checks a test file by itself and reads it. Stages are checked once the pipeline is known, by `checkAgainstPipeline`.
- * @returns `undefined` when something is wrong with it.
+ * Reads and checks a test file. `checkAgainstPipeline` checks its stage names once the pipeline is known.
+ * @returns `undefined` after an error
  */
 export function readTestFile(file: string, findings: Findings): TestFile | undefined {
   const before = findings.errors();
@@ -352,7 +346,7 @@ export function readTestFile(file: string, findings: Findings): TestFile | undef
   };
 }
 
-/** Checks what a test file says about its pipeline; `known` are those of the configuration under test. */
+/** Checks the pipeline and the stage names of a test file. @param known the pipelines of the configuration */
 export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpec[], findings: Findings): void {
   const pipeline = known.find(({ name }) => name === test.pipeline);
   if (pipeline === undefined) {
@@ -373,7 +367,7 @@ export function checkAgainstPipeline(test: TestFile, known: readonly PipelineSpe
   }
 }
 
-/** Checks what a case says about its callers and upstreams against the configuration it runs with. */
+/** Checks the callers and upstreams of a case against the configuration it runs with. */
 export function checkCase(test: TestFile, index: number, config: GatewayConfig, findings: Findings): void {
   const upstreams = config.upstreams.map(({ name }) => name);
   const node = nodeAt(test.root, `/cases/${index}`);
@@ -384,7 +378,7 @@ export function checkCase(test: TestFile, index: number, config: GatewayConfig, 
   }
 }
 
-/** Checks the cases that run with a configuration as it stands in its file. */
+/** Checks the cases that use the configuration without changes. */
 export function checkAgainstConfig(test: TestFile, config: GatewayConfig, findings: Findings): void {
   if (childOf(test.root, 'gateway') !== undefined) return;
   for (const [index, node] of itemsOf(childOf(test.root, 'cases')).entries()) {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { IncomingMessage } from 'node:http';
 import { it } from 'node:test';
 import type { GatewayConfig } from '../../../../engine/base/contract/config.ts';
-import { browserName, demandLocal, wantedPage } from '../../../../engine/edge/http/sign-in/console.ts';
+import { browserName, requireLocal, returnPath } from '../../../../engine/edge/http/sign-in/console.ts';
 
 it('a browser is called by its name, its version and the system, and by nothing it makes up', () => {
   const chrome = 'Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0';
@@ -22,7 +22,7 @@ it('a browser is called by its name, its version and the system, and by nothing 
 it('only this machine itself opens the console without a sign-in', () => {
   const config = (public_url: string) => ({ server: { public_url } }) as GatewayConfig;
   const ask = (remoteAddress: string | undefined, headers: object, public_url = 'http://127.0.0.1:8080') =>
-    demandLocal(
+    requireLocal(
       { headers: { host: '127.0.0.1:8080', ...headers }, socket: { remoteAddress } } as unknown as IncomingMessage,
       config(public_url),
     );
@@ -40,15 +40,15 @@ it('only this machine itself opens the console without a sign-in', () => {
 });
 
 it('a page that is wanted is one of the console, also below the path of the public URL', () => {
-  assert.equal(wantedPage('/console/usage?by=user', ''), '/console/usage?by=user');
-  assert.equal(wantedPage('/models/console/usage?by=user', '/models'), '/console/usage?by=user');
-  assert.equal(wantedPage('/console', '/models'), '/console');
+  assert.equal(returnPath('/console/usage?by=user', ''), '/console/usage?by=user');
+  assert.equal(returnPath('/models/console/usage?by=user', '/models'), '/console/usage?by=user');
+  assert.equal(returnPath('/console', '/models'), '/console');
   for (const other of [undefined, '', '/', '/device', '//evil.example/console', '/models/evil', '/console/../device']) {
-    assert.equal(wantedPage(other, '/models'), '/console');
+    assert.equal(returnPath(other, '/models'), '/console');
   }
 });
 
 it('a page that is wanted has room in a cookie, in whatever letters it is written', () => {
-  assert.equal(wantedPage(`/console/usage?team=${'x'.repeat(900)}`, '').length, 920);
-  assert.equal(wantedPage(`/console/usage?team=${'\u20ac'.repeat(900)}`, ''), '/console');
+  assert.equal(returnPath(`/console/usage?team=${'x'.repeat(900)}`, '').length, 920);
+  assert.equal(returnPath(`/console/usage?team=${'\u20ac'.repeat(900)}`, ''), '/console');
 });

@@ -6,7 +6,7 @@ import type { Log } from '../../../../base/contract/services.ts';
 import { StartError } from '../../../../base/contract/start-error.ts';
 import { systemClock } from '../../../../base/kit/clock.ts';
 import { formatNetworkError } from '../../../../base/kit/net/format-network-error.ts';
-import { describeWay, UnusableProxy, wayTo } from '../../../../base/kit/net/way.ts';
+import { describeProxyRoute, proxyRouteTo, UnusableProxy } from '../../../../base/kit/net/proxy-route.ts';
 import { secretIn, secretPlace } from '../../../../base/kit/secret-names.ts';
 import { claimRoot } from '../../../../domain/identity/provider/claims.ts';
 import { decidingGroups } from '../../../../domain/identity/provider/deciding-groups.ts';
@@ -18,18 +18,18 @@ import {
 } from '../../../../domain/identity/provider/provider.ts';
 import { OpenIdProvider } from '../../../../domain/identity/provider/provider-client.ts';
 import { otherMethod, secretMethod } from '../../../../domain/identity/provider/provider-errors.ts';
-import { askedScopes, type ScopeGap, scopeGaps, textsOf } from '../../../../domain/identity/provider/scopes.ts';
+import { requestedScopes, type ScopeGap, scopeGaps, textsOf } from '../../../../domain/identity/provider/scopes.ts';
 import { type LiveOutcome, type ProbeAnswer, probe, wrong } from './probe.ts';
 
 type Discovery = Readonly<Record<string, unknown>>;
 
 const ENDPOINTS = ['authorization_endpoint', 'token_endpoint', 'jwks_uri'] as const;
-/** What a provider takes that does not say (OpenID Connect Discovery 1.0 section 3). */
+/** The default if a provider does not list its methods (OpenID Connect Discovery 1.0 section 3). */
 const ASSUMED_METHODS = ['client_secret_basic'];
 
 /**
- * Reads the discovery document and the keys of the identity provider, compares what it offers with what is configured, and
- * sees whether it takes the gateway for its client. `seen` is told its answers.
+ * Checks the identity provider: its discovery document and keys, its features against the configuration, and whether it accepts
+ * the gateway as a client. Calls `seen` with each response.
  */
 export async function checkProvider(
   config: GatewayConfig,
@@ -39,7 +39,7 @@ export async function checkProvider(
 ): Promise<LiveOutcome> {
   const oidc = config.auth!.oidc!;
   try {
-    const way = describeWay(wayTo(new URL(oidc.issuer_url), env));
+    const way = describeProxyRoute(proxyRouteTo(new URL(oidc.issuer_url), env));
     return { ...(await askProvider(config, oidc, { env, timeout_seconds, seen })), way };
   } catch (error) {
     if (!(error instanceof UnusableProxy)) throw error;
@@ -47,8 +47,8 @@ export async function checkProvider(
   }
 }
 
-/** How the provider is asked. */
-interface Asking {
+/** How to send requests to the provider. */
+interface ProviderProbe {
   readonly env: NodeJS.ProcessEnv;
   readonly timeout_seconds: number;
   readonly seen: (answer: ProbeAnswer) => void;
@@ -57,22 +57,22 @@ interface Asking {
 async function askProvider(
   config: GatewayConfig,
   oidc: OidcConfig,
-  { env, timeout_seconds, seen }: Asking,
+  { env, timeout_seconds, seen }: ProviderProbe,
 ): Promise<LiveOutcome> {
   let ca: readonly string[] | undefined;
   try {
     ca = oidc.ca_file === undefined ? undefined : [...getCACertificates('default'), readFileSync(oidc.ca_file, 'utf8')];
   } catch {
-    return wrong('its ca_file cannot be read', `may this user read ${oidc.ca_file}?`);
+    return wrong('cannot read its ca_file', `check that this user may read ${oidc.ca_file}`);
   }
-  // The gateway waits no longer than this, however long the check may take.
-  const patience_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
+  // The gateway's own timeout applies, even if the check allows more.
+  const limit_seconds = Math.min(oidc.timeout_seconds, timeout_seconds);
   const get = (url: string, accept: string) =>
     probe(url, {
       headers: { accept },
-      timeout_seconds: patience_seconds,
+      timeout_seconds: limit_seconds,
       read_body: true,
-      proxy: wayTo(new URL(url), env).proxy,
+      proxy: proxyRouteTo(new URL(url), env).proxy,
       ...(ca && { ca }),
     });
   const ask = async (url: string, what: string, remedy: string) => {
@@ -81,24 +81,24 @@ async function askProvider(
       seen(answer);
       return readDocument(answer, url, what);
     } catch (error) {
-      const reason = formatNetworkError(error, patience_seconds);
-      if (/not trusted/.test(reason)) return wrong(reason, 'name the certificate of its authority with ca_file');
-      return wrong(reason, /proxy/.test(reason) ? 'is the proxy of HTTPS_PROXY right?' : remedy);
+      const reason = formatNetworkError(error, limit_seconds);
+      if (/not trusted/.test(reason)) return wrong(reason, 'set ca_file to the certificate of its authority');
+      return wrong(reason, /proxy/.test(reason) ? 'check the proxy in HTTPS_PROXY' : remedy);
     }
   };
   const url = `${oidc.issuer_url.replace(/\/$/, '')}/.well-known/openid-configuration`;
-  const found = await ask(url, 'discovery document', `is ${oidc.issuer_url} right?`);
+  const found = await ask(url, 'discovery document', `check auth.oidc.issuer_url: ${oidc.issuer_url}`);
   if ('ok' in found) return found;
   const { document } = found;
-  const problem = judgeDiscovery(document, oidc.issuer_url, url);
+  const problem = validateDiscovery(document, oidc.issuer_url, url);
   if (problem !== undefined) return problem;
-  const keys = await ask(String(document.jwks_uri), 'list of keys', 'its discovery document names it as jwks_uri');
+  const keys = await ask(String(document.jwks_uri), 'list of keys', 'the discovery document names it as jwks_uri');
   if ('ok' in keys) return keys;
   if (!Array.isArray(keys.document.keys) || keys.document.keys.length === 0)
     return wrong('its list of keys is empty', `open ${document.jwks_uri}`);
   const redirect_uri = redirectUriOf(config);
   const look = (page: string) => get(page, 'text/html');
-  const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: patience_seconds, look });
+  const client = await checkClient({ oidc, env, redirect_uri, document, timeout_seconds: limit_seconds, look });
   if (!client.ok) return client;
   const deciding = decidingGroups(config, {});
   const uses_groups = deciding.any || deciding.names.size > 0;
@@ -121,7 +121,7 @@ function readDocument(
   url: string,
   what: string,
 ): LiveOutcome | { readonly document: Discovery } {
-  if (status !== 200) return wrong(`no ${what} (status ${status})`, `it is looked for at ${url}`);
+  if (status !== 200) return wrong(`no ${what} (status ${status})`, `expected at ${url}`);
   try {
     const document: unknown = JSON.parse(body);
     if (typeof document === 'object' && document !== null) return { document: document as Discovery };
@@ -129,22 +129,22 @@ function readDocument(
   return wrong(`its ${what} is not a JSON object`, `open ${url}`);
 }
 
-function judgeDiscovery(document: Discovery, issuer: string, url: string): LiveOutcome | undefined {
+function validateDiscovery(document: Discovery, issuer: string, url: string): LiveOutcome | undefined {
   if (document.issuer !== issuer) {
     const own = typeof document.issuer === 'string' ? document.issuer.slice(0, 200) : 'nothing';
-    return wrong(`it calls itself ${own}`, 'write exactly that as auth.oidc.issuer_url');
+    return wrong(`its issuer is ${own}`, 'set auth.oidc.issuer_url to exactly that');
   }
   const missing = ENDPOINTS.filter((key) => typeof document[key] !== 'string' || !URL.canParse(document[key]));
   if (missing.length > 0) return wrong(`its discovery document lacks ${missing.join(', ')}`, `open ${url}`);
   const plain = ENDPOINTS.filter((key) => issuer.startsWith('https:') && !/^https:/i.test(String(document[key])));
   if (plain.length > 0)
-    return wrong(`its ${plain.join(', ')} is not an https address`, 'have the provider set up for https');
+    return wrong(`its ${plain.join(', ')} is not an https address`, 'configure the provider for https');
   if ((textsOf(document.response_types_supported) ?? ['code']).includes('code')) return undefined;
-  const help = 'the gateway signs people in with an authorization code: the provider must offer that';
+  const help = 'enable the authorization code flow at the provider';
   return wrong('it does not offer the response type code', help);
 }
 
-/** What will probably keep people from signing in. */
+/** Problems that probably prevent sign-in. */
 function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   const methods = textsOf(document.token_endpoint_auth_methods_supported) ?? ASSUMED_METHODS;
   const method =
@@ -156,24 +156,24 @@ function warningsOf(document: Discovery, oidc: OidcConfig): string[] {
   return [
     methods.includes(method)
       ? []
-      : `it does not say that it takes ${method}; it takes ${methods.slice(0, 10).join(', ').slice(0, 200)}`,
-    challenges.includes('S256') ? [] : 'it does not say that it takes PKCE with S256, which the gateway always uses',
+      : `it does not list ${method} as supported, but ${methods.slice(0, 10).join(', ').slice(0, 200)}`,
+    challenges.includes('S256') ? [] : 'it does not list PKCE with S256, which the gateway always uses',
     unknown.length === 0 ? [] : `it does not list the scope ${unknown.join(', ')}`,
     oidc.email_verification !== 'required' || claims === undefined || claims.includes('email_verified')
       ? []
-      : 'it does not list the claim email_verified, without which nobody can sign in; where it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
+      : 'it does not list the claim email_verified, which sign-in requires; if it never sends it and only administrators set addresses, set auth.oidc.email_verification to if_stated',
   ].flat();
 }
 
-/** Scopes that are not asked for, and the claims that may therefore be missing. */
+/** Scopes that the gateway does not request, and the claims that may be missing as a result. */
 function gapsOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean, kind: ScopeGap['kind']): string[] {
   const listed = textsOf(document.scopes_supported);
-  const found = scopeGaps(oidc, { asked: askedScopes(oidc, listed), listed });
+  const found = scopeGaps(oidc, { asked: requestedScopes(oidc, listed), listed });
   const wanted = found.filter(({ claims }) => uses_groups || !claims.includes(oidc.groups_claim));
   return wanted.flatMap((gap) => (gap.kind === kind ? `it ${gap.hint}` : []));
 }
 
-/** What is worth knowing, and may well be as it should be. */
+/** Notes that need no action in many set-ups. */
 function notesOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean): string[] {
   const scopes = textsOf(document.scopes_supported) ?? ['offline_access'];
   const claims = textsOf(document.claims_supported);
@@ -183,32 +183,32 @@ function notesOf(document: Discovery, oidc: OidcConfig, uses_groups: boolean): s
   return [
     offline
       ? []
-      : 'without offline_access it may give no refresh token: people then sign in again once its access token ends',
+      : 'without offline_access it may issue no refresh token: people then sign in again when its access token expires',
     !uses_groups || claims === undefined || claims.includes(claim) || oidc.scopes?.includes(claim)
       ? []
-      : `it does not list the claim ${claim}: see to it that it sends the groups in it`,
+      : `it does not list the claim ${claim}: make sure that it sends groups in it`,
     typeof document.userinfo_endpoint === 'string'
       ? []
-      : 'it has no userinfo endpoint: all claims must be in the ID token',
+      : 'it has no userinfo endpoint: the ID token must contain all claims',
   ].flat();
 }
 
-/** What the client check is told. */
+/** Input of the client check. */
 export interface ClientCheck {
   readonly oidc: OidcConfig;
   readonly env: NodeJS.ProcessEnv;
   readonly redirect_uri: string;
-  /** Its discovery document. */
+  /** The provider's discovery document. */
   readonly document: Readonly<Record<string, unknown>>;
   readonly timeout_seconds: number;
-  /** Asks for a page without following redirects. Rejects when there is no answer. */
+  /** Requests a page without following redirects. Rejects without a response. */
   readonly look: (url: string) => Promise<ProbeAnswer>;
 }
 
-/** What became of a code that can't be good. */
+/** Result of redeeming a made-up code. */
 type Redeemed = 'client accepted' | 'client refused' | { readonly unclear: string };
 
-/** What became of a browser that may not sign anybody in. */
+/** Result of an authorization request with `prompt=none`. */
 type Sent =
   | 'sent back'
   | 'refused'
@@ -220,25 +220,25 @@ type Sent =
 const SILENT: Log = { debug() {}, info() {}, warn() {}, error() {} };
 
 /**
- * Whether the provider takes the client id, its secret or key and the redirect URI. It is asked as in a sign-in: a browser that
- * may not show anything (`prompt=none`) and a code that can't be good. Nobody is signed in, and no secret is in what it says.
+ * Whether the provider accepts the client id, its secret or key, and the redirect URI. Simulates a sign-in: an authorization
+ * request with `prompt=none`, and a made-up code. Signs nobody in, and reports no secret.
  */
 async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
   const { oidc, env } = check;
   const variable = oidc.client_secret_env ?? oidc.private_key_env ?? '';
   const proof = `the ${oidc.client_secret_env === undefined ? 'private key' : 'secret'} in ${secretPlace(variable)}`;
-  // That it is missing is said elsewhere.
+  // Another check reports a missing secret.
   if (!secretIn(variable, env)) return { ok: true, what: '' };
   let redeemed: Redeemed;
   try {
     redeemed = await redeem(check, oidc);
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
-    return wrong(error.message, `put another key into ${secretPlace(variable)}`);
+    return wrong(error.message, `replace the key in ${secretPlace(variable)}`);
   }
-  if (redeemed === 'client accepted') return judgeRedirect(check, await send(check));
+  if (redeemed === 'client accepted') return classifyRedirect(check, await send(check));
   if (typeof redeemed === 'object') {
-    const note = `whether it takes the client id and ${proof} can't be told: ${redeemed.unclear}`;
+    const note = `unknown whether it accepts the client id and ${proof}: ${redeemed.unclear}`;
     return { ok: true, what: '', notes: [note] };
   }
   const other = otherMethod(usedMethod(check));
@@ -247,43 +247,44 @@ async function checkClient(check: ClientCheck): Promise<LiveOutcome> {
     (await redeem(check, { ...oidc, token_endpoint_auth_method: other })) === 'client accepted'
   ) {
     const where = other === 'client_secret_post' ? 'in the form' : 'in the Authorization header';
-    return wrong(`it takes the secret only ${where}`, `set auth.oidc.token_endpoint_auth_method to ${other}`);
+    return wrong(`it accepts the secret only ${where}`, `set auth.oidc.token_endpoint_auth_method to ${other}`);
   }
-  return judgeRefusal(check, await send(check), proof);
+  return classifyRefusal(check, await send(check), proof);
 }
 
-function judgeRefusal({ oidc, redirect_uri }: ClientCheck, sent: Sent, proof: string): LiveOutcome {
+function classifyRefusal({ oidc, redirect_uri }: ClientCheck, sent: Sent, proof: string): LiveOutcome {
   const { client_id } = oidc;
   if (sent === 'sent back' || typeof sent === 'object') {
-    const help = 'copy it from the provider again; if it is right, allow the client the authorization code flow there';
-    return wrong(`it knows the client ${client_id} and refuses ${proof}`, help);
+    const help =
+      'copy it from the provider again; if it is right, enable the authorization code flow for the client there';
+    return wrong(`it knows the client ${client_id}, but rejects ${proof}`, help);
   }
   if (sent === 'refused the redirect URI') {
     const help = `register ${redirect_uri} there, then copy ${proof.replace(/ in .*/, '')} again`;
-    return wrong(`it knows the client ${client_id}, but neither ${proof} nor the redirect URI`, help);
+    return wrong(`it knows the client ${client_id}, but rejects ${proof} and the redirect URI`, help);
   }
-  const copy = 'copy auth.oidc.client_id from the provider, to the letter';
+  const copy = 'copy auth.oidc.client_id exactly from the provider';
   if (sent === 'refused')
     return wrong(
-      `it refuses the client id ${client_id} or the redirect URI`,
+      `it rejects the client id ${client_id} or the redirect URI`,
       `${copy}, and register ${redirect_uri} there`,
     );
   if (sent === 'refused the client') return wrong(`it does not know the client ${client_id}`, copy);
   const help = 'copy auth.oidc.client_id and the secret or key from the provider again';
-  return wrong(`it refuses the client id ${client_id} or ${proof}`, help);
+  return wrong(`it rejects the client id ${client_id} or ${proof}`, help);
 }
 
-function judgeRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcome {
+function classifyRedirect({ redirect_uri }: ClientCheck, sent: Sent): LiveOutcome {
   if (typeof sent === 'object') {
-    const help = 'compare auth.oidc.scopes and what the client may do there';
-    return wrong(`it sends browsers back with ${sent.says}`, help);
+    const help = "compare auth.oidc.scopes to the client's permissions there";
+    return wrong(`it redirects browsers back with the error ${sent.says}`, help);
   }
-  if (sent === 'sent back') return { ok: true, what: 'takes the client id, its secret or key, and the redirect URI' };
+  if (sent === 'sent back') return { ok: true, what: 'accepts the client id, its secret or key, and the redirect URI' };
   if (sent === 'unclear') {
-    const notes = [`whether the redirect URI is registered can't be told: it must be ${redirect_uri}`];
-    return { ok: true, what: 'takes the client id and its secret or key', notes };
+    const notes = [`unknown whether the redirect URI is registered: it must be ${redirect_uri}`];
+    return { ok: true, what: 'accepts the client id and its secret or key', notes };
   }
-  return wrong('it takes the client, but not the redirect URI', `register ${redirect_uri} there, to the letter`);
+  return wrong('it accepts the client, but not the redirect URI', `register exactly ${redirect_uri} there`);
 }
 
 function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeout_seconds: number): IdentityProvider {
@@ -294,7 +295,7 @@ function providerOf({ env, redirect_uri }: ClientCheck, oidc: OidcConfig, timeou
     redirect_uri,
     log: SILENT,
     clock: systemClock,
-    wayTo: (url) => wayTo(url, env),
+    proxyRouteTo: (url) => proxyRouteTo(url, env),
   });
 }
 
@@ -308,25 +309,25 @@ async function redeem(check: ClientCheck, oidc: OidcConfig): Promise<Redeemed> {
   const callback = new URL(check.redirect_uri);
   callback.searchParams.set('code', made_up.nonce);
   callback.searchParams.set('state', made_up.state);
-  // A provider that names itself in the answer is believed only if it did (RFC 9207).
+  // A provider that supports RFC 9207 must name itself in the response.
   callback.searchParams.set('iss', String(check.document.issuer));
   try {
     await providerOf(check, oidc, check.timeout_seconds).identify(callback, made_up);
-    return { unclear: 'it took a code that was made up' };
+    return { unclear: 'it accepted a made-up code' };
   } catch (error) {
     if (!(error instanceof ProviderError)) throw error;
     switch (error.error) {
       case 'invalid_grant':
-      // Of providers that have words of their own, such as Glewlwyd.
+      // Some providers, such as Glewlwyd, use their own codes.
       case 'invalid_code':
         return 'client accepted';
       case 'invalid_client':
         return 'client refused';
-      // Keycloak says it of a wrong secret, others of all three: only the browser tells.
+      // Keycloak returns it for a wrong secret, others for all three causes: the browser request distinguishes them.
       case 'unauthorized_client':
         return 'client refused';
       default:
-        // Dex says invalid_request of a code, and does so only once it knows the client.
+        // Dex returns invalid_request for a bad code, but only after it has authenticated the client.
         if (error.error === 'invalid_request' && /expired code/i.test(error.message)) return 'client accepted';
         return /does not accept the client/.test(error.message) ? 'client refused' : { unclear: error.message };
     }
@@ -348,12 +349,12 @@ async function send(check: ClientCheck): Promise<Sent> {
     return OPERATORS.has(error) ? { says: error } : 'sent back';
   }
   if (answer.status < 400 || answer.status > 499) return 'unclear';
-  // The page is for people: its words are a help where they are plain, and no more.
+  // The page is for people: its text is only a hint.
   if (/redirect[ _-]?ur[il]/i.test(answer.body)) return 'refused the redirect URI';
   return /client/i.test(answer.body) ? 'refused the client' : 'refused';
 }
 
-/** Errors that say that the request itself is wrong, and not that nobody is signed in. */
+/** Errors about the request itself, in contrast to a missing sign-in. */
 const OPERATORS: ReadonlySet<string> = new Set([
   'invalid_request',
   'invalid_scope',

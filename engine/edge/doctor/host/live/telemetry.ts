@@ -1,6 +1,6 @@
 import { SIGNALS, type Signal } from '../../../../base/contract/client-telemetry.ts';
 import type { GatewayConfig } from '../../../../base/contract/config.ts';
-import { DIRECT, describeWay } from '../../../../base/kit/net/way.ts';
+import { DIRECT, describeProxyRoute } from '../../../../base/kit/net/proxy-route.ts';
 import { secretPlace } from '../../../../base/kit/secret-names.ts';
 import { printableLine } from '../../../../base/kit/text/printable.ts';
 import { type ProbeAnswer, probeCollector } from '../../../../domain/telemetry/export/probe.ts';
@@ -8,7 +8,7 @@ import { exportSettings, publicUrl, type Target } from '../../../../domain/telem
 import { destinationTarget } from '../../../../domain/telemetry/relay.ts';
 import { type LiveOutcome, wrong } from './probe.ts';
 
-/** One trial of a collector or a destination, by name. */
+/** One test of a collector or a destination, by name. */
 export type TelemetryTrial = readonly [string, () => Promise<LiveOutcome>];
 
 const SENT: Readonly<Record<Signal, string>> = {
@@ -16,20 +16,23 @@ const SENT: Readonly<Record<Signal, string>> = {
   metrics: 'metrics without a value',
   logs: 'one log record',
 };
-/** Most of a collector's own words that is shown. */
+/** Longest quote of a collector's message. */
 const WORDS_MAX = 200;
 
-/** Trials of everything that telemetry goes to: each signal at the collector, and each destination of clients' telemetry. */
+/** Tests of all telemetry targets: each signal at the collector, and each destination of client telemetry. */
 export function telemetryTrials(
   { telemetry }: GatewayConfig,
   env: NodeJS.ProcessEnv,
   timeout_seconds: number,
 ): readonly TelemetryTrial[] {
   const tryAt = (signal: Signal, target: Target, variable: string) => async () => {
-    const way = describeWay(target.way ?? DIRECT);
+    const way = describeProxyRoute(target.way ?? DIRECT);
     try {
-      const given = { ...target, timeout_seconds };
-      return { ...judge(signal, target, variable, await probeCollector(signal, given, telemetry.resource ?? {})), way };
+      const bounded = { ...target, timeout_seconds };
+      return {
+        ...evaluate(signal, target, variable, await probeCollector(signal, bounded, telemetry.resource ?? {})),
+        way,
+      };
     } catch (error) {
       const { message } = error as Error;
       return { ...wrong(message, helpWith(message, target)), way };
@@ -63,41 +66,41 @@ function orError<T>(make: () => T): T | Error {
 }
 
 function helpWith(problem: string, { url, ca_file }: Target): string {
-  if (/^the file/.test(problem)) return 'name a file with certificates in PEM';
+  if (/^the file/.test(problem)) return 'use a file with certificates in PEM';
   if (/not trusted/.test(problem)) {
     return ca_file === undefined
-      ? 'name a file with the certificate of its authority in ca_file'
-      : 'does the file of ca_file hold the certificate of its authority?';
+      ? 'set ca_file to a file with the certificate of its authority'
+      : 'check that ca_file contains the certificate of its authority';
   }
-  if (/proxy/.test(problem)) return 'is the proxy right that HTTPS_PROXY or HTTP_PROXY names?';
-  if (/does not speak TLS/.test(problem)) return 'does it want http://?';
+  if (/proxy/.test(problem)) return 'check the proxy in HTTPS_PROXY or HTTP_PROXY';
+  if (/does not speak TLS/.test(problem)) return 'try http://';
   if (/was cut|does not speak HTTP/.test(problem)) {
-    return 'does it want https://, or is it a port for gRPC? The usual one for HTTP is 4318';
+    return 'try https://, or the port for OTLP over HTTP, usually 4318 (gRPC is not supported)';
   }
-  return `is ${publicUrl(url)} right?`;
+  return `check the address ${publicUrl(url)}`;
 }
 
-function judge(signal: Signal, { url, headers }: Target, variable: string, answer: ProbeAnswer): LiveOutcome {
+function evaluate(signal: Signal, { url, headers }: Target, variable: string, answer: ProbeAnswer): LiveOutcome {
   const { status, is_page, rejected, why } = answer;
   if (status === 401 || status === 403) {
     return Object.keys(headers).length === 0
-      ? wrong(`it wants a credential (status ${status})`, 'name the variable with its headers in headers_env')
-      : wrong(`credential refused (status ${status})`, `are the headers in ${variable} valid?`);
+      ? wrong(`it requires a credential (status ${status})`, 'set headers_env to a variable with its headers')
+      : wrong(`credential rejected (status ${status})`, `check the headers in ${variable}`);
   }
   if (status >= 300 && status < 400) {
-    return wrong(`it redirects (status ${status}), which is not followed`, 'write the final address');
+    return wrong(`it redirects (status ${status}), which the gateway does not follow`, 'use the final address');
   }
   if (status === 404 || status === 405) {
-    return wrong(`it takes no ${signal} there (status ${status})`, `is ${publicUrl(url)} right?`);
+    return wrong(`it accepts no ${signal} there (status ${status})`, `check the address ${publicUrl(url)}`);
   }
   if (status === 429 || status >= 500) {
-    return wrong(`it answers with status ${status}`, 'it is in trouble itself: try again later');
+    return wrong(`it responds with status ${status}`, 'it is unavailable: try again later');
   }
   if (status > 299)
-    return wrong(`it refuses ${SENT[signal]} (status ${status})`, 'is it a collector of OTLP over HTTP?');
-  if (is_page) return wrong(`a web page answers (status ${status})`, `is ${publicUrl(url)} right?`);
+    return wrong(`it rejects ${SENT[signal]} (status ${status})`, 'check that it is a collector for OTLP over HTTP');
+  if (is_page) return wrong(`it returns a web page (status ${status})`, `check the address ${publicUrl(url)}`);
   const words = why === undefined ? '' : `: ${printableLine(why).slice(0, WORDS_MAX)}`;
-  const what = `takes ${SENT[signal]} (status ${status})`;
-  if (rejected > 0) return { ok: false, what: `does not keep it (status ${status})${words}` };
+  const what = `accepts ${SENT[signal]} (status ${status})`;
+  if (rejected > 0) return { ok: false, what: `discards it (status ${status})${words}` };
   return { ok: true, what, ...(why !== undefined && { warnings: [`it says${words}`] }) };
 }

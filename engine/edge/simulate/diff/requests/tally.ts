@@ -1,12 +1,12 @@
 import type { Change } from '../change.ts';
 import type { RequestChanges } from './index.ts';
-import type { Verdict } from './judge.ts';
+import type { Verdict } from './verdict.ts';
 
-/** How many people are named in a line. */
+/** People named per change. */
 const NAMED_MAX = 5;
-/** Most people that are counted one by one for one change. */
+/** Most people counted per change. */
 const PEOPLE_MAX = 10_000;
-/** Most changes that are told apart. */
+/** Most distinct changes. */
 const CHANGES_MAX = 1000;
 
 interface Counted {
@@ -17,15 +17,15 @@ interface Counted {
 
 const counted = (many: number, one: string, several = `${one}s`) => `${many} ${many === 1 ? one : several}`;
 
-/** Counts what is different, by person. What it keeps does not grow with the number of requests. */
+/** Counts differences by person, in bounded memory. */
 export class Tally {
   readonly #changes = new Map<string, Counted>();
   #requests = 0;
   #left_out = 0;
   #same = 0;
-  #untold = 0;
+  #unknown = 0;
 
-  /** A request of nobody known: no rule was asked about it. */
+  /** Counts a request of an unknown caller, which no rule evaluated. */
   leaveOut(): void {
     this.#left_out += 1;
   }
@@ -33,8 +33,8 @@ export class Tally {
   count(found: readonly Difference[], person: string | null): void {
     this.#requests += 1;
     if (found.length === 0) this.#same += 1;
-    if (found.some(({ untold }) => untold)) this.#untold += 1;
-    for (const difference of found) this.#add(difference, person ?? 'somebody without an address');
+    if (found.some(({ is_unknown }) => is_unknown)) this.#unknown += 1;
+    for (const difference of found) this.#add(difference, person ?? 'a person without an address');
   }
 
   #add(difference: Difference, person: string): void {
@@ -49,31 +49,31 @@ export class Tally {
     }
   }
 
-  /** @param period of which requests they are, as `since 2027-01-31`. */
+  /** @param period in words, such as `since 2027-01-31`. */
   result(period: string): RequestChanges {
     const all = [...this.#changes.values()].toSorted((a, b) => b.requests - a.requests);
     return {
-      changes: all.filter(({ difference }) => !difference.untold).map(asChange),
-      notes: [...all.filter(({ difference }) => difference.untold).map(asChange), this.#summary(period)],
+      changes: all.filter(({ difference }) => !difference.is_unknown).map(asChange),
+      notes: [...all.filter(({ difference }) => difference.is_unknown).map(asChange), this.#summary(period)],
     };
   }
 
   #summary(period: string): Change {
-    const differ = this.#requests - this.#same - this.#untold;
+    const differ = this.#requests - this.#same - this.#unknown;
     const parts = [
       [differ, differ === 1 ? 'differs' : 'differ'],
-      [this.#same, this.#same === 1 ? 'is as before' : 'are as before'],
-      [this.#untold, 'cannot be told'],
+      [this.#same, 'unchanged'],
+      [this.#unknown, 'unknown'],
     ] as const;
-    const told = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
-    const early = `${this.#left_out} more ${this.#left_out === 1 ? 'was' : 'were'} of callers who were not known`;
+    const words = parts.filter(([count]) => count > 0).map(([count, what]) => `${count} ${what}`);
+    const early = `${this.#left_out} more from unknown callers`;
     return {
       section: 'requests',
       subject: `${counted(this.#requests, 'request')} ${period}`,
-      change: told.join(', ') || 'nothing to tell',
+      change: words.join(', ') || 'no requests',
       details: [
         ...(this.#left_out === 0 ? [] : [early]),
-        'limits, and what other stages do, were not looked at; --ledger tells who is over a limit',
+        'limits and other stages were not evaluated; --ledger checks limits',
       ],
     };
   }
@@ -96,14 +96,14 @@ function asChange({ difference: { subject, words }, requests, people }: Counted)
   };
 }
 
-/** How a request would end otherwise than before, told of many at once. */
+/** A changed outcome, in words for any number of requests. */
 interface Difference {
-  /** What it is about: `access rule no-preview`. */
+  /** Subject: `access rule no-preview`. */
   readonly subject: string;
   /** A sentence about `{requests}`, as in `refuses 12 requests of 2 people`. */
   readonly words: string;
-  /** Whether it is only not known. */
-  readonly untold?: true;
+  /** Whether the outcome is unknown. */
+  readonly is_unknown?: true;
 }
 
 const about = (verdict: Verdict): string => (verdict.with === undefined ? '' : ` (${verdict.with})`);
@@ -111,23 +111,23 @@ const about = (verdict: Verdict): string => (verdict.with === undefined ? '' : `
 const isSame = (a: Verdict, b: Verdict): boolean =>
   a.end === b.end && a.by === b.by && a.with === b.with && a.model === b.model;
 
-/** What is different about a request under two configurations; none where all is as before. */
+/** Differences of a request between two configurations. */
 export function differences(before: Verdict, after: Verdict): Difference[] {
-  if (after.end === 'untold') return [untold(after.by, after.with!)];
-  if (before.end === 'untold') return [untold(before.by, before.with!)];
-  // What one of them refuses above the body, the other would have to read.
+  if (after.end === 'unknown') return [unknown(after.by, after.with!)];
+  if (before.end === 'unknown') return [unknown(before.by, before.with!)];
+  // One configuration refuses before the body, the other one needs it.
   const unread = [before, after].find(({ end }) => end === 'unread');
   if (unread !== undefined && before.end !== after.end) {
-    const words = 'cannot be told for {requests}, whose {bodies were|body was} not read then';
-    return [{ subject: `pipeline ${unread.by}`, words, untold: true }];
+    const words = 'unknown for {requests}: {their bodies were|its body was} not read';
+    return [{ subject: `pipeline ${unread.by}`, words, is_unknown: true }];
   }
   return [...(isSame(before, after) ? [] : [change(before, after)]), ...shadowDifferences(before, after)];
 }
 
-const untold = (subject: string, missing: string): Difference => ({
+const unknown = (subject: string, missing: string): Difference => ({
   subject,
-  words: `cannot be told for {requests}: it depends on ${missing}, recorded only while a rule looks at it`,
-  untold: true,
+  words: `unknown for {requests}: depends on ${missing}, recorded only while a rule uses it`,
+  is_unknown: true,
 });
 
 function change(before: Verdict, after: Verdict): Difference {
@@ -158,7 +158,7 @@ function outcome({ end, by, model }: Verdict): string {
   return end === 'answered' ? `{are|is} answered by ${by}` : '{reach|reaches} no pipeline';
 }
 
-/** What begins to hold in shadow mode, or may. */
+/** Shadow rules that start to match, or may. */
 function shadowDifferences({ shadow: before }: Verdict, { shadow }: Verdict): Difference[] {
   const held = new Set(before.map(({ by, does }) => `${by} ${does}`));
   return shadow
@@ -167,6 +167,6 @@ function shadowDifferences({ shadow: before }: Verdict, { shadow }: Verdict): Di
       const subject = `${by}, in shadow mode`;
       return missing === undefined
         ? { subject, words: `would ${does.replace('{}', '{requests}')}` }
-        : untold(subject, missing);
+        : unknown(subject, missing);
     });
 }

@@ -1,0 +1,277 @@
+import type { ModelConfig } from '../../../base/contract/config.ts';
+import type { AttemptRecord } from '../../../base/contract/forwarding.ts';
+import type { CacheLifetime, Outcome, Services } from '../../../base/contract/services.ts';
+import type { ResponseEvent, StageContext } from '../../../base/contract/stage.ts';
+import {
+  definitionOf,
+  newUsageReading,
+  readOtherUsage,
+  type UsageReader,
+  type UsageReading,
+} from '../../protocols/index.ts';
+import {
+  billFor,
+  type Charged,
+  chargeFor,
+  chargeUnknown,
+  createUsageAnomalies,
+  emptyBill,
+  type Possible,
+  possibleFor,
+  reportsUsage,
+} from '../prices/charge.ts';
+import { costOf, NO_TOKENS, servedAsRequested } from '../prices/prices.ts';
+import { attemptPrices, inputCost, withAttempts } from './attempts.ts';
+import { type Ending, endingOf, settleUnknown } from './ending.ts';
+import { moreToReserve, type ReservationWatch, watchReservation } from './reservation-watch.ts';
+
+/** Facts that determine the cost of a finished request. */
+export const METERING_FACTS = {
+  reads: [
+    'request.protocol',
+    'request.model',
+    'principal.email',
+    'route.upstream',
+    'request.received_at',
+    'request.input_tokens_estimate',
+    'request.cache.ttl',
+  ],
+  reads_if_set: [
+    'request.input_tokens_max',
+    'request.context_window',
+    'request.choices',
+    'request.service_tier',
+    'request.speed',
+    'request.inference_geo',
+    'request.other_models',
+    'request.max_tokens',
+    'cache.requested_ttl',
+    'cache.effective_ttl',
+    'cache.downgraded',
+    'route.protocol',
+    'spend.most_tokens',
+    'route.per_request_nano_usd',
+    'spend.reserved_nano_usd',
+    'spend.most_nano_usd',
+    'upstream.attempts',
+    'upstream.status',
+    'outcome.aborted',
+    'outcome.drained',
+    'outcome.unread',
+    'error.code',
+  ],
+} as const;
+
+type MeterContext = StageContext<
+  (typeof METERING_FACTS)['reads'][number],
+  (typeof METERING_FACTS)['reads_if_set'][number],
+  never
+>;
+
+/** State of one response between its events. */
+export interface Metering {
+  readonly reading: UsageReading;
+  readonly read: UsageReader;
+  /** Absent if the worst case is reserved, or nothing. */
+  readonly watch: ReservationWatch | undefined;
+}
+
+type MeteringServices = Pick<Services, 'config' | 'ledger' | 'log' | 'models'>;
+type MayBeBilled = (attempt: AttemptRecord) => boolean;
+
+/** The charge of a request: usage, cost in nano-USD, provenance. */
+export interface Charge extends Pick<Outcome, 'provenance' | 'possibly_billed_nano_usd'> {
+  readonly usage: Charged['usage'];
+  readonly cost: number;
+  readonly billed?: Charged['billed'];
+}
+
+/** The model and its price at the upstream when the request arrived. */
+function pricedModel(ctx: MeterContext, { models }: MeteringServices) {
+  const model = models.charged(ctx.get('request.model'))!;
+  // The route may name an upstream that was never attempted.
+  const upstream = ctx.attempts.at(-1)?.upstream ?? ctx.get('route.upstream');
+  const route = { upstream, at: ctx.get('request.received_at') };
+  return { model, route, price: models.price(model, route) };
+}
+
+/** Estimates and bounds from the request itself. */
+function expected(ctx: MeterContext, { context_window: own, max_output_tokens }: ModelConfig) {
+  const context_window = Math.max(own, ctx.get('request.context_window') ?? 0);
+  const estimate = ctx.get('request.input_tokens_estimate');
+  return {
+    input_estimate: Math.min(estimate, context_window),
+    input_most: Math.min(ctx.get('request.input_tokens_max') ?? estimate, context_window),
+    output_max: (ctx.get('request.max_tokens') ?? max_output_tokens) * (ctx.get('request.choices') ?? 1),
+    cache_asked: (ctx.get('cache.downgraded') === true ? '5m' : ctx.get('request.cache.ttl')) as CacheLifetime,
+    asked: servedAsRequested((path) => ctx.get(path)),
+  };
+}
+
+/** The usage reader of the route's protocol; non-model APIs share one format. */
+function readerOf(ctx: MeterContext): UsageReader {
+  return isOther(ctx) ? readOtherUsage : definitionOf(ctx.get('route.protocol')).readUsage;
+}
+
+function isOther(ctx: MeterContext): boolean {
+  return ctx.get('request.protocol') === 'none';
+}
+
+/** Starts metering a response. A reservation below the worst case is watched for top-ups. */
+function startMetering(ctx: MeterContext, services: MeteringServices): Metering {
+  const metering = { reading: newUsageReading(), read: readerOf(ctx) };
+  const reserved = ctx.get('spend.reserved_nano_usd');
+  const most = ctx.get('spend.most_nano_usd');
+  if (reserved === undefined || most === undefined || reserved >= most) return { ...metering, watch: undefined };
+  const { model, price } = pricedModel(ctx, services);
+  const { input_estimate, cache_asked, asked } = expected(ctx, model);
+  return { ...metering, watch: watchReservation({ reserved, most, price, input_estimate, cache_asked, asked }) };
+}
+
+/** The requested and the effective prompt cache lifetime; empty without caching. */
+function cacheLifetimes(ctx: MeterContext): Pick<Outcome, 'cache_requested_ttl' | 'cache_effective_ttl'> {
+  const requested = ctx.get('cache.requested_ttl') ?? 'none';
+  if (requested === 'none') return {};
+  return { cache_requested_ttl: requested, cache_effective_ttl: ctx.get('cache.effective_ttl') ?? requested };
+}
+
+function outcomeOf(ctx: MeterContext, charge: Charge): Outcome {
+  const { usage, provenance, cost, billed, possibly_billed_nano_usd = 0 } = charge;
+  const { server_tools, audio: _, ...tokens } = usage;
+  return {
+    status: ctx.get('upstream.status') ?? null,
+    aborted: ctx.get('outcome.aborted') ?? false,
+    tokens,
+    cost_nano_usd: cost,
+    provenance,
+    ...(server_tools && { server_tools }),
+    ...(billed && { billed }),
+    ...(possibly_billed_nano_usd > 0 && { possibly_billed_nano_usd }),
+    ...cacheLifetimes(ctx),
+  };
+}
+
+/** The last attempt, if it failed and the client did not end it. */
+function lastFailed(ctx: MeterContext): AttemptRecord | undefined {
+  const last = ctx.attempts.at(-1);
+  return last === undefined || last.outcome === 'answered' || last.outcome === 'gone' ? undefined : last;
+}
+
+/**
+ * The usage read of the last attempt. After several failures the client may have received the response of an earlier one.
+ */
+function readOfLast(ctx: MeterContext, metering: Metering | undefined): UsageReading | undefined {
+  const is_of_another = lastFailed(ctx) !== undefined && ctx.attempts.length > 1 && ctx.get('error.code') === undefined;
+  return is_of_another ? undefined : metering?.reading;
+}
+
+function classifyEnding(
+  ctx: MeterContext,
+  metering: Metering | undefined,
+  reading: UsageReading,
+  mayBeBilled: MayBeBilled,
+): Ending {
+  const failed = lastFailed(ctx);
+  const is_error_alone = reading.failed && !reading.seen && reading.deltas === 0;
+  if (failed !== undefined && (is_error_alone || readOfLast(ctx, metering) === undefined)) {
+    return mayBeBilled(failed) ? 'failed' : 'refused';
+  }
+  if (ctx.attempts.at(-1)?.certainty === 'not_sent') return 'refused';
+  // Events of non-model APIs need no end event.
+  const heard = isOther(ctx) ? { ...reading, streamed: false } : reading;
+  return endingOf(heard, {
+    status: ctx.get('upstream.status'),
+    aborted: ctx.get('outcome.aborted') ?? false,
+    drained: ctx.get('outcome.drained') ?? false,
+    error: ctx.get('error.code'),
+    heard: metering !== undefined,
+    unread: ctx.get('outcome.unread') ?? false,
+    relayed_bytes: ctx.relayed_bytes,
+  });
+}
+
+/** Creates the function that charges requests; logs a missing price once per model and tool. */
+function createCharger(services: MeteringServices, mayBeBilled: MayBeBilled) {
+  const { config, ledger, log, models } = services;
+  const recordAnomalies = createUsageAnomalies(log);
+  const worst_case = config.spend_limits?.reserve === 'worst_case';
+
+  /** The typical cost, known for requests with one choice. */
+  function usualCost(ctx: MeterContext): number | undefined {
+    if (worst_case || (ctx.get('request.choices') ?? 1) !== 1) return undefined;
+    return ledger.typicalCost(ctx.get('principal.email'), ctx.get('request.model'));
+  }
+
+  return (ctx: MeterContext, metering: Metering | undefined): Charge => {
+    const reading = readOfLast(ctx, metering) ?? newUsageReading();
+    const { model, route, price } = pricedModel(ctx, services);
+    const ending = classifyEnding(ctx, metering, reading, mayBeBilled);
+    const bounds = expected(ctx, model);
+    if (ending !== 'refused' && isOther(ctx) && !reportsUsage(reading, model.id)) {
+      const { input_estimate: input, output_max: output } = bounds;
+      const most = ctx.get('spend.most_nano_usd') ?? costOf(price, { ...NO_TOKENS, input, output });
+      const per_request = ctx.get('route.per_request_nano_usd');
+      return chargeUnknown(ending, { model: model.id, per_request, most, counts_possible: worst_case });
+    }
+    const bill = billFor(reading, {
+      ...bounds,
+      // After a disconnect, the request pays at least for its input.
+      ...(ending === 'left' && { input_estimate: bounds.input_most }),
+      ending,
+      aborted: ctx.get('outcome.aborted') ?? false,
+      relayed_bytes: ctx.relayed_bytes,
+      fees: price.server_tools_pico,
+    });
+    const charged = chargeFor(bill.is_empty ? newUsageReading() : reading, bill, {
+      ...{ models, model, route, asked: bounds.asked, cache_asked: bounds.cache_asked },
+      others: (ctx.get('request.other_models') ?? []).flatMap((id) => models.find(id) ?? []),
+      possible: possibleFor(
+        ctx.get('spend.most_tokens') as Possible | undefined,
+        model,
+        // Output of non-model APIs, such as images, has no characters to estimate tokens from.
+        isOther(ctx) ? 0 : reading.chars,
+      ),
+    });
+    const { usage, billed } = charged;
+    const provenance = { ...bill.provenance, ...recordAnomalies(ctx, reading, charged, price) };
+    const most_reserved = ctx.get('spend.most_nano_usd') ?? ctx.get('spend.reserved_nano_usd');
+    // An estimate never exceeds the worst case computed before forwarding.
+    const is_known = bill.provenance.cost === 'upstream' && charged.impossible.length === 0;
+    const cost = is_known ? charged.cost : Math.min(charged.cost, most_reserved ?? charged.cost);
+    if (ending === 'known' || ending === 'refused') return { usage, provenance, billed, cost };
+    const { input_estimate: input, output_max: output } = bounds;
+    const most = most_reserved ?? Math.max(cost, costOf(price, { ...NO_TOKENS, input, output }));
+    // Without any response, only the input counts as processed.
+    const is_unanswered = lastFailed(ctx) !== undefined && !reading.seen && reading.deltas === 0;
+    const bound = is_unanswered ? { most: inputCost(ctx, models, route.upstream), usual: undefined } : undefined;
+    const known = { known: cost, most, usual: usualCost(ctx), counts_possible: worst_case, ...bound };
+    const { by, cost_nano_usd, possibly_billed_nano_usd } = settleUnknown(ending, known);
+    const known_by = by === undefined ? provenance : { ...provenance, cost: by };
+    return { usage, provenance: known_by, billed, cost: cost_nano_usd, possibly_billed_nano_usd };
+  };
+}
+
+/**
+ * Creates the metering of requests.
+ * @param mayBeBilled whether the upstream may bill a failed attempt
+ */
+export function createMetering(services: MeteringServices, charge: 'full' | 'nothing', mayBeBilled: MayBeBilled) {
+  const charged = createCharger(services, mayBeBilled);
+  const isBilled = charge === 'full' ? mayBeBilled : () => false;
+  return {
+    /** The state of a response before its first event. */
+    start: (ctx: MeterContext): Metering => startMetering(ctx, services),
+    /** Reads a response event. @returns the new amount to reserve in nano-USD, if it increased. */
+    read({ reading, read, watch }: Metering, event: ResponseEvent): number | undefined {
+      reading.chars += event.large?.bytes ?? event.data.length;
+      read(reading, event);
+      return watch && moreToReserve(watch, reading);
+    },
+    /** The charge and the outcome of a finished request. */
+    settle(ctx: MeterContext, metering: Metering | undefined): readonly [Charge, Outcome] {
+      const result: Charge = charge === 'nothing' ? { ...emptyBill(), cost: 0 } : charged(ctx, metering);
+      const outcome = withAttempts(outcomeOf(ctx, result), ctx.attempts, attemptPrices(ctx, services, isBilled));
+      return [result, outcome];
+    },
+  };
+}

@@ -1,0 +1,77 @@
+import { rulesOf } from '../translation/rule.ts';
+
+const { asked, unasked, answered, unanswered } = rulesOf('chat');
+
+/** What is lost or changed on the way from or to this protocol. */
+export const CHAT_RULES = {
+  ...asked.refused({
+    functions: [
+      'functions, function_call',
+      'their successors are tools and tool_choice. Use those, or a model whose upstream speaks this protocol.',
+    ],
+    several_choices: [
+      'n above 1',
+      'the upstream returns one response per request. Send the request several times instead.',
+    ],
+  }),
+  ...asked.changed({
+    function_message: [
+      'messages of role function, function_call of an assistant message',
+      'They become results and calls of tools.',
+    ],
+  }),
+  ...asked.dropped({
+    logit_bias: ['logit_bias', 'It names tokens of one model by number.'],
+    prediction: ['prediction', 'It would only speed up the response.'],
+    moderation: ['moderation', 'The response has no results of moderation.'],
+    message_name: ['name of a message', 'Messages of one role are not grouped by names.'],
+  }),
+  ...unasked.changed({
+    result_texts: [
+      'several texts in one result of a tool',
+      'They become one text, line by line: many upstreams accept no other form.',
+    ],
+    result_attachments: [
+      'images and documents in results of tools',
+      'Results are text there: images and documents go into a user message right after them.',
+    ],
+    part_order: [
+      'text or reasoning after a call in one turn of the assistant',
+      'A message has its reasoning, then its text, then its calls.',
+    ],
+    many_stops: [
+      'more than four stop sequences',
+      'The upstream gets the first four, and the gateway cuts the text at the others.',
+    ],
+  }),
+  ...unasked.refused({
+    document_url: [
+      'documents by URL',
+      'the protocol of the upstream has no documents by URL. Send the bytes of the document.',
+    ],
+  }),
+  ...unasked.dropped({
+    unstored_metadata: [
+      'metadata without store: true',
+      'Upstreams of this protocol accept metadata only with store: true.',
+    ],
+    reasoning_display: ['thinking.display, reasoning.summary', 'The protocol has no parameter for it.'],
+  }),
+  ...answered.dropped({
+    extra_choice: ['choices after the first', 'A translated response has one choice.'],
+    answer_extras: [
+      'annotations, audio, images, citations and logprobs of an answer, and numbers and flags beside its text',
+      'Text, reasoning and calls pass, with the state that the upstream expects back; the rest is left out.',
+    ],
+    large_state: [
+      'state of a message and its calls above a million characters',
+      'The upstream does not get it back; the texts pass.',
+    ],
+  }),
+  ...unanswered.dropped({
+    reasoning_proof: [
+      'signatures and encrypted content of reasoning',
+      'The protocol has no field for them; the text of the reasoning passes.',
+    ],
+  }),
+};

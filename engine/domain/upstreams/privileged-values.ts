@@ -1,0 +1,235 @@
+import type { GatewayConfig, ModelConfig, UpstreamConfig } from '../../base/contract/config.ts';
+import { type ErrorDetails, StageError } from '../../base/contract/errors.ts';
+import type { EffectivePrice, ModelCaller, ModelCatalog, Served } from '../../base/contract/services.ts';
+import {
+  fieldRule,
+  PRIVILEGED_NAMES,
+  type PrivilegedChoice,
+  type PrivilegedValue,
+  parameterRule,
+  ruleNamed,
+} from '../protocols/index.ts';
+import { modelNotFound } from './models.ts';
+
+/** A request whose route is known, as far as its privileged fields need it. */
+export interface DecidedRequest {
+  readonly caller: ModelCaller;
+  readonly model: ModelConfig;
+  readonly called: string;
+  readonly upstream: UpstreamConfig;
+  /** Milliseconds since the epoch, for the prices in force. */
+  readonly at: number;
+  /** Whether the upstream is one of those that serve another model for this caller. */
+  readonly servesThere: (model: ModelConfig) => boolean;
+}
+
+/** Checks the privileged fields of requests and returns the identifiers of all models that they name beside `model`. */
+export type PrivilegedCheck = (
+  choices: Readonly<Record<string, PrivilegedChoice>>,
+  request: DecidedRequest,
+) => string[];
+
+/** Where prices by service tier, speed and region stand in the pricing of a model. */
+const PRICED: Readonly<Record<string, { readonly key: keyof Served; readonly pricing: string }>> = {
+  service_tier: { key: 'service_tier', pricing: 'service_tiers' },
+  speed: { key: 'speed', pricing: 'speeds' },
+  inference_geo: { key: 'inference_geo', pricing: 'inference_geos' },
+};
+
+/** Where the prices of audio stand in the pricing of a model, by the field and value that ask for it. */
+const AUDIO_PRICES: Readonly<Record<string, 'audio_input' | 'audio_output'>> = {
+  'input_audio audio': 'audio_input',
+  'modalities audio': 'audio_output',
+};
+
+/** Values that an error message repeats: words, and never a text. */
+const PLAIN_WORD = /^[\w.-]{1,40}$/;
+
+/** Where APIs and routers are known to look for models; elsewhere a request may repeat the name of its own. */
+const KNOWN_PLACE = new RegExp(`^(?:tools|mcp_servers|messages|input|${PRIVILEGED_NAMES.join('|')})\\b`, 'i');
+
+interface Allowed {
+  readonly fields: ReadonlySet<string>;
+  /** The models of the catalogue by what the upstream calls them. */
+  readonly names: ReadonlyMap<string, readonly ModelConfig[]>;
+}
+
+/** Names that look like those of models: not every word that may be an alias, such as `auto`. */
+const TELLING_NAME = /[\d/:@.-]/;
+
+/** Makes the function that tells the name of a model, as the gateway or any upstream calls it, from other texts. */
+export function modelNames(models: Pick<ModelCatalog, 'all'>): (text: string) => boolean {
+  let of: readonly ModelConfig[] | undefined;
+  let names: ReadonlySet<string> = new Set();
+  let longest = 0;
+  return (text) => {
+    if (of !== models.all) {
+      of = models.all;
+      const all = of.flatMap(({ id, aliases, group_aliases, upstream_ids }) => [
+        ...[id, ...aliases, ...Object.values(upstream_ids)],
+        ...group_aliases.map(({ name }) => name),
+      ]);
+      names = new Set(all.filter((name) => TELLING_NAME.test(name)));
+      longest = Math.max(0, ...[...names].map((name) => name.length));
+    }
+    return text.length <= longest && names.has(text);
+  };
+}
+
+/**
+ * The names by which requests of a configuration can ask for a tier, a speed or a region. Anything else that stands there is
+ * refused, and could be a piece of a prompt: it becomes no fact.
+ */
+export function servedNames({ models, prices }: GatewayConfig): ReadonlySet<string> {
+  const pricings = [...models, ...(prices?.rows ?? [])].map(({ pricing }) => pricing);
+  const priced = [...pricings, prices?.unknown_model].flatMap((pricing) =>
+    [pricing?.service_tiers, pricing?.speeds, pricing?.inference_geos].flatMap((by_name) => Object.keys(by_name ?? {})),
+  );
+  const harmless = Object.keys(PRICED).flatMap((name) => fieldRule(name, true)?.harmless ?? []);
+  return new Set([...priced, ...harmless]);
+}
+
+/** Prepares the check of privileged fields for the upstreams of a configuration. Raises model_not_found and invalid_request. */
+export function createPrivilegedCheck(
+  { upstreams, models: all }: GatewayConfig,
+  models: ModelCatalog,
+): PrivilegedCheck {
+  const allowed = new Map(
+    upstreams.map(({ name, allow_fields = [] }): [string, Allowed] => [
+      name,
+      { fields: new Set(allow_fields), names: Map.groupBy(all, ({ id, upstream_ids }) => upstream_ids[name] ?? id) },
+    ]),
+  );
+  return (choices, request) => {
+    const { fields, names } = allowed.get(request.upstream.name)!;
+    const others = new Set<string>();
+    const priced: PrivilegedValue[] = [];
+    for (const param in choices) {
+      const { field, value: said } = choices[param]!;
+      const value: PrivilegedValue = { param, rule: ruleNamed(field), ...(said !== undefined && { value: said }) };
+      const is_allowed = fields.has(settingFor(param));
+      if (value.rule.rule === 'check') {
+        for (const { id } of modelsNamed(value, is_allowed, names, request, models)) others.add(id);
+      } else if (is_allowed || fields.has(value.rule.name)) continue;
+      else if (value.rule.rule === 'price') priced.push(value);
+      else throw refusedField(value, request.upstream);
+    }
+    for (const value of priced) checkPriced(value, new Set([request.model.id, ...others]), request, models);
+    return [...others];
+  };
+}
+
+/**
+ * Raises invalid_request for a query parameter that decides something: bodies are where models, prices and accounts are
+ * checked, and some upstreams take them from the query as well.
+ */
+export function refusePrivilegedQuery(url: string, { name, allow_fields = [] }: UpstreamConfig): void {
+  for (const key of parameterNames(url)) {
+    const rule = parameterRule(key);
+    if (rule === undefined || rule.rule === 'pass' || allow_fields.includes(rule.name)) continue;
+    const why = `the query parameter decides ${rule.meaning}, and callers may not choose that in a query at the upstream "${name}"`;
+    throw refusal(rule.name, `${why}. Leave it out of the query`, { upstream: name });
+  }
+}
+
+/** How often a query is decoded on its way, at most: servers behind proxies read what these have decoded. */
+const DECODINGS_MAX = 3;
+
+/** The names of all parameters that a server may find in a query. */
+function* parameterNames(url: string): Generator<string> {
+  const start = url.indexOf('?');
+  if (start < 0) return;
+  let query = url.slice(start + 1);
+  for (let decodings = 0; decodings <= DECODINGS_MAX; decodings++) {
+    for (const parameter of query.split(/[&;?#]/)) {
+      const [name] = new URLSearchParams(`${parameter.split('=', 1)[0]}=`).keys();
+      if (name !== undefined && name !== '') yield name;
+    }
+    const decoded = query.replace(/(?:%[\da-f]{2})+|%u[\da-f]{4}/gi, decodeEscapes);
+    if (decoded === query) return;
+    query = decoded;
+  }
+}
+
+/** Escapes of URLs, and those of scripts that some servers take as well (%u006d). */
+function decodeEscapes(escapes: string): string {
+  if (/^%u/i.test(escapes)) return String.fromCharCode(Number.parseInt(escapes.slice(2), 16));
+  return Buffer.from(escapes.replaceAll('%', ''), 'hex').toString('utf8');
+}
+
+/** How `allow_fields` writes a place: for all places of a list, and all lines of a file. */
+function settingFor(param: string): string {
+  return param.replace(/^file line \d+: /, 'lines[].').replaceAll(/\[\d+\]/g, '[]');
+}
+
+/** The models of the catalogue that a name can stand for at the upstream; none where it is allowed though unknown. */
+function modelsNamed(
+  { param, rule, value }: PrivilegedValue,
+  is_allowed: boolean,
+  names: Allowed['names'],
+  { caller, model, called, upstream, servesThere }: DecidedRequest,
+  models: ModelCatalog,
+): readonly ModelConfig[] {
+  if (value === undefined) {
+    if (is_allowed) return [];
+    throw refusal(
+      param,
+      `must name its models, each as a string or as an object with \`model\`; it stands for ${rule.meaning}`,
+    );
+  }
+  if (value === called && !KNOWN_PLACE.test(param)) return [];
+  const known = names.get(value) ?? [models.find(value, caller.groups)].filter((found) => found !== undefined);
+  if (known.length === 0 && (is_allowed || rule.name === '*')) return [];
+  const usable = known.filter((found) => models.refusal(caller, found) === undefined);
+  if (usable.length === 0) {
+    const refusal = known[0] && models.refusal(caller, known[0]);
+    throw modelNotFound(value, refusal ?? { by: 'unknown', upstream: upstream.name, field: settingFor(param) }, param);
+  }
+  const served = usable.filter((found) => found.id === model.id || servesThere(found));
+  if (rule.name === '*') return served;
+  if (served.length === 0) throw modelNotFound(value, { by: 'upstream', upstream: upstream.name }, param);
+  const there = served[0]!.upstream_ids[upstream.name] ?? served[0]!.id;
+  if (there !== value) {
+    const why = `is sent as it is, and the upstream "${upstream.name}" calls this model "${there}"`;
+    throw refusal(param, `${why}. Write that name`, { upstream: upstream.name });
+  }
+  return served;
+}
+
+function checkPriced(
+  { param, rule, value }: PrivilegedValue,
+  ids: ReadonlySet<string>,
+  { upstream, at }: DecidedRequest,
+  models: ModelCatalog,
+): void {
+  const priced = PRICED[rule.name];
+  const audio = AUDIO_PRICES[`${rule.name} ${value}`];
+  for (const id of ids) {
+    const price: EffectivePrice = models.price(models.charged(id)!, { upstream: upstream.name, at });
+    if (priced !== undefined && value !== undefined && price.served?.names[priced.key].includes(value)) continue;
+    if (audio !== undefined && price.pico[audio] !== undefined) continue;
+    const said = value !== undefined && PLAIN_WORD.test(value) ? `"${value}"` : 'what it says';
+    const name = value !== undefined && PLAIN_WORD.test(value) ? value : 'NAME';
+    const remedy =
+      audio !== undefined
+        ? `give it one: \`${audio}\` in the pricing of the model`
+        : priced === undefined
+          ? `add "${rule.name}" to \`allow_fields\` of the upstream`
+          : `give it one: \`${priced.pricing}.${name}\` in the pricing of the model`;
+    const why = `${said} has no price for the model "${id}" at the upstream "${upstream.name}"`;
+    throw refusal(param, `${why}. Leave it out, or have an administrator ${remedy}`, {
+      upstream: upstream.name,
+      model: id,
+    });
+  }
+}
+
+function refusedField({ param, rule }: PrivilegedValue, { name }: UpstreamConfig): StageError {
+  const why = `decides ${rule.meaning}, and callers may not choose that at the upstream "${name}"`;
+  const remedy = `Leave it out, or have an administrator add "${rule.name}" to \`allow_fields\` of the upstream`;
+  return refusal(param, `${why}. ${remedy}`, { upstream: name });
+}
+
+function refusal(param: string, message: string, details: ErrorDetails = {}): StageError {
+  return new StageError('invalid_request', `${param}: ${message}.`, { details: { param, ...details } });
+}

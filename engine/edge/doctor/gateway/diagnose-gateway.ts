@@ -1,0 +1,264 @@
+import tls from 'node:tls';
+import { type CheckOutcome, failed, ok, skipped, warning } from '../../../base/contract/checks.ts';
+import { isLoopbackUrl, urlProblem } from '../../../base/kit/net/addresses.ts';
+import { readCertificates } from '../../../base/kit/net/certificates.ts';
+import { proxyRouteTo } from '../../../base/kit/net/proxy-route.ts';
+import { printableLine } from '../../../base/kit/text/printable.ts';
+import { CLIENTS } from '../../client-files/clients.ts';
+import { type Answer, describeJson, errorText, nonApiResponse, readAnswer, shortText } from '../../selfcheck/answer.ts';
+import { createGatewayClient, type GatewayClient, noResponse } from '../../selfcheck/ask.ts';
+import { withoutSecrets } from '../../selfcheck/without-secrets.ts';
+import type { Connection, Diagnosis, Workstation } from '../workstation.ts';
+import {
+  evaluateClock,
+  evaluateWindow,
+  findModel,
+  type ListedModel,
+  missingModel,
+  readModels,
+  refusedToken,
+  requestedModel,
+  tokenTextProblem,
+} from './evaluations.ts';
+
+const LIST = '/v1/models?limit=1000';
+/** How long the Messages client waits for the list. */
+const LIST_SECONDS = 3;
+/** For all requests with one token. */
+const TOTAL_SECONDS = 120;
+/** Stands for clients without a token to try; their requests have no credential. */
+const NO_TOKEN = '';
+
+/** Timeout of one request, in seconds: longer than clients wait, to tell a slow gateway from an unreachable one. */
+const SECONDS = 10;
+
+/** One gateway to diagnose from one workstation. */
+interface Inquiry {
+  readonly workstation: Workstation;
+  /** Without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  /** The clients that use it. */
+  readonly connections: readonly Connection[];
+  /** Timeout of one request. */
+  readonly seconds: number;
+}
+
+/** Titles of diagnoses, by the last part of their ids. */
+const TITLES = {
+  address: 'Address of the gateway',
+  models: 'List of models',
+  token: 'Token',
+  clock: 'Clock',
+  model: 'Model',
+  context_window: 'Context window',
+} as const;
+
+/** Makes a diagnosis of an outcome, with the clients' tokens masked. */
+function diagnose(
+  { root_url, connections }: Pick<Inquiry, 'root_url' | 'connections'>,
+  what: keyof typeof TITLES,
+  outcome: CheckOutcome,
+  more: { readonly of?: string } & Pick<Diagnosis, 'fixes'> = {},
+): Diagnosis {
+  const { of, ...fixes } = more;
+  const title = of === undefined ? TITLES[what] : `${TITLES[what]} of the ${of}`;
+  const tokens = connections.flatMap(({ token }) => (token === undefined ? [] : [token]));
+  return withoutSecrets({ id: `gateway.${what}`, title, where: root_url, ...outcome, ...fixes }, tokens);
+}
+
+/**
+ * Diagnoses the gateways of some clients, and the clients' tokens. Requests cost nothing. A token goes only to its own
+ * client's gateway, never over an untrusted connection. Never raises.
+ */
+export async function diagnoseGateway(
+  workstation: Workstation,
+  connections: readonly Connection[],
+  { seconds = SECONDS }: { readonly seconds?: number } = {},
+): Promise<Diagnosis[]> {
+  const alike = Map.groupBy(connections, ({ root_url }) => root_url.replace(/\/+$/, ''));
+  const diagnoses: Diagnosis[] = [];
+  for (const [root_url, own] of alike) {
+    const problem = urlProblem(root_url, 'base');
+    if (problem !== undefined) {
+      const outcome = failed(`not a gateway address: ${problem}`, 'write https://gateway.example.com');
+      diagnoses.push(diagnose({ root_url: withoutSecretParts(root_url), connections: own }, 'address', outcome));
+      continue;
+    }
+    const url = new URL(root_url);
+    const inquiry: Inquiry = { workstation, root_url: url.href.replace(/\/+$/, ''), connections: own, seconds };
+    // Clients send the token anyway, so the diagnosis does too.
+    if (url.protocol === 'http:' && !isLoopbackUrl(root_url)) {
+      const found = `${url.host} is used over http: anybody on the network path can read the token and all prompts`;
+      const remedy = `put TLS in front of the gateway, and give clients https://${url.hostname}`;
+      diagnoses.push(diagnose(inquiry, 'address', warning(found, remedy)));
+    }
+    diagnoses.push(...(await askGateway(inquiry)));
+  }
+  return diagnoses;
+}
+
+/** An invalid address may still contain a password. */
+function withoutSecretParts(text: string): string {
+  return printableLine(text.slice(0, 200))
+    .replace(/\/\/[^/]*@/, '//***@')
+    .replace(/[?#].*$/, '');
+}
+
+async function askGateway(inquiry: Inquiry): Promise<Diagnosis[]> {
+  const { workstation, root_url, seconds } = inquiry;
+  const by_token = Map.groupBy(inquiry.connections, ({ token }) => token ?? NO_TOKEN);
+  const diagnoses: Diagnosis[] = [];
+  for (const [token, connections] of by_token) {
+    const clients = [...new Set(connections.map(({ client }) => CLIENTS[client].title))];
+    const named = by_token.size === 1 ? {} : { of: clients.join(', ') };
+    const scope = { ...inquiry, connections };
+    const problem = token === NO_TOKEN ? undefined : tokenTextProblem(token);
+    if (problem !== undefined) {
+      diagnoses.push(diagnose(scope, 'token', problem, named));
+      continue;
+    }
+    const gateway = createGatewayClient({
+      root_url,
+      token,
+      header_prefixes: [...new Set(['vendor', workstation.names.messages.variable_prefix.toLowerCase()])],
+      seconds,
+      total_seconds: TOTAL_SECONDS,
+      proxyRouteTo: (url) => proxyRouteTo(url, workstation.env),
+      // Node.js 20 lacks getCACertificates.
+      ca: [...(tls.getCACertificates?.('default') ?? tls.rootCertificates), ...connections.flatMap(authoritiesIn)],
+    });
+    try {
+      const with_clock = diagnoses.every(({ id }) => id !== 'gateway.clock');
+      const result = await askWithToken(scope, gateway, { token, named, with_clock });
+      diagnoses.push(...result.diagnoses);
+      if (!result.goes_on) break;
+    } finally {
+      gateway.close();
+    }
+  }
+  return diagnoses;
+}
+
+/** The extra CA certificates of a client. A file that cannot be read adds none, as in the client. */
+function authoritiesIn({ authorities = [] }: Connection): string[] {
+  return authorities.flatMap((file) => {
+    try {
+      return readCertificates(file);
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** The outcome of the model list request with one token. */
+interface TokenDiagnosis {
+  readonly diagnoses: readonly Diagnosis[];
+  /** Whether requests with other tokens can still succeed. */
+  readonly goes_on: boolean;
+}
+
+async function askWithToken(
+  inquiry: Inquiry,
+  gateway: GatewayClient,
+  {
+    token,
+    named,
+    with_clock,
+  }: { readonly token: string; readonly named: { readonly of?: string }; readonly with_clock: boolean },
+): Promise<TokenDiagnosis> {
+  const { workstation, root_url, seconds, connections } = inquiry;
+  const asked_at = workstation.now();
+  let answer: Answer;
+  try {
+    answer = await readAnswer(await gateway.ask({ path: LIST, ...(token === NO_TOKEN ? { token: null } : {}) }));
+  } catch (error) {
+    return { diagnoses: [diagnose(inquiry, 'models', noResponse(error, root_url, seconds))], goes_on: false };
+  }
+  const models = readModels(answer);
+  const diagnoses = [diagnose(inquiry, 'models', evaluateList(answer, models, connections), named)];
+  const clock = evaluateClock(answer.headers, asked_at + answer.head_ms / 2);
+  if (with_clock && clock !== undefined) diagnoses.push(diagnose(inquiry, 'clock', clock));
+  const is_json = nonApiResponse(answer) === undefined;
+  if (is_json && (answer.status === 401 || answer.status === 403) && token !== NO_TOKEN) {
+    const refused = refusedToken(answer, { token, root_url, now: workstation.now() });
+    diagnoses.push(diagnose(inquiry, 'token', refused, named));
+  }
+  if (models === undefined || token === NO_TOKEN) return { diagnoses, goes_on: is_json };
+  diagnoses.push(diagnose(inquiry, 'token', await evaluateToken(gateway, models), named));
+  for (const connection of connections.flatMap(eachModel)) {
+    diagnoses.push(...(await evaluateModel(inquiry, gateway, connection, models)));
+  }
+  return { diagnoses, goes_on: true };
+}
+
+function evaluateList(
+  answer: Answer,
+  models: readonly ListedModel[] | undefined,
+  connections: readonly Connection[],
+): CheckOutcome {
+  const { status, total_ms } = answer;
+  const foreign = nonApiResponse(answer);
+  if (foreign !== undefined) return failed(`expected JSON, got ${foreign.found}`, foreign.remedy);
+  if (models === undefined && status !== 401 && status !== 403) return evaluateMissingList(answer);
+  const took = total_ms < 1000 ? `${Math.round(total_ms)} ms` : `${(total_ms / 1000).toFixed(1)} seconds`;
+  if (total_ms <= LIST_SECONDS * 1000)
+    return ok(models === undefined ? `rejected in JSON within ${took}` : `${models.length} models within ${took}`);
+  const found = `the model list took ${took}; the Messages client gives up after ${LIST_SECONDS} seconds and silently finds no models`;
+  const remedy =
+    'find what is slow: the network (VPN, proxy), or the gateway, which should not query its upstreams for every list';
+  // A client with a configured model needs no list.
+  const hits = connections.some(({ client, model }) => client === 'messages' && model === undefined);
+  return hits ? failed(found, remedy) : warning(found, remedy);
+}
+
+function evaluateMissingList({ status, json }: Answer): CheckOutcome {
+  const reason = errorText(json) ?? describeJson(json);
+  if (status === 404 || status === 405 || status === 501) {
+    return warning(
+      `no model list at this address (status ${status}: ${reason})`,
+      'use the root address of the gateway, without /v1 or another path. If the gateway has no list, configure the model in each client',
+    );
+  }
+  if (status === 429 || status === 503)
+    return warning(`the gateway is overloaded (status ${status}: ${reason})`, 'try again in a minute');
+  return failed(
+    `expected a model list, got status ${status}: ${reason}`,
+    status >= 500 ? 'see the log of the gateway' : 'check that this is the address of a model gateway',
+  );
+}
+
+/** Whether the gateway accepted the token. A list that is public proves nothing. */
+async function evaluateToken(gateway: GatewayClient, models: readonly ListedModel[]): Promise<CheckOutcome> {
+  const open = await gateway.ask({ path: LIST, token: null }).then(readAnswer, () => undefined);
+  return open !== undefined && readModels(open) !== undefined
+    ? skipped('the model list is public, so it does not show whether the token is valid')
+    : ok(`accepted; ${models.length} ${models.length === 1 ? 'model' : 'models'} available`);
+}
+
+/** A connection for each model of a client. Only the main model has a configured context window. */
+function eachModel(connection: Connection): Connection[] {
+  const { more_models = [], fixWindow: _, ...others } = connection;
+  return [connection, ...more_models.map((model) => ({ ...others, model, context_window: undefined }))];
+}
+
+async function evaluateModel(
+  inquiry: Inquiry,
+  gateway: GatewayClient,
+  connection: Connection,
+  models: readonly ListedModel[],
+): Promise<Diagnosis[]> {
+  const model = requestedModel(connection);
+  if (model === undefined || model === '') return [];
+  const of = { of: CLIENTS[connection.client].title };
+  const listed = findModel(models, model);
+  if (listed === undefined) {
+    const path = `/v1/models/${encodeURIComponent(model)}`;
+    const answer = await gateway.ask({ path }).then(readAnswer, () => undefined);
+    return [diagnose(inquiry, 'model', missingModel(model, models, answer), of)];
+  }
+  const found = diagnose(inquiry, 'model', ok(`the gateway serves ${shortText(listed.id, 80)} to this token`), of);
+  const window = evaluateWindow(connection, listed);
+  if (window === undefined) return [found];
+  const { fixes } = window.verdict === 'ok' ? {} : (connection.fixWindow?.(listed.context_window!) ?? {});
+  return [found, diagnose(inquiry, 'context_window', window, { ...of, ...(fixes !== undefined && { fixes }) })];
+}

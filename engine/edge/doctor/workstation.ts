@@ -1,0 +1,115 @@
+import { statSync } from 'node:fs';
+import type { CheckOutcome } from '../../base/contract/checks.ts';
+import { findProgram } from '../../base/kit/process/find-program.ts';
+import type { ClientKind } from '../client-files/clients.ts';
+import type { KeyHelper } from '../client-files/key-helper.ts';
+import type { ClientNames } from '../client-files/names.ts';
+import { readUserFile } from '../client-files/user-file.ts';
+
+/** A developer's machine, as checks see it. Tests provide a fake. */
+export interface Workstation {
+  readonly env: NodeJS.ProcessEnv;
+  readonly platform: NodeJS.Platform;
+  /** Working directory of the clients: some also read project files. */
+  readonly folder: string;
+  /** Names of the clients' files and variables. */
+  readonly names: ClientNames;
+  /** The profile file with these names; `undefined` for the default ones. */
+  readonly profile?: string | undefined;
+  /** The text of a user's file; `undefined` if it does not exist. Raises StartError for anything but a text file. */
+  read(path: string): string | undefined;
+  /** Permission bits of a file; `undefined` if it does not exist, and on Windows, where they mean nothing. */
+  rights(path: string): number | undefined;
+  /** The path of a program on the PATH. */
+  find(program: string): string | undefined;
+  /** Milliseconds since the epoch. */
+  now(): number;
+}
+
+/** The workstation that this process runs on. */
+export function openWorkstation(env: NodeJS.ProcessEnv, names: ClientNames): Workstation {
+  const { platform } = process;
+  return {
+    env,
+    platform,
+    folder: process.cwd(),
+    names,
+    read: readUserFile,
+    rights: (path) => (platform === 'win32' ? undefined : modeOf(path)),
+    find: (program) => findProgram(program, env, platform),
+    now: () => Date.now(),
+  };
+}
+
+function modeOf(path: string): number | undefined {
+  try {
+    return statSync(path).mode & 0o777;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A change that fixes a file. Several fixes of one file apply in order, each to the result of the previous one. */
+export interface Fix {
+  readonly path: string;
+  /**
+   * The fixed text; a missing file counts as empty. Returns `before` where only the permissions are wrong.
+   * Raises BrokenFile for a text that it cannot change.
+   */
+  change(before: string): string;
+  /** Whether the file contains a credential, so that only its owner may read it. */
+  readonly secret: boolean;
+  /** Secrets to mask when the change is shown, besides values that their keys mark as credentials. */
+  readonly hides?: readonly string[];
+}
+
+/** The result of one check of a workstation or a gateway host. */
+export interface Diagnosis extends CheckOutcome {
+  /** Stays the same in all versions: lower-case words with dots between them, such as `build_cli.env_key`. */
+  readonly id: string;
+  /** The subject of the check, in a few words. */
+  readonly title: string;
+  /** Where: a file with its line, as `positionOf` writes it, or a variable. */
+  readonly where?: string;
+  /** Only fixes that lose nothing of value. */
+  readonly fixes?: readonly Fix[];
+}
+
+/** How a client reaches its gateway, by its files and variables. */
+export interface Connection {
+  readonly client: ClientKind;
+  /** Without `/v1` and without a trailing slash. */
+  readonly root_url: string;
+  /** Whether a project file names the gateway. It is untrusted: remedies contain no command with this address. */
+  readonly is_of_folder?: boolean;
+  /** The credential that the client would send; `undefined` if it has none, or obtains it in an unsupported way. */
+  readonly token: string | undefined;
+  /** Files with extra CA certificates that it trusts. */
+  readonly authorities?: readonly string[];
+  readonly model: string | undefined;
+  /** Other models that it requests, such as those of its tiers. */
+  readonly more_models?: readonly string[];
+  /** In tokens, as configured in the client. */
+  readonly context_window: number | undefined;
+  /** Fixes that set another window, in tokens; absent if no file of the user configures it. */
+  readonly fixWindow?: (tokens: number) => Pick<Diagnosis, 'fixes'>;
+  /** The command that the client runs for its credential. */
+  readonly helper?: HelperCommand;
+}
+
+/** A command that prints a credential, as configured in a client's files. */
+export interface HelperCommand {
+  /** A program with its arguments, or a line for the shell. */
+  readonly command: KeyHelper | { readonly line: string };
+  /** Position of its configuration. */
+  readonly where: string;
+}
+
+/** The diagnosis of one client. */
+export interface ClientDiagnosis {
+  readonly client: ClientKind;
+  /** Whether there is any sign of the client: a file, its program, or a variable. */
+  readonly is_there: boolean;
+  readonly diagnoses: readonly Diagnosis[];
+  readonly connection: Connection | undefined;
+}

@@ -1,0 +1,244 @@
+import assert from 'node:assert/strict';
+import { readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import { after, before, beforeEach, describe, test } from 'node:test';
+import type { CheckResult } from '../../../engine/base/contract/checks.ts';
+import { freePort } from '../../support/free-port.ts';
+import { bootGateway, type TestGateway, UPSTREAM_KEY } from '../../support/gateway.ts';
+import { answerJson, type ScriptedUpstream, startUpstream } from '../../support/model-provider/scripted-upstream.ts';
+import { ownPort } from '../../support/net/own-port.ts';
+import {
+  answersErrorPage,
+  answersOkToAll,
+  compressesDocuments,
+  only as onPath,
+  passesOn,
+  redirectsToLogin,
+  setsHeader,
+  showsLoginPage,
+} from '../../support/proxies/behaviours.ts';
+import { type Behaviour, type Proxy as FrontProxy, startProxy } from '../../support/proxies/proxy.ts';
+import { ahead_ms } from '../../support/suite-clock.ts';
+import { diagnoseAll, only } from './support.ts';
+
+let upstream: ScriptedUpstream;
+let gateway: TestGateway;
+let proxy: FrontProxy;
+let port: number;
+
+const models = { object: 'list', data: [] };
+
+before(async () => {
+  port = await freePort();
+  upstream = await startUpstream();
+  proxy = await startProxy(`http://127.0.0.1:${port}`, passesOn);
+  gateway = await bootGateway({
+    upstream_url: upstream.url,
+    config: {
+      server: { listen: `127.0.0.1:${port}`, public_url: proxy.url },
+      spend_limits: { spool_dir: 'spool' },
+    },
+  });
+});
+after(async () => {
+  await gateway?.close();
+  await proxy?.close();
+  await upstream?.close();
+});
+beforeEach(() => {
+  proxy.behaviour = passesOn;
+  upstream.script = answerJson(models);
+  upstream.requests.length = 0;
+  upstream.lists.length = 0;
+});
+
+/** Results with this gateway as it is; no result may hold a secret. */
+async function diagnose(more: Parameters<typeof diagnoseAll>[2] = {}, env = gateway.env): Promise<CheckResult[]> {
+  const results = await diagnoseAll(gateway.config_file, env, more);
+  const text = JSON.stringify(results);
+  for (const secret of [gateway.token, UPSTREAM_KEY, new URL(gateway.env.TEST_DATABASE_URL!).password]) {
+    assert.ok(!text.includes(secret), 'a secret is in the results');
+  }
+  for (const { verdict, remedy, id } of results) assert.ok(remedy !== undefined || !/failed|warning/.test(verdict), id);
+  return results;
+}
+
+const wrongAmong = (results: readonly CheckResult[], begins: string) =>
+  results
+    .filter(({ id, verdict }) => id.startsWith(begins) && (verdict === 'failed' || verdict === 'warning'))
+    .map(({ id }) => id);
+
+/** What says that it is the gateway of the tests, of some version, whose last reload failed; and its address. */
+async function answersAsGateway(version: string) {
+  const server = createServer(({ url }, res) =>
+    res.end(
+      url === '/readyz'
+        ? '{"status":"ok","configuration":{"loaded_at":"2026-11-25T09:00:00Z","failing_since":"2026-11-25T09:30:00Z"}}'
+        : `# Model gateway: protocol\n\nSpoken by appscli ${version} at ${proxy.url}, written`,
+    ),
+  );
+  return [server, `127.0.0.1:${await ownPort(server)}`] as const;
+}
+
+/** Results of the public URL where the proxy does so. */
+async function behind(behaviour: Behaviour, more: Parameters<typeof diagnoseAll>[2] = {}): Promise<CheckResult[]> {
+  proxy.behaviour = behaviour;
+  return (await diagnose(more)).filter(({ id }) => id.startsWith('public_url.'));
+}
+
+describe('a gateway that runs behind a proxy', () => {
+  test('everything is found as it should be, and no model is asked', async () => {
+    const results = await diagnose();
+    const wrong = results.filter(({ verdict }) => verdict === 'failed');
+    assert.deepEqual(wrong, []);
+    for (const begins of ['gateway.', 'database.', 'public_url.', 'upstream.', 'host.clock']) {
+      assert.deepEqual(wrongAmong(results, begins), [], begins);
+    }
+    assert.match(only(results, 'host.listen').found, /a gateway with this public URL runs there, version \d/);
+    assert.match(only(results, 'database.reach').found, /schema up to date/);
+    assert.match(only(results, 'host.clock').found, /agrees with the database, the upstream main/);
+    assert.ok(upstream.lists.length > 0);
+    assert.deepEqual(upstream.requests, []);
+  });
+
+  test('what a proxy answers in its own name is told apart', async () => {
+    const found = async (behaviour: Behaviour) => only(await behind(behaviour), 'public_url.gateway');
+    const login = await found(redirectsToLogin('https://login.example.com/start?state=not-to-be-shown'));
+    assert.match(login.found, /redirect \(status 302\) to https:\/\/login\.example\.com\/start$/);
+    assert.match(login.remedy ?? '', /exempt \/v1\/ from it/);
+    assert.ok(!JSON.stringify(login).includes('not-to-be-shown'));
+    assert.match((await found(showsLoginPage)).found, /web page "Sign in/);
+    assert.match((await found(answersErrorPage(502))).found, /"502 Bad Gateway" \(status 502\)/);
+    assert.equal((await found(answersOkToAll)).verdict, 'failed');
+  });
+
+  test('a proxy that asks people to sign in, and lets clients through, is no reason to stop looking', async () => {
+    const results = await behind(onPath(/^\/protocol/, showsLoginPage));
+    assert.equal(only(results, 'public_url.gateway').verdict, 'failed');
+    assert.equal(only(results, 'public_url.models').verdict, 'ok');
+  });
+
+  test('a login page in place of the model list is found', async () => {
+    const results = await behind(onPath(/^\/v1\/models/, showsLoginPage));
+    assert.equal(only(results, 'public_url.gateway').verdict, 'ok');
+    assert.match(only(results, 'public_url.models').found, /expected JSON, got the web page/);
+  });
+
+  test('a proxy that adds a credential of its own is found', async () => {
+    const results = await behind(setsHeader('authorization', `Bearer ${gateway.token}`));
+    assert.match(only(results, 'public_url.models').remedy ?? '', /add a credential/);
+  });
+
+  test('compressed documents are read like any other', async () => {
+    assert.deepEqual(wrongAmong(await behind(compressesDocuments), 'public_url.'), []);
+  });
+
+  test('a configuration older than its files is found, and one that could not be put in force', async () => {
+    const loaded_at = Date.parse(/loaded (\S+)/.exec(only(await diagnose(), 'gateway.configuration').found)![1]!);
+    const look = async (at: number) => {
+      const changed = new Date(at - ahead_ms());
+      utimesSync(gateway.config_file, changed, changed);
+      return only(await diagnose({ until: 'gateway.configuration' }), 'gateway.configuration');
+    };
+    const found = await look(loaded_at + 60_000);
+    assert.equal((await look(loaded_at)).verdict, 'ok');
+    assert.equal(found.verdict, 'warning');
+    assert.match(`${found.remedy} ${found.details}`, /kill -HUP PID.*gateway\.yaml/);
+    const [server, url] = await answersAsGateway('0.0.1');
+    const file = `${gateway.config_file}.failing.yaml`;
+    writeFileSync(file, readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, url));
+    const results = await diagnoseAll(file, gateway.env, { until: 'gateway.configuration' });
+    server.close();
+    assert.equal(only(results, 'host.listen').verdict, 'warning');
+    assert.match(only(results, 'host.listen').found, /version 0\.0\.1, and this program is \d/);
+    assert.equal(only(results, 'gateway.configuration').verdict, 'failed');
+  });
+
+  test('variables that are missing here are no failure while a gateway runs that has them', async () => {
+    const { TEST_UPSTREAM_KEY: _, TEST_DATABASE_URL: __, ...env } = gateway.env;
+    const results = await diagnose({}, env as NodeJS.ProcessEnv);
+    assert.equal(only(results, 'host.variables').verdict, 'warning');
+    assert.match(only(results, 'host.variables').found, /TEST_DATABASE_URL \(url_env\)/);
+    assert.equal(only(results, 'database.reach').verdict, 'skipped');
+  });
+
+  test('a refused credential of an upstream is told with its variable, without asking a model', async () => {
+    upstream.script = answerJson({ error: {} }, 401);
+    const reach = only(await diagnose(), 'upstream.reach');
+    assert.equal(reach.verdict, 'failed');
+    assert.match(reach.remedy ?? '', /TEST_UPSTREAM_KEY/);
+    const { TEST_UPSTREAM_KEY: _, ...env } = gateway.env;
+    assert.equal(only(await diagnose({}, env as NodeJS.ProcessEnv), 'upstream.reach').verdict, 'skipped');
+  });
+
+  test('a hostile server at the public URL neither keeps it waiting, nor gets the token, nor reaches the terminal', async () => {
+    const seen: string[] = [];
+    const results = await behind(
+      ({ request, res }) => {
+        seen.push(JSON.stringify(request.rawHeaders));
+        res.writeHead(200, { 'content-type': 'text/html', server: 'evil' });
+        res.write('<title>\u001b[2J\u202eowned</title>');
+        // Never ends.
+        const timer = setInterval(() => res.write('x'.repeat(65_536)), 1);
+        res.on('close', () => clearInterval(timer));
+      },
+      { timeout_seconds: 0.5 },
+    );
+    assert.equal(only(results, 'public_url.gateway').verdict, 'failed');
+    assert.ok(!JSON.stringify(results).includes('\\u001b'));
+    assert.ok(seen.length > 0 && seen.every((headers) => !headers.includes(gateway.token)), 'the token was sent');
+  });
+});
+
+describe('a machine on which the gateway does not run', () => {
+  test('a port that somebody else has is told of, and nothing is asked of the public URL in vain', async () => {
+    const taken = await ownPort(createServer((_, res) => res.end('hello')));
+    const file = `${gateway.config_file}.other.yaml`;
+    const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, `127.0.0.1:${taken}`);
+    writeFileSync(file, text);
+    const results = await diagnoseAll(file, gateway.env);
+    const listening = only(results, 'host.listen');
+    assert.equal(listening.verdict, 'failed');
+    assert.match(listening.found, /^in use by another program: not a gateway of this program$/);
+  });
+
+  test('a free port is fine, and a database without a gateway is looked at all the same', async () => {
+    const free = await freePort();
+    const file = `${gateway.config_file}.free.yaml`;
+    const dead = `http://127.0.0.1:${await freePort()}`;
+    const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, `127.0.0.1:${free}`);
+    writeFileSync(file, text.replaceAll(proxy.url, dead));
+    const results = await diagnoseAll(file, gateway.env);
+    assert.match(only(results, 'host.listen').found, /the port is free/);
+    assert.equal(only(results, 'database.reach').verdict, 'ok');
+    assert.equal(only(results, 'public_url.gateway').verdict, 'skipped');
+    assert.equal(results.filter(({ id }) => id.startsWith('gateway.')).length, 0);
+    const { TEST_UPSTREAM_KEY: _, ...env } = gateway.env;
+    const found = only(await diagnoseAll(file, env as NodeJS.ProcessEnv), 'host.variables');
+    assert.equal(found.verdict, 'failed');
+    assert.match(found.found, /TEST_UPSTREAM_KEY \(api_key_env\)/);
+  });
+
+  test('whoever says nothing is waited for as long as was said, and no longer', async () => {
+    const address = `http://127.0.0.1:${await ownPort(createServer(() => {}))}`;
+    const file = `${gateway.config_file}.silent.yaml`;
+    const text = readFileSync(gateway.config_file, 'utf8').replaceAll(`127.0.0.1:${port}`, address.slice(7));
+    writeFileSync(file, text.replaceAll(upstream.url, address).replaceAll(proxy.url, `${address}/public`));
+    const results = await diagnoseAll(file, gateway.env, { timeout_seconds: 0.2 });
+    assert.match(only(results, 'host.listen').found, /not a gateway: no answer within 0\.2 seconds/);
+    assert.match(only(results, 'upstream.reach').found, /no answer within 0\.2 seconds/);
+    assert.equal(only(results, 'public_url.gateway').verdict, 'skipped');
+  });
+
+  test('a configuration with errors is told of, and nothing else is asked', async () => {
+    const file = `${gateway.config_file}.broken.yaml`;
+    writeFileSync(file, 'server: { listen: nowhere }\n');
+    const results = await diagnoseAll(file, gateway.env);
+    assert.deepEqual(
+      results.map(({ id, verdict }) => `${id} ${verdict}`),
+      ['host.configuration failed'],
+    );
+    assert.match(results[0]!.remedy ?? '', /appscli check --config/);
+    assert.deepEqual([...upstream.lists, ...upstream.requests], []);
+  });
+});
