@@ -139,11 +139,11 @@ export default defineStage({
     /** Further models in the request, such as those of the requests in a batch. */
     function othersOf(ctx: RouteContext, caller: ModelCaller, model: ModelConfig): readonly string[] {
       refusePrivilegedQuery(ctx.url, upstream);
-      const decisive = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
-      if (decisive === undefined) return [];
+      const privileged = ctx.get('request.privileged_fields') as Readonly<Record<string, PrivilegedChoice>> | undefined;
+      if (privileged === undefined) return [];
       const called = ctx.get('request.alias') ?? model.id;
       const at = ctx.get('request.received_at');
-      return checkPrivileged(decisive, { caller, model, called, upstream, at, servesThere: () => true });
+      return checkPrivileged(privileged, { caller, model, called, upstream, at, servesThere: () => true });
     }
 
     function refuseUnknownCost(model: ModelConfig): void {

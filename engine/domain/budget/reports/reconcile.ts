@@ -75,12 +75,12 @@ interface LedgerSum extends Readonly<Record<'day' | 'model' | 'cost' | 'estimate
  * Compares a bill of at least one line with the ledger, per day and per model as the upstream calls it; a day of the ledger is
  * that of the settlement, as in reports on usage. Its errors are pg's own.
  */
-export async function reconcile(database: Pick<Database, 'knex'>, wish: ReconcileInput): Promise<Reconciliation> {
-  const days = wish.bill.map(({ day }) => day).sort();
-  const since = wish.since ?? days[0]!;
-  const until = wish.until ?? dayAfter(days.at(-1)!);
-  const bill = wish.bill.filter(({ day }) => since <= day && day < until);
-  const sums = await sumLedger(database, { ...wish, since, until });
+export async function reconcile(database: Pick<Database, 'knex'>, input: ReconcileInput): Promise<Reconciliation> {
+  const days = input.bill.map(({ day }) => day).sort();
+  const since = input.since ?? days[0]!;
+  const until = input.until ?? dayAfter(days.at(-1)!);
+  const bill = input.bill.filter(({ day }) => since <= day && day < until);
+  const sums = await sumLedger(database, { ...input, since, until });
 
   const billed = new Map(bill.map((line) => [nameOf(line), line]));
   const found = new Map(sums.map((sum) => [nameOf(sum), sum]));
@@ -88,7 +88,7 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
     const line = billed.get(name);
     const sum = found.get(name);
     const { day, model } = (line ?? sum)!;
-    return { day, model, ...compare(line?.cost_nano_usd, sum, wish.tolerance) };
+    return { day, model, ...compare(line?.cost_nano_usd, sum, input.tolerance) };
   });
   const add = (name: (typeof AMOUNTS)[number]) => rows.reduce((sum, row) => sum + (row[name] ?? 0n), 0n);
   const amounts = Object.fromEntries(AMOUNTS.map((name) => [name, add(name)])) as Record<
@@ -98,14 +98,14 @@ export async function reconcile(database: Pick<Database, 'knex'>, wish: Reconcil
   const total = {
     ...amounts,
     requests: rows.reduce((sum, row) => sum + row.requests, 0),
-    agrees: isClose(amounts.billed_nano_usd, amounts.ledger_nano_usd, wish.tolerance),
+    agrees: isClose(amounts.billed_nano_usd, amounts.ledger_nano_usd, input.tolerance),
   };
   return {
     first_day: since,
     last_day: dayBefore(until),
     rows,
     total,
-    left_out: wish.bill.length - bill.length,
+    left_out: input.bill.length - bill.length,
     agrees: total.agrees && rows.every((row) => row.agrees),
   };
 }

@@ -256,8 +256,8 @@ export class Spool {
     const work = async (most: number) => {
       let done = 0;
       for (const entry of due) {
-        const trouble = await this.#drainOne(entry, write);
-        failure ??= trouble;
+        const problem = await this.#drainOne(entry, write);
+        failure ??= problem;
         if (failure !== undefined || ++done === most) return;
       }
     };

@@ -47,43 +47,43 @@ export function toProviderError(
   shown?: ShownClient,
 ): ProviderError {
   for (let each = error; each instanceof Error; each = each.cause) if (each instanceof ProviderError) return each;
-  const trouble = error as ClientProblem;
-  const [problem, reason] = explain(trouble, step);
-  const at_authorization = trouble.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
+  const client_problem = error as ClientProblem;
+  const [problem, reason] = explain(client_problem, step);
+  const at_authorization = client_problem.code === 'OAUTH_AUTHORIZATION_RESPONSE_ERROR';
   const where = at_authorization ? 'authorization response' : step === 'authorization code' ? 'token endpoint' : step;
-  const hint = shown === undefined || at_authorization ? '' : hintOf(trouble, step, problem, shown);
-  const named = typeof trouble.error === 'string' ? { error: trouble.error } : {};
+  const hint = shown === undefined || at_authorization ? '' : hintOf(client_problem, step, problem, shown);
+  const named = typeof client_problem.error === 'string' ? { error: client_problem.error } : {};
   // The hint is our own text and may name the client, so it is not redacted.
   return new ProviderError(problem, `${where}: ${withoutSecrets(reason, secrets)}${hint}`, named);
 }
 
-function explain(trouble: ClientProblem, step: Step): [ProviderProblem, string] {
-  switch (trouble.code) {
+function explain(client_problem: ClientProblem, step: Step): [ProviderProblem, string] {
+  switch (client_problem.code) {
     case 'OAUTH_RESPONSE_BODY_ERROR':
     case 'OAUTH_AUTHORIZATION_RESPONSE_ERROR':
-      return [problemOf(String(trouble.error), step), described(trouble)];
+      return [problemOf(String(client_problem.error), step), described(client_problem)];
     case 'OAUTH_WWW_AUTHENTICATE_CHALLENGE':
-      return explainChallenge(trouble, step);
+      return explainChallenge(client_problem, step);
     case 'OAUTH_RESPONSE_IS_NOT_CONFORM': {
-      const { status } = trouble.cause as Response;
+      const { status } = client_problem.cause as Response;
       return [decides(step, status) ? 'refused' : 'invalid', `it answers HTTP ${status}${issuerHint(step)}`];
     }
     case 'OAUTH_RESPONSE_IS_NOT_JSON': {
-      const { status, headers } = trouble.cause as Response;
+      const { status, headers } = client_problem.cause as Response;
       const type = headers.get('content-type') ?? 'nothing said';
       const what = `it answers HTTP ${status} and something else than JSON (content-type: ${type})`;
       return [decides(step, status) ? 'refused' : 'invalid', `${what}${issuerHint(step)}`];
     }
     case 'OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED': {
-      const { attribute, expected, body } = trouble.cause as Comparison;
-      return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : libraryMessage(trouble)];
+      const { attribute, expected, body } = client_problem.cause as Comparison;
+      return ['invalid', attribute === 'issuer' ? wrongIssuer(body?.issuer, expected) : libraryMessage(client_problem)];
     }
     case 'OAUTH_JWT_TIMESTAMP_CHECK_FAILED': {
       const help = 'compare the clocks of both, or raise auth.oidc.clock_skew_seconds';
-      return ['invalid', `${libraryMessage(trouble)}; ${help}`];
+      return ['invalid', `${libraryMessage(client_problem)}; ${help}`];
     }
     default:
-      return ['invalid', libraryMessage(trouble)];
+      return ['invalid', libraryMessage(client_problem)];
   }
 }
 

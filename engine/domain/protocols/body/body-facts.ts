@@ -80,7 +80,7 @@ export interface BodyFacts extends Omit<BodyReading, 'unseen_tokens'> {
   readonly session?: SessionReading;
 }
 
-interface BodyWishes {
+interface BodyOptions {
   /** Recognises names of models in unknown fields. */
   readonly isModel?: (text: string) => boolean;
   /** The headers of the request, where its session is to be found. */
@@ -96,7 +96,7 @@ const SERVED = ['service_tier', 'speed', 'inference_geo'] as const;
 export async function readBodyFacts(
   protocol: string,
   body: RequestBody,
-  { isModel, session_headers, base_path = '' }: BodyWishes = {},
+  { isModel, session_headers, base_path = '' }: BodyOptions = {},
 ): Promise<BodyFacts> {
   const { known_keys, readBody } = definitionOf(protocol);
   const { json, text } = await body.skim(known_keys);

@@ -322,10 +322,10 @@ function writeSampling(conversation: Conversation, notes: Notes): Json {
   return present({ temperature, top_p, frequency_penalty, presence_penalty, seed, stop: told });
 }
 
-function writeReasoning(wish: ReasoningRequest | undefined, target: UpstreamTarget, notes: Notes): Json {
-  if (wish === undefined) return {};
-  if (wish.show !== undefined) notes.note('reasoning_display');
-  const effort = effortOf(wish, notes);
+function writeReasoning(requested: ReasoningRequest | undefined, target: UpstreamTarget, notes: Notes): Json {
+  if (requested === undefined) return {};
+  if (requested.show !== undefined) notes.note('reasoning_display');
+  const effort = effortOf(requested, notes);
   if (effort === undefined) return {};
   if (target.thinking !== 'none') return { reasoning_effort: effort };
   if (effort !== 'none') notes.note('no_thinking');

@@ -325,20 +325,20 @@ function display({ show }: ReasoningRequest): Block {
   return { display: show ? 'summarized' : 'omitted' };
 }
 
-function adaptive(wish: ReasoningRequest, notes: Notes): Thinking {
-  const thinking = { type: 'adaptive', ...display(wish) };
-  const effort = effortOf(wish, notes);
+function adaptive(requested: ReasoningRequest, notes: Notes): Thinking {
+  const thinking = { type: 'adaptive', ...display(requested) };
+  const effort = effortOf(requested, notes);
   if (effort === 'minimal') notes.note('thinking_effort');
   return { on: true, thinking, ...(effort !== undefined && { effort: effort === 'minimal' ? 'low' : effort }) };
 }
 
-function budgeted(wish: ReasoningRequest, max_tokens: number, notes: Notes): Thinking {
-  const effort = wish.effort === undefined || wish.effort === 'none' ? 'medium' : wish.effort;
+function budgeted(requested: ReasoningRequest, max_tokens: number, notes: Notes): Thinking {
+  const effort = requested.effort === undefined || requested.effort === 'none' ? 'medium' : requested.effort;
   // An effort must leave room for the answer itself; a budget that the client chose needs to fit only.
-  const asked = wish.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
+  const asked = requested.budget_tokens ?? Math.min(BUDGETS[effort], Math.floor(max_tokens / 2));
   const budget_tokens = Math.min(Math.max(asked, BUDGET_MIN), max_tokens - 1);
-  if (budget_tokens !== wish.budget_tokens) notes.note('thinking_effort');
-  return { on: true, thinking: { type: 'enabled', budget_tokens, ...display(wish) } };
+  if (budget_tokens !== requested.budget_tokens) notes.note('thinking_effort');
+  return { on: true, thinking: { type: 'enabled', budget_tokens, ...display(requested) } };
 }
 
 /** Makes a model that has no JSON mode answer with JSON alone. */

@@ -589,14 +589,15 @@ function readSettings(body: Json, notes: Notes) {
   });
 }
 
-function readReasoningRequest(wish: Json | undefined, notes: Notes): ReasoningRequest | undefined {
-  if (wish === undefined) return undefined;
-  const said = optional(wish, 'effort', textAt, 'reasoning.');
+function readReasoningRequest(requested: Json | undefined, notes: Notes): ReasoningRequest | undefined {
+  if (requested === undefined) return undefined;
+  const said = optional(requested, 'effort', textAt, 'reasoning.');
   const effort = EFFORTS.find((name) => name === said);
   const summary =
-    optional(wish, 'summary', textAt, 'reasoning.') ?? optional(wish, 'generate_summary', textAt, 'reasoning.');
+    optional(requested, 'summary', textAt, 'reasoning.') ??
+    optional(requested, 'generate_summary', textAt, 'reasoning.');
   const has_style = summary === 'concise' || summary === 'detailed';
-  if (has_style || !isAbsent(wish.context) || !isAbsent(wish.mode)) notes.note('reasoning_options');
+  if (has_style || !isAbsent(requested.context) || !isAbsent(requested.mode)) notes.note('reasoning_options');
   if (said !== undefined && effort === undefined) notes.note('unknown_effort');
   const show = summary === undefined ? undefined : summary !== 'none';
   return effort === undefined && show === undefined ? undefined : present({ effort, show });

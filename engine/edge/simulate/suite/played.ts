@@ -91,7 +91,7 @@ export interface Playground {
   grant(granted: Granted, caller: Caller): void;
   /** Takes over what another ledger counts. */
   count(counted: Counted): void;
-  play(wish: PlayInput): Promise<Played>;
+  play(input: PlayInput): Promise<Played>;
   close(): Promise<void>;
 }
 
