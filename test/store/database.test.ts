@@ -9,6 +9,7 @@ import pg from 'pg';
 import type { GatewayConfig } from '../../engine/base/contract/config.ts';
 import { PACKAGE_ROOT } from '../../engine/base/kit/package-root.ts';
 import type { Database } from '../../engine/base/store/database.ts';
+import { createListener } from '../../engine/base/store/listener.ts';
 import { migrate, migrations } from '../../engine/base/store/migrate.ts';
 import { createConnections, parseInt8 } from '../../engine/base/store/postgres-client.ts';
 import { createTestDatabase } from '../support/database.ts';
@@ -102,6 +103,15 @@ describe('an open database', () => {
       assert.equal(Math.max(...counts), pool_max);
     });
   }
+
+  test('stops listening that is closed while it connects', async () => {
+    const nothing = () => {};
+    const settings = () => ({ connectionString: url });
+    const listener = createListener(createConnections({ settings, label: () => 'test' }));
+    const listening = listener.listen('closed', nothing, nothing);
+    await listener.close();
+    await listening;
+  });
 
   test('goes on after all its connections were cut', async () => {
     await database.query('fine', 'select 1', []);

@@ -56,6 +56,7 @@ export function createListener(connections: PostgresConnections) {
       };
       target.once('end', finish);
       closing.signal.addEventListener('abort', finish);
+      if (closing.signal.aborted) finish();
     });
 
   const run = async (attempted: () => void) => {

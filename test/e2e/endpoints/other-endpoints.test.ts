@@ -62,6 +62,8 @@ beforeEach(() => {
 /** Makes one request, and gives what came of it with its ledger row. */
 async function metered<T>(script: Script, ask: () => Promise<T>): Promise<{ answer: T; row: LedgerRow }> {
   upstream.script = script;
+  // The row of the test before may still be on its way.
+  await nothingReserved(gateway.database);
   const rows = (await ledgerRows(gateway.database)).length;
   const answer = await ask();
   await until('the ledger has another row', async () => (await ledgerRows(gateway.database)).length > rows);

@@ -90,6 +90,8 @@ function inParts(steps: readonly Promise<unknown>[], encoding?: 'gzip'): Script 
 
 /** The row that is new once `act` is through. */
 async function newRow(act: () => Promise<unknown>): Promise<LedgerRow> {
+  // The row of the test before may still be on its way.
+  await nothingReserved(gateway.database);
   const known = new Set((await ledgerRows(gateway.database)).map(({ request_id }) => request_id));
   await act();
   return await until('the request is settled', async () =>
