@@ -127,12 +127,13 @@ describe('administering access tokens', () => {
 
 describe('verifying access tokens', () => {
   /**
-   * Opens a verification that counts its lookups, on a database that may be switched off. Make tokens before: what is
+   * Opens a verification that counts its lookups, on a database that may be switched off. Make tokens before: a change that is
    * announced during a lookup keeps its result out of the cache.
    */
   async function openCounting(clock: FrozenClock = frozenClock(start), goes_on_without = () => false) {
     const seen = { lookups: 0, away: false, silence: Promise.resolve(), reconnect: () => {} };
     let listening = Promise.resolve();
+    const announced = Promise.withResolvers<void>();
     const tokens = new AccessTokens({
       clock,
       log: quietLog,
@@ -147,12 +148,16 @@ describe('verifying access tokens', () => {
         },
         listen(channel, onMessage, onReconnect) {
           seen.reconnect = onReconnect;
-          listening = database.listen(channel, onMessage, onReconnect);
+          const receive = (payload: string) => (payload === 'until here' ? announced.resolve() : onMessage(payload));
+          listening = database.listen(channel, receive, onReconnect);
           return listening;
         },
       },
     });
     await listening;
+    // Notifications arrive in order: those of the tokens made before must not arrive during a lookup.
+    await store.rows('select pg_notify($1, $2)', TOKENS_CHANNEL, 'until here');
+    await announced.promise;
     return { tokens, seen, clock };
   }
 
