@@ -149,7 +149,11 @@ describe('verifying access tokens', () => {
         listen(channel, onMessage, onReconnect) {
           seen.reconnect = onReconnect;
           const receive = (payload: string) => (payload === 'until here' ? announced.resolve() : onMessage(payload));
-          listening = database.listen(channel, receive, onReconnect);
+          // Where another verification is connecting, this one listens late, and is informed.
+          listening = database.listen(channel, receive, () => {
+            onReconnect();
+            announced.resolve();
+          });
           return listening;
         },
       },
